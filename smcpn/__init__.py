@@ -1,0 +1,32 @@
+"""Identify continuous-time dynamical systems from data, counting the solver's own error."""
+
+from smcpn import datasets, models
+from smcpn.errors import InputError
+from smcpn.identification import ibis
+from smcpn.ode import ODE, ode
+from smcpn.posterior import Posterior
+from smcpn.prior import Prior
+from smcpn.problem import Problem
+from smcpn.record import Record
+from smcpn.simulation import Simulation
+from smcpn.simulator import simulate
+from smcpn.solver import EKF0, RK4
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "EKF0",
+    "ODE",
+    "RK4",
+    "InputError",
+    "Posterior",
+    "Prior",
+    "Problem",
+    "Record",
+    "Simulation",
+    "datasets",
+    "ibis",
+    "models",
+    "ode",
+    "simulate",
+]

@@ -1,0 +1,5 @@
+"""``python -m smcpn``."""
+
+from smcpn.cli.app import main
+
+main()

@@ -1,0 +1,74 @@
+"""Commands and their options; what they do lies in the modules they call."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from smcpn.cases import CASES
+from smcpn.cli.identify import identify_case
+from smcpn.errors import InputError
+
+app = typer.Typer(
+    add_completion=True,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
+)
+
+
+@app.callback()
+def smcpn() -> None:
+    """Keep commands named even while there is only one."""
+
+
+@app.command()
+def identify(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(CASES)}.")],
+    particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 1,
+    steps: Annotated[
+        str | None, typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto")
+    ] = None,
+    order: Annotated[int, typer.Option(help="Order of the solver's prior, 1 to 6.")] = 3,
+    hold: Annotated[
+        str | None,
+        typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A variant of the system, e.g. duffing-offsets.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Identify a benchmark system and score the posterior on its test record.
+
+    Example: smcpn identify silverbox --steps auto --json
+    """
+    identify_case(
+        name,
+        particles=particles,
+        seed=seed,
+        steps=steps,
+        order=order,
+        hold=hold,
+        model=model,
+        as_json=json,
+    )
+
+
+def main() -> None:
+    """Run the command line: 0 on success, 2 for an input that cannot be used."""
+    try:
+        app()
+    except InputError as error:
+        print(f"smcpn: {error}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("smcpn: interrupted", file=sys.stderr)
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""``smcpn identify``: run a case study, score it on its tests, and print what came out."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from smcpn.cases import Case, load_case
+from smcpn.codegen.kernel import CLOCK, KernelClock
+from smcpn.errors import InputError
+from smcpn.identification import ibis
+from smcpn.posterior import Posterior, align
+from smcpn.simulation import Simulation
+from smcpn.solver import EKF0
+
+
+@dataclass(frozen=True)
+class Score:
+    """RMSE on a test record, over the particles and of the posterior-mean prediction."""
+
+    rmse_min: float
+    rmse_mean: float
+    rmse_max: float
+    rmse_of_mean: float
+    unit: str
+    fit: float
+
+    @classmethod
+    def of(cls, posterior: Posterior, simulation: Simulation) -> Score:
+        """Score the first output of a simulation."""
+        rmse = simulation.rmse[:, 0]
+        return cls(
+            rmse_min=float(rmse.min()),
+            rmse_mean=float(posterior.weights @ rmse),
+            rmse_max=float(rmse.max()),
+            rmse_of_mean=float(simulation.rmse_of_mean[0]),
+            unit=simulation.record.y_unit,
+            fit=float(simulation.fit[0]),
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case study, run: what is printed."""
+
+    case: Case
+    posterior: Posterior
+    scores: dict[str, Score]
+    wall_s: float
+    work: KernelClock
+
+
+def identify_case(
+    name: str,
+    *,
+    particles: int,
+    seed: int,
+    steps: str | None,
+    order: int,
+    hold: str | None,
+    model: str | None,
+    as_json: bool,
+) -> None:
+    """Run a case study and print a table, or a JSON object and nothing else.
+
+    Raises
+    ------
+    InputError
+        For an unknown system, options out of range, or missing files.
+    """
+    begin, before = time.perf_counter(), replace(CLOCK)
+    wanted_steps = None if steps is None else _parse_steps(steps)
+    case = load_case(name, hold=hold, model=model)
+    posterior = ibis(
+        case.problem,
+        solver=EKF0(order=order, steps=wanted_steps or case.steps),
+        particles=particles,
+        seed=seed,
+        progress=not as_json,
+    )
+    scores = {
+        split: Score.of(posterior, posterior.simulate(record, observe=case.test_observes))
+        for split, record in case.tests.items()
+    }
+    work = CLOCK.since(before)
+    wall = time.perf_counter() - begin - work.compile_seconds
+    outcome = Outcome(case, posterior, scores, wall, work)
+    print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    posterior = outcome.posterior
+    return {
+        "system": outcome.case.name,
+        "particles": len(posterior.theta),
+        "seed": posterior.seed,
+        "steps": posterior.solver.steps,
+        "solver_share": posterior.solver_share,
+        "wall_s": outcome.wall_s,
+        "identify_s": posterior.timing.wall,
+        "kernel_s": outcome.work.run_seconds,
+        "compile_s": outcome.work.compile_seconds,
+        "peak_memory_mb": peak_memory_mb(),
+        "theta_steps": outcome.work.theta_steps,
+        "log_evidence": posterior.log_evidence,
+        "rejuvenations": len(posterior.rejuvenations),
+        "acceptance": posterior.acceptance,
+        "parameters": {
+            name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
+            for name in posterior.names
+        },
+        "scores": {split: vars(score) for split, score in outcome.scores.items()},
+    }
+
+
+def as_text(outcome: Outcome) -> str:
+    """What is printed for a person."""
+    case, posterior = outcome.case, outcome.posterior
+    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %"]
+    rows = [header]
+    for split, score in outcome.scores.items():
+        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
+        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), f"{score.fit:.2f}"])
+        published = case.published.get(split)
+        if published is not None:
+            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
+            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", ""])
+    lines = [
+        f"{case.name}: {len(posterior.theta)} particles, seed {posterior.seed}, "
+        f"{case.problem.n_samples} samples ({case.note})",
+        "",
+        posterior.summary(),
+        f"with scoring     {outcome.wall_s:.2f} s, peak memory {peak_memory_mb():.0f} MB",
+        "",
+        align(rows, left=(0,)),
+    ]
+    return "\n".join(lines)
+
+
+def peak_memory_mb() -> float:
+    """Largest resident size of this process so far, in megabytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def _parse_steps(text: str) -> int | str:
+    if text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"--steps is '{text}': give a whole number or 'auto'") from None

@@ -1,0 +1,70 @@
+"""Keep generated kernels and their machine code on disk, so that a second start compiles nothing.
+
+The source is written once to a file named by its content, numba's own cache lies beside it. The
+folder is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be written, a temporary
+one that lasts as long as the process.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+import llvmlite
+import llvmlite.binding
+import numba
+import platformdirs
+
+
+def load_kernel(source: str) -> ModuleType:
+    """Import the module with this source text, compiled now or at an earlier start."""
+    key = "|".join([source, numba.__version__, llvmlite.__version__, _processor()])
+    name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    path = _folder() / f"{name}.py"
+    if not path.exists():
+        _write_whole(path, source)
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # numba's cache finds a function's module by its name.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@functools.cache
+def _processor() -> str:
+    return f"{sys.version_info[:2]}{llvmlite.binding.get_host_cpu_name()}"
+
+
+@functools.cache
+def _folder() -> Path:
+    wanted = os.environ.get("SMCPN_CACHE") or platformdirs.user_cache_dir("smcpn", appauthor=False)
+    folder = Path(wanted) / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return folder
+    except OSError:
+        return Path(tempfile.mkdtemp(prefix="smcpn-kernels-"))
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write under another name first: a second process never imports half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    os.replace(temporary, path)

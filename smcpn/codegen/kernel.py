@@ -1,0 +1,168 @@
+"""Run a compiled program for a population of particles, on all cores."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.cache import load_kernel
+from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.source import kernel_source
+
+Array = NDArray[np.float64]
+
+INLINE_STEPS = 50_000
+"""Particle steps that take less time than handing them to a thread."""
+TASKS_PER_THREAD = 4
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What all particles of one record share.
+
+    Attributes
+    ----------
+    start : ndarray, (start_row,)
+    inputs : ndarray, ((T - 1) steps, step_row)
+    gains : ndarray, (1 ... (T - 1) steps, gain_row)
+        The last row stays in force.
+    samples : ndarray, (T, sample_row)
+    steps : int
+        Solver steps per sampling interval.
+    """
+
+    start: Array
+    inputs: Array
+    gains: Array
+    samples: Array
+    steps: int
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+
+@dataclass
+class KernelClock:
+    """Time spent compiling and running kernels, and the work done."""
+
+    compile_seconds: float = 0.0
+    run_seconds: float = 0.0
+    theta_steps: int = 0
+
+    def since(self, before: KernelClock) -> KernelClock:
+        """Difference to an earlier copy."""
+        return KernelClock(
+            self.compile_seconds - before.compile_seconds,
+            self.run_seconds - before.run_seconds,
+            self.theta_steps - before.theta_steps,
+        )
+
+
+CLOCK = KernelClock()
+"""What all kernels of this process have taken so far; nothing but reports reads it."""
+
+
+@dataclass
+class LaneKernel:
+    """The compiled form of a `LaneProgram`.
+
+    Parameters
+    ----------
+    program : LaneProgram
+        What to compute.
+    threads : int, optional
+        Threads to use; by default all processors this process may use. Results do not depend
+        on it: a particle's arithmetic is the same in every lane and on every thread.
+    """
+
+    program: LaneProgram
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        begin = time.perf_counter()
+        source, self.lanes = kernel_source(self.program)
+        self._module = load_kernel(source)
+        CLOCK.compile_seconds += time.perf_counter() - begin
+
+    def start(self, theta: Array, rows: Rows) -> Array:
+        """Return the state (k, N) at the first sample for parameters (p, N)."""
+        begin = time.perf_counter()
+        state = np.empty((self.program.state.numel(), theta.shape[1]))
+        self._module.start(theta, rows.start, state)
+        CLOCK.run_seconds += time.perf_counter() - begin
+        return state
+
+    def advance(
+        self, theta: Array, state: Array, rows: Rows, first: int, last: int, store: bool
+    ) -> tuple[Array, Array, Array]:
+        """Run the samples ``[first, last)``, each preceded by its solver steps.
+
+        Parameters
+        ----------
+        theta : ndarray, (p, N)
+        state : ndarray, (k, N)
+            State at sample ``first - 1`` (at sample 0 where ``first`` is 0); not changed.
+        store : bool
+            Whether to return what each sample emits, or their sum only.
+
+        Returns
+        -------
+        state : ndarray, (k, N)
+            State at sample ``last - 1``.
+        emitted : ndarray, (last - first, e, N), or (0, e, N) without ``store``
+        totals : ndarray, (e, N)
+            Sum over the samples.
+        """
+        begin = time.perf_counter()
+        n, n_emitted = theta.shape[1], self.program.emitted.numel()
+        state = state.copy()
+        emitted = np.empty((last - first if store else 0, n_emitted, n))
+        totals = np.empty((n_emitted, n))
+        blocks = -(-n // self.lanes)
+        steps = (last - first) * rows.steps
+
+        def run(part: tuple[int, int]) -> None:
+            self._module.advance(
+                theta, state, rows.inputs, rows.gains, rows.samples, rows.steps, first, last,
+                emitted, totals, *part,
+            )  # fmt: skip
+
+        parts = _parts(blocks, steps * n, self.threads or processors())
+        if len(parts) == 1:
+            run(parts[0])
+        else:
+            list(_pool(self.threads or processors()).map(run, parts))
+        CLOCK.run_seconds += time.perf_counter() - begin
+        CLOCK.theta_steps += steps * n
+        return state, emitted, totals
+
+
+def processors() -> int:
+    """Processors this process may use, or ``SMCPN_THREADS``."""
+    wanted = os.environ.get("SMCPN_THREADS")
+    if wanted and wanted.isdigit() and int(wanted) > 0:
+        return int(wanted)
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
+    if threads == 1 or blocks == 1 or work < INLINE_STEPS:
+        return [(0, blocks)]
+    n_parts = min(blocks, threads * TASKS_PER_THREAD)
+    edges = [blocks * k // n_parts for k in range(n_parts + 1)]
+    return list(pairwise(edges))
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

@@ -1,0 +1,41 @@
+"""What a kernel computes, as expression graphs: the input of the code generator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import casadi as ca
+
+
+@dataclass(frozen=True)
+class LaneProgram:
+    """A recursion over time that every particle runs on its own, in a lane.
+
+    At the first sample ``start`` makes the state. Before every later sample, ``step`` runs
+    ``steps`` times; at every sample ``emitted`` is evaluated on the state. Everything but
+    ``theta`` and ``state`` is shared by all particles and read from rows of arrays.
+
+    Attributes
+    ----------
+    theta, state : casadi.SX
+        Symbols of one particle: parameters (p, 1) and solver state (k, 1).
+    start_row, step_row, gain_row, sample_row : casadi.SX
+        Symbols of the shared rows: one per record, one per solver step, one per solver step until
+        stationary (the last row stays in force), one per sample.
+    start : casadi.SX
+        State at the first sample, (k, 1), of theta and start_row.
+    step : casadi.SX
+        State after a solver step, (k, 1), of theta, state, step_row and gain_row.
+    emitted : casadi.SX
+        What a sample yields, (e, 1), of theta, state and sample_row.
+    """
+
+    theta: ca.SX
+    state: ca.SX
+    start_row: ca.SX
+    step_row: ca.SX
+    gain_row: ca.SX
+    sample_row: ca.SX
+    start: ca.SX
+    step: ca.SX
+    emitted: ca.SX

@@ -1,0 +1,94 @@
+"""The input between two samples: held, linear, band-limited, or a known function of time."""
+
+from __future__ import annotations
+
+from math import factorial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+from smcpn.record import CONTEXT, Record
+
+Array = NDArray[np.float64]
+
+KAISER_BETA = 12.0
+"""Stop band below -118 dB, pass band to 0.88 of the Nyquist frequency with 2 x 64 taps."""
+
+
+def substep_times(record: Record, parts: int) -> Array:
+    """Times ``t_k + j/parts (t_{k+1} - t_k)``, j = 0..parts, shape (T - 1, parts + 1)."""
+    fractions = np.arange(parts + 1) / parts
+    return record.t[:-1, None] + np.diff(record.t)[:, None] * fractions
+
+
+def substep_inputs(record: Record, parts: int) -> Array:
+    """Input at `substep_times`, shape (T - 1, parts + 1, n_inputs).
+
+    A held input jumps at a sample: the first point of an interval has the value after the jump,
+    the last point the value before the next one, so that a step never sees the jump.
+    """
+    if record.n_inputs == 0:
+        return np.empty((len(record) - 1, parts + 1, 0))
+    if record.u_function is not None:
+        times = substep_times(record, parts)
+        values = np.asarray(record.u_function(times.ravel()), dtype=float)
+        return values.reshape(*times.shape, record.n_inputs)
+    return {"zoh": _held, "foh": _linear, "bandlimited": _bandlimited}[record.hold](record, parts)
+
+
+def start_derivatives(record: Record, order: int) -> Array:
+    """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs).
+
+    A held input has none, a linear one its slope; of a smooth input they are those of the
+    polynomial through the first ``order + 1`` points at an eighth of the sampling interval.
+    """
+    derivatives = np.zeros((order, record.n_inputs))
+    if record.n_inputs == 0 or (record.hold == "zoh" and record.u_function is None):
+        return derivatives
+    head = record if len(record) < 3 else record[:3]
+    if record.hold == "foh" and record.u_function is None:
+        derivatives[0] = (record.u[1] - record.u[0]) / (record.t[1] - record.t[0])
+        return derivatives
+    values = substep_inputs(head, 8)[0, : order + 1]
+    taylor = np.linalg.solve(np.vander(np.arange(order + 1.0), increasing=True), values)
+    spacing = (record.t[1] - record.t[0]) / 8
+    for k in range(1, order + 1):
+        derivatives[k - 1] = taylor[k] * factorial(k) / spacing**k
+    return derivatives
+
+
+def _held(record: Record, parts: int) -> Array:
+    return np.repeat(record.u[:-1, None, :], parts + 1, axis=1)
+
+
+def _linear(record: Record, parts: int) -> Array:
+    fractions = (np.arange(parts + 1) / parts)[None, :, None]
+    return record.u[:-1, None, :] * (1 - fractions) + record.u[1:, None, :] * fractions
+
+
+def _bandlimited(record: Record, parts: int) -> Array:
+    if record.periodic:
+        fine = signal.resample(record.u, parts * len(record), axis=0)
+    else:
+        fine = _sinc_interpolate(record, parts)
+    intervals = np.asarray(fine).reshape(len(record), parts, record.n_inputs)
+    return np.concatenate([intervals[:-1], intervals[1:, :1]], axis=1)
+
+
+def _sinc_interpolate(record: Record, parts: int) -> Array:
+    """Kaiser-windowed sinc through the samples; beyond what is known the end value is held."""
+    before, after = record.input_around()
+    known = np.concatenate([before, record.u, after])
+    pad = ((CONTEXT - len(before), CONTEXT - len(after)), (0, 0))
+    padded = np.pad(known, pad, mode="edge")
+    fine = np.empty((len(record) * parts, record.n_inputs))
+    taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
+    for j in range(parts):
+        shift = j / parts
+        window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
+        kernel = np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+        for channel in range(record.n_inputs):
+            values = signal.correlate(padded[:, channel], kernel, mode="valid")
+            fine[j::parts, channel] = values[1 : 1 + len(record)]
+    return fine

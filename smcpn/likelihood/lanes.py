@@ -1,0 +1,137 @@
+"""A likelihood whose recursion is a compiled lane kernel, over one or several records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.hold import start_derivatives
+from smcpn.problem import Model
+from smcpn.record import Record
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SampleSymbols:
+    """Shared values at a sample: input, time, output, which outputs are present."""
+
+    u: ca.SX
+    t: ca.SX
+    y: ca.SX
+    present: ca.SX
+
+    @classmethod
+    def of(cls, model: Model) -> SampleSymbols:
+        """Make fresh symbols of the model's sizes."""
+        q = model.outputs.numel()
+        return cls(
+            ca.SX.sym("u", model.u.numel(), 1),
+            ca.SX.sym("t"),
+            ca.SX.sym("y", q, 1),
+            ca.SX.sym("present", q, 1),
+        )
+
+    @property
+    def row(self) -> ca.SX:
+        """The symbols in the order of `sample_rows`."""
+        return ca.vertcat(self.u, self.t, self.y, self.present)
+
+
+def sample_rows(record: Record, n_outputs: int) -> Array:
+    """Values of `SampleSymbols.row` for every sample of a record, (T, row)."""
+    y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
+    return np.column_stack([record.u, record.t, np.nan_to_num(y), np.isfinite(y)])
+
+
+@dataclass(frozen=True)
+class StartSymbols:
+    """Shared values at the first sample: input, its derivatives, time, and which record it is."""
+
+    u: ca.SX
+    t: ca.SX
+    derivatives: tuple[ca.SX, ...]
+    record: ca.SX
+
+    @classmethod
+    def of(cls, model: Model, derivatives: list[ca.SX]) -> StartSymbols:
+        """Make the symbols; ``derivatives`` are those of the input, lowest first."""
+        size = len(model.initial) if len(model.initial) > 1 else 0
+        return cls(model.u, model.t, tuple(derivatives), ca.SX.sym("record", size, 1))
+
+    @property
+    def row(self) -> ca.SX:
+        """The symbols in the order of `start_row`."""
+        return ca.vertcat(self.u, self.t, *self.derivatives, self.record)
+
+    def initial(self, model: Model) -> ca.SX:
+        """Initial state of the record at hand."""
+        if not self.record.numel():
+            return model.initial[0]
+        return sum((self.record[k] * state for k, state in enumerate(model.initial)), ca.SX(0.0))
+
+
+def start_row(record: Record, number: int, n_initial: int, order: int) -> Array:
+    """Values of `StartSymbols.row` for a record, ``order - 1`` derivatives of the input."""
+    indicator = np.zeros(n_initial if n_initial > 1 else 0)
+    if len(indicator):
+        indicator[number % n_initial] = 1.0
+    derivatives = start_derivatives(record, order - 1) if order > 1 else np.empty((0, 0))
+    return np.concatenate([record.u[0], record.t[:1], derivatives.ravel(), indicator])
+
+
+class LaneLikelihood:
+    """The `Likelihood` contract on a kernel that emits one log-density per sample.
+
+    Several records follow each other: at the first sample of each the state starts anew.
+
+    Attributes
+    ----------
+    solver : object
+        The solver as it ran, ``steps`` resolved.
+    """
+
+    def __init__(self, kernel: LaneKernel, rows: list[Rows], solver: Any) -> None:
+        self._kernel, self._rows, self.solver = kernel, rows, solver
+        self._begins = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of all records together."""
+        return int(self._begins[-1])
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return self._kernel.start(np.ascontiguousarray(values.T), self._rows[0])
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        state, parts, _ = self._run(values, state, a, b, store=True)
+        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.browse`."""
+        state, _, total = self._run(values, self.start(values), 0, b, store=False)
+        return state, total
+
+    def _run(
+        self, values: Array, state: Array, a: int, b: int, store: bool
+    ) -> tuple[Array, list[Array], Array]:
+        theta = np.ascontiguousarray(values.T)
+        total, parts = np.zeros(theta.shape[1]), []
+        for number, rows in enumerate(self._rows):
+            begin = int(self._begins[number])
+            first, last = max(a - begin, 0), min(b - begin, len(rows))
+            if first >= last:
+                continue
+            if first == 0 and number > 0:
+                state = self._kernel.start(theta, rows)
+            state, emitted, sums = self._kernel.advance(theta, state, rows, first, last, store)
+            parts.append(emitted[:, 0])
+            total += sums[0]
+        return state, parts, total

@@ -1,0 +1,137 @@
+"""EKF0 for one parameter vector, as the textbook writes it: the reference for the kernels.
+
+Nothing is shared, cut short or scaled for speed. Time is counted in units of the first step, so
+that plain covariance matrices keep their digits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import factorial
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from smcpn.hold import start_derivatives, substep_inputs, substep_times
+from smcpn.pn.taylor import taylor_derivatives
+from smcpn.problem import Model
+from smcpn.record import Record
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ekf0Solution:
+    """Filter moments at the samples of a record.
+
+    Attributes
+    ----------
+    mean : ndarray, (T, n)
+        Filtered mean of the states.
+    covariance : ndarray, (T, n, n)
+        Filtered covariance of the states under the running diffusion.
+    diffusion : ndarray, (T, n)
+        Running quasi-MLE of the diagonal diffusion, in units of the first step.
+    increments : ndarray, (T,)
+        log N(y_n; g(mean), J covariance J' + R); 0 where nothing was measured.
+    """
+
+    mean: Array
+    covariance: Array
+    diffusion: Array
+    increments: Array
+
+
+def ekf0(model: Model, record: Record, theta: Array, order: int, steps: int) -> Ekf0Solution:
+    """Solve an ODE probabilistically over a record and score its outputs (PN-SMC eqs. 16-21)."""
+    functions = _Functions(model, order)
+    times, inputs = substep_times(record, steps), substep_inputs(record, steps)
+    unit = float(times[0, 1] - times[0, 0])
+    n, size = model.x.numel(), order + 1
+    mean: Array = functions.initial(record, theta, unit)
+    unit_covariance = np.zeros((size, size))
+    residuals = np.zeros(n)
+    solution = _empty(len(record), n)
+    for sample in range(len(record)):
+        for step in range(steps if sample else 0):
+            k = sample - 1
+            h = (times[k, step + 1] - times[k, step]) / unit
+            a, q = _transition(order, h), _process_noise(order, h)
+            mean = np.asarray(mean @ a.T)
+            predicted = a @ unit_covariance @ a.T + q
+            rate = unit * functions.rate(mean[:, 0], inputs[k, step + 1], times[k, step + 1], theta)
+            z, s = rate - mean[:, 1], predicted[1, 1]
+            gain = predicted[:, 1] / s
+            mean = mean + np.outer(z, gain)
+            unit_covariance = predicted - s * np.outer(gain, gain)
+            residuals += z**2 / s
+        diffusion = residuals / max(sample * steps, 1)
+        solution.mean[sample] = mean[:, 0]
+        solution.diffusion[sample] = diffusion
+        solution.covariance[sample] = np.diag(diffusion * unit_covariance[0, 0])
+        solution.increments[sample] = functions.score(
+            record, sample, mean[:, 0], solution.covariance[sample], theta
+        )
+    return solution
+
+
+class _Functions:
+    """The model's graphs as plain functions of numbers."""
+
+    def __init__(self, model: Model, order: int) -> None:
+        at = [model.x, model.u, model.t, model.theta]
+        self._rate = ca.Function("rate", at, [model.rhs])
+        jacobian = ca.jacobian(model.outputs, model.x)
+        self._outputs = ca.Function("outputs", at, [model.outputs, jacobian, model.noise_variance])
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
+        self._taylor = ca.Function("taylor", [*at, ca.vertcat(*rates)], [ca.horzcat(*derivatives)])
+        self._start = ca.Function("start", [model.theta], [model.initial[0]])
+        self._order = order
+
+    def initial(self, record: Record, theta: Array, unit: float) -> Array:
+        """Exact derivatives at the first sample, in units of time ``unit``, (n, order + 1)."""
+        rates = start_derivatives(record, self._order - 1) if self._order > 1 else np.empty(0)
+        x = self._start(theta)
+        derivatives = self._taylor(x, record.u[0], record.t[0], theta, rates.ravel())
+        return np.array(derivatives, dtype=float) * np.power(unit, np.arange(self._order + 1.0))
+
+    def rate(self, x: Array, u: Array, t: float, theta: Array) -> Array:
+        return np.array(self._rate(x, u, t, theta)).ravel()
+
+    def score(
+        self, record: Record, sample: int, x: Array, covariance: Array, theta: Array
+    ) -> float:
+        outputs, jacobian, noise = (
+            np.array(value) for value in self._outputs(x, record.u[sample], record.t[sample], theta)
+        )
+        seen = np.isfinite(record.y[sample])
+        if not seen.any():
+            return 0.0
+        total = jacobian @ covariance @ jacobian.T + np.diag(noise.ravel())
+        normal = stats.multivariate_normal(outputs.ravel()[seen], total[np.ix_(seen, seen)])  # type: ignore[arg-type]
+        return float(normal.logpdf(record.y[sample][seen]))
+
+
+def _transition(order: int, h: float) -> Array:
+    size = order + 1
+    return np.array(
+        [[h ** (j - i) / factorial(j - i) if j >= i else 0.0 for j in range(size)]
+         for i in range(size)]
+    )  # fmt: skip
+
+
+def _process_noise(order: int, h: float) -> Array:
+    """By integrating the transition's last column, term by term (PN-SMC eq. 13c)."""
+    powers = [order - i for i in range(order + 1)]
+    return np.array(
+        [[h ** (a + b + 1) / ((a + b + 1) * factorial(a) * factorial(b)) for b in powers]
+         for a in powers]
+    )  # fmt: skip
+
+
+def _empty(samples: int, n: int) -> Ekf0Solution:
+    return Ekf0Solution(
+        np.empty((samples, n)), np.empty((samples, n, n)), np.empty((samples, n)), np.empty(samples)
+    )

@@ -1,0 +1,102 @@
+"""The part of EKF0 that does not see the vector field: computed once for all parameters.
+
+With an integrated Wiener process prior, a zeroth-order linearisation and no noise on the residual
+z = f(x) - x', the covariance recursion depends on the grid only (`pn_solvers.md` section 3). Every
+particle shares the gains and the variance of the residual; on a uniform grid they are stationary
+after some fifty steps, and the variance of the state then grows by the same amount each step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.pn.iwp import lower_factor, process_noise_factor, transition
+
+Array = NDArray[np.float64]
+
+STATIONARY = 1e-14
+"""Relative change from step to step below which gains and variance growth count as constant."""
+STATIONARY_STEPS = 4
+
+
+@dataclass(frozen=True)
+class SharedGains:
+    """Gains and variances at unit diffusion, in the coordinates of `iwp`, over a grid.
+
+    Attributes
+    ----------
+    gain : ndarray, (G, order + 1)
+        Gain of each step; the last row stays in force.
+    innovation : ndarray, (G,)
+        Variance of the residual h f - m_1 at unit diffusion.
+    variance : ndarray, (n,)
+        Variance of the state's value after each of the n steps, at unit diffusion.
+    """
+
+    gain: Array
+    innovation: Array
+    variance: Array
+
+
+def shared_gains(order: int, lengths: Array, uniform: bool) -> SharedGains:
+    """Square-root covariance recursion over steps of these lengths.
+
+    Parameters
+    ----------
+    order : int
+        Order nu of the process.
+    lengths : ndarray, (n,)
+        Step lengths. The unit of time is the first: diffusion has the unit it takes there.
+    uniform : bool
+        All lengths are the same, so the recursion may stop where it is stationary.
+
+    Notes
+    -----
+    Predict L = qr[ratio A L, Q^1/2], s = (L L')_11, K = (L L')_1 / s (PN-SMC eqs. 16-17); the
+    residual carries no noise, so L - K L_1 is a factor of the filtered covariance as it stands.
+    """
+    relative = lengths / lengths[0]
+    noise = process_noise_factor(order)
+    step, powers = transition(order), np.arange(order + 1)
+    factor = np.zeros((order + 1, order + 1))
+    gains: list[Array] = []
+    innovations: list[float] = []
+    variances: list[float] = []
+    for n, length in enumerate(relative):
+        if n and length != relative[n - 1]:
+            factor = factor * ((length / relative[n - 1]) ** powers)[:, None]
+        factor = lower_factor(step @ factor, length ** (order + 0.5) * noise)
+        innovation = float(factor[1] @ factor[1])
+        gain = factor @ factor[1] / innovation
+        factor = factor - np.outer(gain, factor[1])
+        gains.append(gain)
+        innovations.append(innovation)
+        variances.append(float(factor[0] @ factor[0]))
+        if uniform and _stationary(gains, variances):
+            break
+    return SharedGains(
+        np.array(gains), np.array(innovations), _continued(np.array(variances), len(lengths))
+    )
+
+
+def _stationary(gains: list[Array], variances: list[float]) -> bool:
+    if len(gains) < STATIONARY_STEPS + 2:
+        return False
+    recent = np.array(gains[-STATIONARY_STEPS:])
+    growth = np.diff(variances[-STATIONARY_STEPS - 1 :])
+    return bool(
+        np.ptp(recent, axis=0).max() <= STATIONARY * np.abs(recent).max()
+        and np.ptp(growth) <= 10 * STATIONARY * max(variances[-1], growth.max())
+    )
+
+
+def _continued(variances: Array, length: int) -> Array:
+    """Extend by the constant growth of the last step."""
+    if len(variances) == length:
+        return variances
+    rest = np.arange(1, length - len(variances) + 1)
+    growth = variances[-1] - variances[-2]
+    return np.concatenate([variances, variances[-1] + growth * rest])

@@ -1,0 +1,203 @@
+"""Named prior distributions, and the map to the unconstrained coordinates of the sampler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+
+Array = NDArray[np.float64]
+
+
+class Distribution(Protocol):
+    """What a prior must offer; frozen `scipy.stats` distributions do."""
+
+    def rvs(self, *, size: int, random_state: np.random.Generator) -> Any: ...
+    def logpdf(self, x: Array, /) -> Any: ...
+
+
+class Coordinate(Protocol):
+    """A smooth one-to-one map between the real line and the support of a prior."""
+
+    @property
+    def name(self) -> str:
+        """How a user names it."""
+        ...
+
+    def natural(self, z: Array) -> Array:
+        """Map unconstrained values to parameter values."""
+        ...
+
+    def unconstrained(self, x: Array) -> Array:
+        """Map parameter values to unconstrained values."""
+        ...
+
+    def log_jacobian(self, z: Array) -> Array | float:
+        """Return log |dx/dz|."""
+        ...
+
+
+@dataclass(frozen=True)
+class Identity:
+    """x = z, for priors on the whole line."""
+
+    name: str = "identity"
+
+    def natural(self, z: Array) -> Array:
+        return z
+
+    def unconstrained(self, x: Array) -> Array:
+        return x
+
+    def log_jacobian(self, z: Array) -> float:
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Log:
+    """x = bound + sign exp(z), for priors on one side of ``bound``."""
+
+    bound: float = 0.0
+    sign: float = 1.0
+    name: str = "log"
+
+    def natural(self, z: Array) -> Array:
+        return self.bound + self.sign * np.exp(z)
+
+    def unconstrained(self, x: Array) -> Array:
+        return np.log(self.sign * (x - self.bound))
+
+    def log_jacobian(self, z: Array) -> Array:
+        return z
+
+
+@dataclass(frozen=True)
+class Logit:
+    """x = lower + (upper - lower) / (1 + exp(-z)), for priors on an interval."""
+
+    lower: float
+    upper: float
+    name: str = "logit"
+
+    def natural(self, z: Array) -> Array:
+        return self.lower + (self.upper - self.lower) / (1.0 + np.exp(-z))
+
+    def unconstrained(self, x: Array) -> Array:
+        return np.log(x - self.lower) - np.log(self.upper - x)
+
+    def log_jacobian(self, z: Array) -> Array:
+        return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent priors on named parameters.
+
+    Parameters
+    ----------
+    distributions : mapping of str to Distribution
+        Frozen `scipy.stats` distributions, or anything with ``rvs`` and ``logpdf``.
+    coordinates : mapping of str to str, optional
+        ``"identity"``, ``"log"`` or ``"logit"`` for parameters whose unconstrained coordinate
+        should not follow from the support of the prior.
+
+    Raises
+    ------
+    InputError
+        If a prior has no ``rvs`` and ``logpdf``, or a coordinate does not fit the support.
+    """
+
+    distributions: Mapping[str, Distribution]
+    coordinates: Mapping[str, str] = field(default_factory=dict)
+    maps: tuple[Coordinate, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.distributions:
+            raise InputError("prior is empty: give at least one parameter a distribution")
+        unknown = set(self.coordinates) - set(self.distributions)
+        if unknown:
+            raise InputError(f"coordinates names {_listed(unknown)}, which has no prior")
+        maps = [_coordinate(n, d, self.coordinates.get(n)) for n, d in self.distributions.items()]
+        object.__setattr__(self, "maps", tuple(maps))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of theta."""
+        return tuple(self.distributions)
+
+    def __len__(self) -> int:
+        return len(self.distributions)
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
+        columns = [
+            coordinate.unconstrained(np.asarray(d.rvs(size=size, random_state=rng), dtype=float))
+            for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def natural(self, theta: Array) -> Array:
+        """Map unconstrained (n, d) to parameter values (n, d)."""
+        columns = [c.natural(theta[:, j]) for j, c in enumerate(self.maps)]
+        return np.stack(columns, axis=1)
+
+    def unconstrained(self, values: Array) -> Array:
+        """Map parameter values (n, d) to unconstrained (n, d)."""
+        columns = [c.unconstrained(values[:, j]) for j, c in enumerate(self.maps)]
+        return np.stack(columns, axis=1)
+
+    def log_density(self, theta: Array) -> Array:
+        """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
+        total = np.zeros(len(theta))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for j, (c, d) in enumerate(zip(self.maps, self.distributions.values(), strict=True)):
+                total += d.logpdf(c.natural(theta[:, j])) + c.log_jacobian(theta[:, j])
+        return np.where(np.isnan(total), -np.inf, total)
+
+
+def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:
+    for method in ("rvs", "logpdf"):
+        if not callable(getattr(distribution, method, None)):
+            raise InputError(
+                f"prior of '{name}' is {distribution!r}, which has no {method}: "
+                "give a frozen scipy.stats distribution, or a number to fix the parameter"
+            )
+    lower, upper = _support(name, distribution)
+    by_support: Coordinate
+    if np.isfinite(lower) and np.isfinite(upper):
+        by_support = Logit(lower, upper)
+    elif np.isfinite(lower):
+        by_support = Log(lower)
+    elif np.isfinite(upper):
+        by_support = Log(upper, sign=-1.0)
+    else:
+        by_support = Identity()
+    if wanted is None or wanted == by_support.name:
+        return by_support
+    if wanted == "identity":
+        return Identity()
+    if wanted in ("log", "logit"):
+        raise InputError(
+            f"coordinate '{wanted}' of '{name}' does not fit its prior on ({lower:g}, {upper:g}): "
+            "truncate the prior (scipy.stats.truncnorm) or choose 'identity'"
+        )
+    raise InputError(f"coordinate '{wanted}' of '{name}' is none of identity, log, logit")
+
+
+def _support(name: str, distribution: Distribution) -> tuple[float, float]:
+    support = getattr(distribution, "support", None)
+    if support is None:
+        return -np.inf, np.inf
+    lower, upper = (float(bound) for bound in support())
+    if not lower < upper:
+        raise InputError(f"prior of '{name}' has no valid support: check its arguments")
+    return lower, upper
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

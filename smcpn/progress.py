@@ -1,0 +1,77 @@
+"""One line that says how far a run is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from smcpn.smc.engine import Progress
+
+Report = Callable[[Progress], None]
+
+REFRESH_SECONDS = 0.1
+
+
+@contextmanager
+def progress_line(wanted: bool | Report | None) -> Iterator[Report | None]:
+    """Yield the function to call with each `Progress`, or None for silence.
+
+    None means: where standard error is a terminal. ``True`` on something else writes the last
+    line only, so that a log is not filled.
+    """
+    if callable(wanted):
+        yield wanted
+    elif wanted is False or (wanted is None and not sys.stderr.isatty()):
+        yield None
+    else:
+        line = _Line(live=sys.stderr.isatty())
+        try:
+            yield line.show
+        finally:
+            line.close()
+
+
+class _Line:
+    def __init__(self, live: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._live = Live(console=Console(stderr=True), auto_refresh=False) if live else None
+        if self._live is not None:
+            self._live.start()
+        self._begin = time.perf_counter()
+        self._shown, self._text = 0.0, ""
+
+    def show(self, progress: Progress) -> None:
+        now = time.perf_counter()
+        self._text = progress_text(progress, now - self._begin)
+        if self._live is not None and now - self._shown > REFRESH_SECONDS:
+            self._shown = now
+            self._live.update(self._text, refresh=True)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.update(self._text, refresh=True)
+            self._live.stop()
+        elif self._text:
+            print(self._text, file=sys.stderr)
+
+
+def progress_text(progress: Progress, seconds: float) -> str:
+    """Render where a run stands.
+
+    The remaining time counts browsing: rejuvenations come at about geometric times, so the whole
+    work up to a sample is about proportional to it.
+    """
+    share = progress.sample / progress.n_samples
+    last = progress.rejuvenations[-1:]
+    moved = f"  accepted {last[0].acceptance:.2f} x {last[0].moves}" if last else ""
+    remaining = seconds * (1 - share) / share if share else 0.0
+    return (
+        f"{progress.sample}/{progress.n_samples}  ESS {progress.ess:.0f}"
+        f"  rejuvenations {len(progress.rejuvenations)}{moved}"
+        f"  log-evidence {progress.log_evidence:.1f}"
+        f"  {seconds:.1f} s, {remaining:.1f} s left"
+    )

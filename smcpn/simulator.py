@@ -1,0 +1,145 @@
+"""Integrate a model over a record by fine classical steps, for one or many parameter vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.errors import InputError
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.ode import ODE
+from smcpn.problem import Model, make_model
+from smcpn.record import Record
+from smcpn.solver import MAX_STEPS, RK4
+
+Array = NDArray[np.float64]
+
+CHUNK = 250_000
+"""Predicted numbers held at a time, whatever the length of the record: they stay in cache."""
+TOLERANCE = 1e-4
+"""Change of the outputs, relative to their rms, when ``steps="auto"`` stops doubling."""
+LEAST_STEPS = 2
+
+
+def simulate(
+    ode: ODE,
+    record: Record,
+    parameters: Mapping[str, float],
+    *,
+    observe: Any,
+    initial: Any = "rest",
+    steps: int | str = "auto",
+) -> Array:
+    """Integrate an ODE with known parameters over the input of a record.
+
+    Parameters
+    ----------
+    ode : ODE
+    record : Record
+        Input, time axis and hold; its outputs are not used.
+    parameters : mapping of str to float
+    observe : str, callable, or sequence of these
+        As for `Problem`.
+    initial : object
+        As for `Problem`, with numbers or parameter names.
+    steps : int or "auto"
+        Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle.
+
+    Returns
+    -------
+    ndarray, (T, n_outputs)
+
+    Raises
+    ------
+    InputError
+        If a parameter is missing or unknown, or the solution diverges.
+    """
+    what = list(observe) if isinstance(observe, (list, tuple)) else [observe]
+    values = {**ode.defaults, **parameters}
+    model, added, unused = make_model(
+        ode, observe=what, noise=[1.0], initial=initial, n_records=1, free=list(values), fixed={}
+    )
+    if unused or added:
+        raise InputError(
+            f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
+            f"({', '.join(ode.parameters)})"
+        )
+    theta = np.array([[float(value)] for value in values.values()])
+    return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])
+
+
+class Simulator:
+    """Outputs of a model over one record, in chunks of time.
+
+    Attributes
+    ----------
+    steps : int or "auto"
+        Runge-Kutta steps per sample; a number once the simulator has run.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        record: Record,
+        steps: int | str = "auto",
+        step_length: float | None = None,
+    ) -> None:
+        self._model, self._record, self.steps = model, record, RK4(steps).steps
+        self._least_steps = LEAST_STEPS
+        if step_length is not None:
+            self._least_steps = max(1, round(float(np.diff(record.t).mean()) / step_length))
+        sample = SampleSymbols.of(model)
+        emitted = outputs_at(model, model.x, sample)
+        self._kernel = LaneKernel(runge_kutta_program(model, sample, emitted))
+
+    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
+        """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
+
+        Raises
+        ------
+        InputError
+            If ``steps="auto"`` finds that the mean parameters diverge.
+        """
+        if self.steps == "auto":
+            rows = self._sufficient_rows(theta.mean(axis=1, keepdims=True))
+            self.steps = rows.steps
+        else:
+            rows = self._rows(int(self.steps))
+        yield from self._run(theta, rows)
+
+    def _rows(self, steps: int) -> Rows:
+        return runge_kutta_rows(self._record, self._model, steps)
+
+    def _run(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
+        length = max(1, CHUNK // (theta.shape[1] * self._model.outputs.numel()))
+        state = self._kernel.start(theta, rows)
+        for a in range(0, len(rows), length):
+            b = min(a + length, len(rows))
+            state, emitted, _ = self._kernel.advance(theta, state, rows, a, b, store=True)
+            yield a, b, emitted
+
+    def _sufficient_rows(self, theta: Array) -> Rows:
+        """Double the steps until a further doubling changes little, for one parameter vector."""
+        rows = self._rows(self._least_steps)
+        before = self._whole(theta, rows)
+        while 2 * rows.steps <= MAX_STEPS:
+            finer = self._rows(2 * rows.steps)
+            after = self._whole(theta, finer)
+            with np.errstate(over="ignore", invalid="ignore"):
+                change = np.sqrt(np.square(after - before).mean(axis=0))
+                rms = np.sqrt(np.square(after).mean(axis=0))
+            if (change <= TOLERANCE * rms).all():
+                return rows
+            rows, before = finer, after
+        raise InputError(
+            f"{self._record.name}: the simulation at the mean parameters does not settle with "
+            f"{MAX_STEPS} steps per sample: it diverges or the model is stiff"
+        )
+
+    def _whole(self, theta: Array, rows: Rows) -> Array:
+        return np.concatenate([part[:, :, 0] for _, _, part in self._run(theta, rows)])

@@ -1,0 +1,80 @@
+"""The particle system: everything that belongs to a particle, moved together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.smc.weights import effective_sample_size, normalise
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ParticleSystem:
+    """N weighted parameter vectors with all that depends on them.
+
+    Attributes
+    ----------
+    theta : ndarray, (N, d)
+        Parameters in unconstrained coordinates.
+    log_weights : ndarray, (N,)
+        Unnormalised log importance weights.
+    log_prior : ndarray, (N,)
+        Log prior density of theta, log-Jacobian included.
+    log_likelihood : ndarray, (N,)
+        Of the samples that are absorbed whole.
+    pending : ndarray, (N,)
+        Log-density of the next sample, while it is being absorbed by parts; 0 otherwise.
+    state : ndarray, (k, N)
+        Solver state, at the pending sample if there is one.
+    eve : ndarray, (N,)
+        Index of the ancestor at the start of the run.
+    """
+
+    theta: Array
+    log_weights: Array
+    log_prior: Array
+    log_likelihood: Array
+    pending: Array
+    state: Array
+    eve: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    @property
+    def weights(self) -> Array:
+        """Normalised weights, (N,)."""
+        return normalise(self.log_weights)
+
+    @property
+    def ess(self) -> float:
+        """Effective sample size."""
+        return float(effective_sample_size(self.log_weights))
+
+    def take(self, index: Any) -> ParticleSystem:
+        """Select particles by index, slice or mask, in that order."""
+        return ParticleSystem(
+            theta=self.theta[index],
+            log_weights=self.log_weights[index],
+            log_prior=self.log_prior[index],
+            log_likelihood=self.log_likelihood[index],
+            pending=self.pending[index],
+            state=self.state[:, index],
+            eve=self.eve[index],
+        )
+
+    def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:
+        """Particles of ``other`` where ``mask`` holds; weights and eves stay with the place."""
+        return replace(
+            self,
+            theta=np.where(mask[:, None], other.theta, self.theta),
+            log_prior=np.where(mask, other.log_prior, self.log_prior),
+            log_likelihood=np.where(mask, other.log_likelihood, self.log_likelihood),
+            pending=np.where(mask, other.pending, self.pending),
+            state=np.where(mask, other.state, self.state),
+        )

@@ -1,0 +1,63 @@
+"""The density that particles follow at a moment of the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.contract import Likelihood
+from smcpn.prior import Prior
+from smcpn.smc.particles import ParticleSystem
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Target:
+    """prior x p(y_<t | theta) x p(y_t | y_<t, theta)^exponent, in unconstrained coordinates.
+
+    Attributes
+    ----------
+    sample : int
+        Number of samples absorbed whole; the pending sample, where there is one.
+    exponent : float
+        How much of the pending sample counts, 0 to 1.
+    """
+
+    prior: Prior
+    likelihood: Likelihood
+    sample: int
+    exponent: float
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """Browse the past for new parameters, (n, d), and return them with all they need."""
+        values = self.prior.natural(theta)
+        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
+        n = len(theta)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=finite_or_excluded(log_likelihood),
+            pending=finite_or_excluded(increments[0]),
+            state=state,
+            eve=np.zeros(n, dtype=np.int64),
+        )
+
+    def log_density(self, system: ParticleSystem) -> Array:
+        """Unnormalised log density of the particles, (N,)."""
+        return system.log_prior + system.log_likelihood + tempered(system.pending, self.exponent)
+
+
+def finite_or_excluded(log_density: Array) -> Array:
+    """A diverged solution (NaN, inf) has probability zero."""
+    return np.where(np.isfinite(log_density), log_density, -np.inf)
+
+
+def tempered(log_density: Array, exponent: float) -> Array:
+    """``exponent * log_density``, where excluded stays excluded at any exponent."""
+    excluded = log_density == -np.inf
+    return np.where(excluded, -np.inf, exponent * np.where(excluded, 0.0, log_density))
