@@ -159,6 +159,12 @@ class Posterior:
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
+        This is a free run: the input and the initial state go in, the outputs only compare. Its
+        band counts parameters, noise and the error of the simulation's own step. A k-step
+        prediction needs a state that the data have corrected. Given its parameters and its
+        initial state the model has no other uncertainty of the state than the solver's, which the
+        likelihood of `EKF0` here does not condition on the data, so there is no such state.
+
         Parameters
         ----------
         record : Record
