@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
@@ -16,6 +17,7 @@ from smcpn.simulation import Simulation, simulate_particles
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
+from smcpn.validation import Validation, validate
 
 Array = NDArray[np.float64]
 
@@ -193,6 +195,25 @@ class Posterior:
             step_length=interval / int(self.solver.steps),
         )
 
+    def validate(self, record: Record | None = None) -> Validation:
+        """Test the posterior: innovations, frequency response, error budget, ridges.
+
+        Parameters
+        ----------
+        record : Record, optional
+            Measured as the problem observes; by default the records learned from.
+
+        Raises
+        ------
+        InputError
+            If the record does not fit the problem.
+        """
+        if record is not None:
+            return validate(self, record)
+        if "validation" not in self._cache:
+            self._cache["validation"] = validate(self)
+        return self._cache["validation"]
+
     def table(self) -> list[ParameterRow]:
         """The parameter table as data."""
         prior_sd = self._prior_sd()
@@ -263,15 +284,3 @@ def summary_text(posterior: Posterior) -> str:
         f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
     ]
     return "\n".join(lines)
-
-
-def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
-    """Set rows of text in columns, right-aligned but for the columns ``left``."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if j in left else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

@@ -11,9 +11,10 @@ from typing import Any
 
 from smcpn.cases import Case, load_case
 from smcpn.codegen.kernel import CLOCK, KernelClock
+from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
-from smcpn.posterior import Posterior, align
+from smcpn.posterior import Posterior
 from smcpn.simulation import Simulation
 from smcpn.solver import EKF0
 
