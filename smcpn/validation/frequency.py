@@ -20,7 +20,7 @@ AVERAGES = 8
 """Segments without overlap that a record is cut into."""
 SHORTEST, LONGEST = 32, 8192
 """Samples of a segment."""
-EXCITED = 1e-3
+EXCITED = 1e-2
 """Input power, relative to the largest line, below which a line is left out."""
 HANN_OVERLAP = 1.0 / 36.0
 """Squared correlation of neighbouring periodograms, Hann window, half overlap."""
