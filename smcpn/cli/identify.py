@@ -65,6 +65,7 @@ def identify_case(
     hold: str | None,
     model: str | None,
     as_json: bool,
+    report: str | None = None,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
 
@@ -73,6 +74,10 @@ def identify_case(
     InputError
         For an unknown system, options out of range, or missing files.
     """
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
     wanted_steps = None if steps is None else _parse_steps(steps)
     case = load_case(name, hold=hold, model=model)
@@ -83,14 +88,20 @@ def identify_case(
         seed=seed,
         progress=not as_json,
     )
-    scores = {
-        split: Score.of(posterior, posterior.simulate(record, observe=case.test_observes))
+    simulations = {
+        split: posterior.simulate(record, observe=case.test_observes)
         for split, record in case.tests.items()
     }
+    scores = {split: Score.of(posterior, one) for split, one in simulations.items()}
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
     print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
+    if report is not None:
+        written = posterior.report(
+            report, simulations, published=case.published, truth=case.truth, title=case.name
+        )
+        print(f"report: {written}", file=sys.stderr)
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
