@@ -273,3 +273,27 @@ def test_automatic_steps_report_the_change_they_settled_on():
     named = posterior.simulate(record, steps=automatic.steps)
     np.testing.assert_allclose(automatic.mean, named.mean)
     assert automatic.solver_variance.mean() == pytest.approx(named.solver_variance.mean(), rel=0.1)
+
+
+def test_several_records_start_from_their_own_states():
+    first, second = small.measured(samples=60), small.measured(seed=8, samples=40)
+    problem = smcpn.Problem(
+        small.oscillator,
+        [first, second],
+        observe="x",
+        noise=small.NOISE,
+        prior=small.problem(first).prior.distributions,
+        initial=["rest", [0.3, -0.1]],
+    )
+    solver, values = smcpn.EKF0(order=2, steps=4), np.array([0.5, 3.7])
+    parts = innovations(problem, solver, values)
+    density = sum(
+        (stats.norm.logpdf(p.normalised[:, 0]) - 0.5 * np.log(p.variance[:, 0])).sum()
+        for p in parts
+    )
+    _, expected = build_likelihood(problem, solver).browse(values[None, :], problem.n_samples)
+    assert density == pytest.approx(expected[0], rel=1e-10)
+    (alone,) = innovations(problem, solver, values, second)
+    np.testing.assert_array_equal(alone.normalised, parts[1].normalised)
+    (resampled,) = innovations(problem, solver, values, smcpn.Record(u=first.u, y=first.y, dt=0.2))
+    assert resampled.solver_variance[-1, 0] < 10 * parts[0].solver_variance[-1, 0]
