@@ -101,6 +101,11 @@ def test_simulation_of_what_was_not_measured(posterior):
     velocity = posterior.simulate(bare, observe="v").mean[:, 0]
     slope = np.gradient(simulation.mean[:, 0], 0.2)
     assert np.corrcoef(velocity[2:-2], slope[2:-2])[0, 1] > 0.99
+    stiffness = posterior.simulate(bare, observe=lambda x, *, k: k * x).mean[:, 0]
+    np.testing.assert_allclose(stiffness, posterior.mean["k"] * simulation.mean[:, 0], rtol=0.02,
+                               atol=0.02)  # fmt: skip
+    with pytest.raises(InputError, match="takes 'zeta', which is no parameter"):
+        posterior.simulate(bare, observe=lambda x, *, zeta: zeta * x)
     with pytest.raises(InputError, match="u has 0 columns"):
         posterior.simulate(Record(y=np.zeros(10), dt=0.2))
 
