@@ -79,11 +79,11 @@ def identify_case(
 
         check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
-    wanted_steps = None if steps is None else _parse_steps(steps)
+    solver = EKF0(order=order, steps="auto" if steps is None else _parse_steps(steps))
     case = load_case(name, hold=hold, model=model)
     posterior = ibis(
         case.problem,
-        solver=EKF0(order=order, steps=wanted_steps or case.steps),
+        solver=solver if steps is not None else replace(solver, steps=case.steps),
         particles=particles,
         seed=seed,
         progress=not as_json,
