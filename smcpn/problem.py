@@ -109,6 +109,7 @@ class Problem:
         self.ode = ode
         self.records = as_records(records)
         self.observe, self.noise = _as_list(observe), _as_list(noise)
+        self.initial = initial
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
@@ -132,11 +133,6 @@ class Problem:
     def names(self) -> tuple[str, ...]:
         """Names of the unknown parameters, in the order of the columns of theta."""
         return self.prior.names
-
-    @property
-    def initial(self) -> Any:
-        """State at the first sample, as it was given."""
-        return self._initial
 
     @property
     def n_samples(self) -> int:
