@@ -35,7 +35,7 @@ def problem() -> Problem:
     rng = np.random.default_rng(0)
     u = np.convolve(rng.normal(size=SAMPLES), np.ones(5) / 5, mode="same") * 0.05
     u[:2] = 0.0
-    record = Record(u=u, y=0.05 * rng.normal(size=SAMPLES), dt=1 / 610.35)
+    record = Record(u=u, y=0.05 * rng.normal(size=SAMPLES), dt=1 / 610.35, hold="bandlimited")
     scales: dict[str, float] = {"m": 5.4e-6, "c": 2.25e-4, "k": 0.99, "k3": 3.9}
     prior: dict[str, Any] = {
         name: stats.lognorm(0.02, scale=scale) for name, scale in scales.items()
@@ -67,7 +67,7 @@ def scalar_log_likelihood(theta, gains, inputs, samples, steps):
                 for step in range(steps):
                     n = (sample - 1) * steps + step
                     g = gains[min(n, gains.shape[0] - 1)]
-                    u, h = inputs[n, 0], g[4]
+                    u, h = inputs[n, 0], inputs[n, 2]
                     x2 += x3
                     x1 += x2
                     x0 += x1
@@ -84,8 +84,8 @@ def scalar_log_likelihood(theta, gains, inputs, samples, steps):
                     zx, zv = fx - x1, fv - v1
                     x0, x1, x2, x3 = x0 + g[0] * zx, fx, x2 + g[2] * zx, x3 + g[3] * zx
                     v0, v1, v2, v3 = v0 + g[0] * zv, fv, v2 + g[2] * zv, v3 + g[3] * zv
-                    qx += zx * zx * g[5]
-                    qv += zv * zv * g[5]
+                    qx += zx * zx * g[4]
+                    qv += zv * zv * g[4]
             y, variance, noise = samples[sample, 0], samples[sample, 1], samples[sample, 2]
             s = qx * variance + noise
             log_likelihood -= 0.5 * (np.log(2 * np.pi * s) + (y - x0) ** 2 / s)
@@ -144,7 +144,7 @@ def measure() -> dict[str, float]:
     likelihood = marginal(case, solver, threads=1)
     prior = case.prior
     values = prior.natural(prior.sample(np.random.default_rng(1), PARTICLES))
-    rows = marginal_rows(case.records[0], case.model, solver, uniform=True)
+    rows = marginal_rows(case.records[0], case.model, solver, restarts=False)
     theta = np.ascontiguousarray(values.T)
     samples = np.column_stack(
         [case.records[0].y[:, 0], rows.samples[:, 4] * rows.samples[:, 5], np.full(SAMPLES, 1e-6)]
@@ -162,7 +162,7 @@ def measure() -> dict[str, float]:
     chains, rounds = np.ones(512), 20_000
     # The best time, not the median: a floor is what the core can do undisturbed.
     fma = min(seconds(lambda: multiply_adds(chains, 0.999, 1e-3, rounds))) / (512 * 8 * rounds)
-    operations = operations_per_step(MarginalSymbols(case.model, ORDER, uniform=True))
+    operations = operations_per_step(MarginalSymbols(case.model, ORDER, restarts=False))
     floor = operations * fma * 1e9
     return {
         "ns_per_step": ns,

@@ -38,23 +38,28 @@ def substep_inputs(record: Record, parts: int) -> Array:
 
 
 def start_derivatives(record: Record, order: int) -> Array:
-    """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs).
+    """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs)."""
+    head = record if len(record) < 3 else record[:3]
+    return interval_derivatives(head, order)[0]
+
+
+def interval_derivatives(record: Record, order: int) -> Array:
+    """Time derivatives 1..order of the input after each sample, shape (T - 1, order, n_inputs).
 
     A held input has none, a linear one its slope; of a smooth input they are those of the
-    polynomial through the first nine points at an eighth of the sampling interval.
+    polynomial through nine points, an eighth of the sampling interval apart.
     """
-    derivatives = np.zeros((order, record.n_inputs))
-    if record.n_inputs == 0 or (record.hold == "zoh" and record.u_function is None):
+    derivatives = np.zeros((len(record) - 1, order, record.n_inputs))
+    if order == 0 or record.n_inputs == 0:
         return derivatives
-    head = record if len(record) < 3 else record[:3]
-    if record.hold == "foh" and record.u_function is None:
-        derivatives[0] = (record.u[1] - record.u[0]) / (record.t[1] - record.t[0])
-        return derivatives
-    values = substep_inputs(head, 8)[0]
-    taylor = np.linalg.solve(np.vander(np.arange(9.0), increasing=True), values)
-    spacing = (record.t[1] - record.t[0]) / 8
-    for k in range(1, order + 1):
-        derivatives[k - 1] = taylor[k] * factorial(k) / spacing**k
+    spacing = np.diff(record.t)[:, None]
+    if record.smooth:
+        points = substep_inputs(record, 8)
+        taylor = np.linalg.solve(np.vander(np.arange(9.0), increasing=True), points)
+        for k in range(1, order + 1):
+            derivatives[:, k - 1] = taylor[:, k] * factorial(k) / (spacing / 8) ** k
+    elif record.hold == "foh":
+        derivatives[:, 0] = np.diff(record.u, axis=0) / spacing
     return derivatives
 
 

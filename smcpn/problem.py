@@ -139,11 +139,6 @@ class Problem:
         """Samples of all records together."""
         return sum(len(record) for record in self.records)
 
-    @property
-    def uniform(self) -> bool:
-        """Whether every record is sampled uniformly."""
-        return all(record.uniform for record in self.records)
-
     def model_observing(self, observe: Any) -> Model:
         """The same model with other outputs, of which the noise is not known (variance 0)."""
         model, what = self.model, _as_list(observe)

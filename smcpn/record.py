@@ -125,6 +125,12 @@ class Record:
         steps = np.diff(self.t)
         return bool(np.ptp(steps) <= 1e-9 * steps.mean())
 
+    @property
+    def smooth(self) -> bool:
+        """Whether the input has no jump or kink at the samples."""
+        known = self.u_function is not None or self.n_inputs == 0
+        return known or self.hold == "bandlimited"
+
     def __getitem__(self, index: slice) -> Record:
         """Cut out the samples ``record[a:b]``; the input beyond the cut stays known."""
         if not isinstance(index, slice) or index.step not in (None, 1):

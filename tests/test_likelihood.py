@@ -115,15 +115,18 @@ def textbook_kalman(problem: Problem, order: int, steps: int) -> tuple[np.ndarra
     a = van_loan[size * d :, size * d :].T
     q = a @ van_loan[: size * d, size * d :]
     e0, e1 = np.kron(np.eye(size)[0], np.eye(d)), np.kron(np.eye(size)[1], np.eye(d))
-    u_dot = (record.u[1, 0] - record.u[0, 0]) / 0.2
     b = np.array([0.0, 1.0])
-    blocks = [np.zeros(d), b * record.u[0, 0]]
-    blocks.append(F @ blocks[1] + b * u_dot)
-    while len(blocks) < size:
-        blocks.append(F @ blocks[-1])
-    mean, covariance = np.concatenate(blocks[:size]), np.zeros((size * d, size * d))
+    mean, covariance = np.zeros(size * d), np.zeros((size * d, size * d))
     means, covariances, squares = [mean[:d]], [np.zeros((d, d))], np.zeros(d)
     for k in range(len(record) - 1):
+        # The linear input bends at the samples: derivatives restart at their exact values.
+        u_dot = (record.u[k + 1, 0] - record.u[k, 0]) / 0.2
+        blocks = [mean[:d], F @ mean[:d] + b * record.u[k, 0]]
+        blocks.append(F @ blocks[1] + b * u_dot)
+        while len(blocks) < size:
+            blocks.append(F @ blocks[-1])
+        mean = np.concatenate(blocks[:size])
+        covariance = np.kron(np.diag(np.eye(size)[0]), covariance[:d, :d])
         for j in range(steps):
             mean, covariance = a @ mean, a @ covariance @ a.T + q
             weight = (j + 1) / steps
@@ -182,6 +185,25 @@ def exact_linear(record: Record) -> np.ndarray:
         state = (step @ np.concatenate([state, [record.u[k, 0], slope]]))[:2]
         values.append(state[0])
     return np.array(values)
+
+
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+@pytest.mark.parametrize("order", [2, 3])
+def test_jumps_and_bends_of_the_input_do_not_lower_the_order(hold, order):
+    """Against RK4, which integrates each interval by itself, on an irregular grid."""
+    rng = np.random.default_rng(0)
+    t = np.cumsum(rng.uniform(0.1, 0.3, 50))
+    record = Record(u=rng.normal(size=50), t=t, hold=hold)
+    model = linear_problem().model
+    exact = smcpn.simulate(linear_model(F), record, {"k": 1.0}, observe="x", steps=64)[:, 0]
+    solutions = [ekf0(model, record, np.ones(1), order, steps) for steps in (2, 8, 16)]
+    errors = [np.abs(s.mean[:, 0] - exact).max() for s in solutions]
+    assert np.log2(errors[1] / errors[2]) > order + 0.7, errors
+    # And the claimed error is of the size of the error.
+    ratio = np.abs(solutions[0].mean[1:, 0] - exact[1:]) / np.sqrt(
+        solutions[0].covariance[1:, 0, 0]
+    )
+    assert 0.05 < np.median(ratio) < 3
 
 
 def test_classical_is_gaussian_noise_around_the_exact_solution():

@@ -53,19 +53,32 @@ def test_lower_factor_adds_squares():
     assert (np.diag(factor) > 0).all()
 
 
+def recursion(order: int, n_steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The covariance recursion in Joseph form, never cut short."""
+    a, q, size = transition(order), process_noise(order), order + 1
+    covariance, gains, innovations, variances = np.zeros((size, size)), [], [], []
+    for _ in range(n_steps):
+        covariance = a @ covariance @ a.T + q
+        gain = covariance[:, 1] / covariance[1, 1]
+        gains.append(gain)
+        innovations.append(covariance[1, 1])
+        complement = np.eye(size) - np.outer(gain, np.eye(size)[1])
+        covariance = complement @ covariance @ complement.T
+        variances.append(covariance[0, 0])
+    return np.array(gains), np.array(innovations), np.array(variances)
+
+
 @pytest.mark.parametrize("order", ORDERS)
-def test_cutting_at_the_stationary_gain_changes_nothing(order):
-    lengths = np.full(600, 0.1)
-    cut, whole = shared_gains(order, lengths, True), shared_gains(order, lengths, False)
-    assert len(cut.gain) < 400
-    rest = whole.gain[len(cut.gain) :]
-    np.testing.assert_allclose(rest - cut.gain[-1], 0.0, atol=1e-12)
-    np.testing.assert_allclose(cut.variance, whole.variance, rtol=1e-9)
-
-
-def test_gain_of_the_rate_is_one():
-    gains = shared_gains(3, np.random.default_rng(0).uniform(0.5, 2, 50), False)
-    np.testing.assert_allclose(gains.gain[:, 1], 1.0, rtol=1e-10)
+def test_shared_gains_against_the_plain_recursion(order):
+    """Cut at the stationary gain, and continued by its constant growth."""
+    shared, (gains, innovations, variances) = shared_gains(order, 600), recursion(order, 600)
+    n = len(shared.gain)
+    assert n < 400
+    np.testing.assert_allclose(shared.gain, gains[:n], rtol=1e-10)
+    np.testing.assert_allclose(gains[n:] - shared.gain[-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(shared.innovation, innovations[:n], rtol=1e-10)
+    np.testing.assert_allclose(shared.variance, variances, rtol=1e-9)
+    np.testing.assert_allclose(shared.gain[:, 1], 1.0, rtol=1e-12)
 
 
 def test_taylor_derivatives_of_lotka_volterra():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 
@@ -32,10 +32,13 @@ class Rows:
     start : ndarray, (start_row,)
     inputs : ndarray, ((T - 1) steps, step_row)
     gains : ndarray, (1 ... (T - 1) steps, gain_row)
-        The last row stays in force.
+        Read from the first row again after ``cycle`` steps; the last row stays in force.
     samples : ndarray, (T, sample_row)
     steps : int
         Solver steps per sampling interval.
+    cycle : int, optional
+        Never, by default.
+    intervals : ndarray, (T - 1, interval_row)
     """
 
     start: Array
@@ -43,6 +46,8 @@ class Rows:
     gains: Array
     samples: Array
     steps: int
+    cycle: int = 2**62
+    intervals: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -130,8 +135,8 @@ class LaneKernel:
 
         def run(part: tuple[int, int]) -> None:
             self._module.advance(
-                theta, state, rows.inputs, rows.gains, rows.samples, rows.steps, first, last,
-                emitted, totals, *part,
+                theta, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
+                rows.cycle, first, last, emitted, totals, *part,
             )  # fmt: skip
 
         parts = _parts(blocks, steps * n, self.threads or processors())

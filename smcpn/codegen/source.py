@@ -5,8 +5,10 @@ that the compiler turns the innermost loop into vector instructions:
 
     for each block of LANES particles:
         for each sample:
+            for each lane:            <- straight-line code, vectorised
+                begin the interval
             for each solver step:
-                for each lane:        <- straight-line code, vectorised
+                for each lane:
                     predict, evaluate f, update, calibrate
             for each lane:
                 score the sample
@@ -65,10 +67,11 @@ def start(theta, row, state):
 
 _ADVANCE = """\
 @njit("void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1],"
-      "int64, int64, int64, float64[:, :, ::1], float64[:, ::1], int64, int64)",
+      "float64[:, ::1], int64, int64, int64, int64,"
+      "float64[:, :, ::1], float64[:, ::1], int64, int64)",
       nogil=True, error_model="numpy", fastmath=FAST, cache=True)
-def advance(theta, state, inputs, gains, samples, steps, first, last, emitted, totals,
-            first_block, last_block):
+def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first, last,
+            emitted, totals, first_block, last_block):
     w = np.empty({slots} * LANES)
     particles = theta.shape[1]
     for block in range(first_block, last_block):
@@ -87,9 +90,10 @@ def advance(theta, state, inputs, gains, samples, steps, first, last, emitted, t
 {hoisted}
         for sample in range(first, last):
             if sample > 0:
+{interval}
                 for step in range(steps):
                     n = (sample - 1) * steps + step
-                    n_gain = min(n, gains.shape[0] - 1)
+                    n_gain = min(n % cycle, gains.shape[0] - 1)
 {step_shared}
                     for i in range(LANES):
 {step}
@@ -126,20 +130,31 @@ def kernel_source(program: LaneProgram) -> tuple[str, int]:
     sample = lower(
         program.emitted, [theta, state, Rows(program.sample_row, "s", Level.SHARED)], "b"
     )
-    return _Layout(program, step, sample).text()
+    interval = None
+    if program.interval is not None:
+        rows = Rows(program.interval_row, "q", Level.SHARED)
+        interval = lower(program.interval, [theta, state, rows], "d")
+    return _Layout(program, interval, step, sample).text()
 
 
 class _Layout:
     """Where each value of a lane lives in the work array, and the text around it."""
 
-    def __init__(self, program: LaneProgram, step: Statements, sample: Statements) -> None:
-        self.program, self.step, self.sample = program, step, sample
+    def __init__(
+        self,
+        program: LaneProgram,
+        interval: Statements | None,
+        step: Statements,
+        sample: Statements,
+    ) -> None:
+        self.program, self.interval, self.step, self.sample = program, interval, step, sample
         self.n_state, self.n_theta = program.state.numel(), program.theta.numel()
         self.n_emitted = program.emitted.numel()
         self.slot = {f"m{k}": k for k in range(self.n_state)}
         self.slot |= {f"p{k}": self.n_state + k for k in range(self.n_theta)}
-        self.hoisted = _hoisted(step) + _hoisted(sample)
-        needed = step.read(Level.LANE) | sample.read(Level.LANE)
+        graphs = [graph for graph in (interval, step, sample) if graph is not None]
+        self.hoisted = [pair for graph in graphs for pair in graph.by_level[Level.PARTICLE]]
+        needed = {name for graph in graphs for name in graph.read(Level.LANE)}
         for name, _ in self.hoisted:
             if name in needed:
                 self.slot[name] = len(self.slot)
@@ -165,7 +180,8 @@ class _Layout:
             step_shared=_indent(
                 self._shared(self.step, [("r", "inputs[n, {k}]"), ("g", "gains[n_gain, {k}]")]), 20
             ),
-            step=_indent(self._step(), 24),
+            step=_indent(self._update(self.step), 24),
+            interval=self._interval(),
             sample_shared=_indent(self._shared(self.sample, [("s", "samples[sample, {k}]")]), 12),
             sample=_indent(self._sample(), 16),
         )
@@ -190,13 +206,20 @@ class _Layout:
         lines += _assignments(self.hoisted)
         return lines + [self._store(name, name) for name, _ in self.hoisted if name in self.slot]
 
-    def _step(self) -> list[str]:
-        read = self.step.read(Level.LANE)
+    def _interval(self) -> str:
+        if self.interval is None:
+            return ""
+        shared = self._shared(self.interval, [("q", "intervals[sample - 1, {k}]")])
+        lanes = ["for i in range(LANES):", *("    " + t for t in self._update(self.interval))]
+        return _indent([*shared, *lanes], 16)
+
+    def _update(self, graph: Statements) -> list[str]:
+        read = graph.read(Level.LANE)
         lines = self._loads(name for name in self.slot if name in read)
-        lines += _assignments(self.step.by_level[Level.LANE])
+        lines += _assignments(graph.by_level[Level.LANE])
         return lines + [
             self._store(f"m{k}", value.text)
-            for k, value in enumerate(self.step.outputs)
+            for k, value in enumerate(graph.outputs)
             if value.text != f"m{k}"
         ]
 
@@ -222,10 +245,6 @@ class _Layout:
 
     def _store(self, name: str, text: str) -> str:
         return f"w[{self.slot[name]} * LANES + i] = {text}"
-
-
-def _hoisted(graph: Statements) -> list[tuple[str, str]]:
-    return graph.by_level[Level.PARTICLE]
 
 
 def _assignments(statements: list[tuple[str, str]]) -> list[str]:

@@ -13,7 +13,12 @@ from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.likelihood.marginal import MarginalSymbols, marginal_rows, require_first_order
+from smcpn.likelihood.marginal import (
+    MarginalSymbols,
+    marginal_rows,
+    must_restart,
+    require_first_order,
+)
 from smcpn.problem import Problem
 from smcpn.solver import EKF0, MAX_STEPS, RK4
 
@@ -75,13 +80,13 @@ def sufficient_steps(
 
 def _shares_ekf0(problem: Problem, solver: EKF0, theta: Array) -> Array:
     require_first_order(solver)
-    model, uniform = problem.model, problem.uniform
-    symbols = MarginalSymbols(model, solver.order, uniform)
+    model, restarts = problem.model, must_restart(problem.records)
+    symbols = MarginalSymbols(model, solver.order, restarts)
     _, numerical = symbols.prediction()
     ratio = ca.diag(numerical) / model.noise_variance
     kernel = LaneKernel(symbols.program(ratio), threads=1)
     rows = [
-        marginal_rows(record, model, solver, uniform, number)
+        marginal_rows(record, model, solver, restarts, number)
         for number, record in enumerate(problem.records)
     ]
     return _emitted(kernel, theta, rows)

@@ -5,11 +5,18 @@ of the state given the ODE alone (PN-SMC eq. 20), J = dg/dx at mu_n, and Sigma_n
 running quasi-MLE of a diagonal diffusion, Gamma_ii = mean of z_i^2 / s over all steps so far
 (PN-SMC eq. 19, made causal so that a stream and a browse agree).
 
+Where the input jumps or bends at the samples (hold zoh, foh), and where these are not equally
+spaced, the derivatives of the state restart at every sample from their exact values: the smooth
+process prior would otherwise carry them across the jump, with an error that it does not know of.
+
 An observed derivative is g = f at the state. The filter's own entry for it is conditioned on
 exactly and would claim an acceleration without solver error.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import factorial
 
 import casadi as ca
 import numpy as np
@@ -18,7 +25,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
-from smcpn.hold import substep_inputs, substep_times
+from smcpn.hold import interval_derivatives, substep_inputs, substep_times
 from smcpn.likelihood.gaussian import gaussian_log_density
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
@@ -45,10 +52,11 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
         If the solver is not an `EKF0` in first-order form with a number of steps.
     """
     require_first_order(solver)
-    symbols = MarginalSymbols(problem.model, solver.order, problem.uniform)
+    restarts = must_restart(problem.records)
+    symbols = MarginalSymbols(problem.model, solver.order, restarts)
     kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
     rows = [
-        marginal_rows(record, problem.model, solver, problem.uniform, number)
+        marginal_rows(record, problem.model, solver, restarts, number)
         for number, record in enumerate(problem.records)
     ]
     return LaneLikelihood(kernel, rows, solver)
@@ -74,15 +82,27 @@ def require_first_order(solver: EKF0) -> None:
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
 
 
+def must_restart(records: Sequence[Record]) -> bool:
+    """Whether the state's derivatives restart at every sample, see the head of this module."""
+    return not all(record.smooth and record.uniform for record in records)
+
+
 class MarginalSymbols:
     """The graphs of the EKF0 recursion of one particle.
 
     The state of a lane holds the Nordsieck coordinates m_ij = h^j x_i^(j) / j! of every state and
     the running sum of z_i^2 / s. The shared rows hold inputs and gains.
+
+    Parameters
+    ----------
+    model : Model
+    order : int
+    restarts : bool
+        Whether the derivatives restart at every sample.
     """
 
-    def __init__(self, model: Model, order: int, uniform: bool) -> None:
-        self.model, self.order, self.uniform = model, order, uniform
+    def __init__(self, model: Model, order: int, restarts: bool) -> None:
+        self.model, self.order, self.restarts = model, order, restarts
         n, size = model.x.numel(), order + 1
         self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(size)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
@@ -93,16 +113,23 @@ class MarginalSymbols:
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """Assemble the kernel that emits ``emitted`` at each sample."""
-        gain_row, step = self._step()
-        start_symbols, start = self._start()
+        model = self.model
+        step_row, gain_row, step = self._step()
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        coordinates = self._coordinates(derivatives)
+        start = StartSymbols.of(model, rates)
+        initial = ca.substitute(coordinates, model.x, start.initial(model))
+        restart = ca.substitute(coordinates, model.x, self._values)
         return LaneProgram(
-            theta=self.model.theta,
+            theta=model.theta,
             state=ca.vertcat(*[v for row in self.m for v in row], self.residual_sum),
-            start_row=ca.vertcat(start_symbols.row, self.h),
-            step_row=ca.vertcat(self.model.u, self.model.t),
+            start_row=ca.vertcat(start.row, self.h),
+            interval_row=ca.vertcat(model.u, model.t, *rates, self.h),
+            step_row=step_row,
             gain_row=gain_row,
             sample_row=ca.vertcat(self.sample.row, self.variance, self.per_step),
-            start=start,
+            start=ca.vertcat(initial, ca.SX.zeros(len(self.m), 1)),
+            interval=ca.vertcat(restart, self.residual_sum) if self.restarts else None,
             step=step,
             emitted=emitted,
         )
@@ -119,20 +146,22 @@ class MarginalSymbols:
         jacobian = ca.jacobian(model.outputs, model.x)
         scaled = self.residual_sum * (self.per_step * self.variance)
         numerical = jacobian @ ca.diag(scaled) @ jacobian.T
-        at = [ca.vertcat(*[row[0] for row in self.m]), self.sample.u, self.sample.t]
+        at = [self._values, self.sample.u, self.sample.t]
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], at
         )
         return outputs, numerical
 
-    def _step(self) -> tuple[ca.SX, ca.SX]:
+    @property
+    def _values(self) -> ca.SX:
+        return ca.vertcat(*[row[0] for row in self.m])
+
+    def _step(self) -> tuple[ca.SX, ca.SX, ca.SX]:
         """Predict, evaluate f, update, accumulate z^2 / s (PN-SMC eqs. 16-19)."""
         gain = [ca.SX.sym(f"gain_{j}") for j in range(self.order + 1)]
-        precision, ratio = ca.SX.sym("precision"), ca.SX.sym("ratio")
+        precision, scale = ca.SX.sym("precision"), ca.SX.sym("scale")
         m = [list(row) for row in self.m]
         for row in m:
-            if not self.uniform:
-                row[:] = [value * ratio**j for j, value in enumerate(row)]
             for i in range(self.order):
                 for j in range(self.order - 1, i - 1, -1):
                     row[j] += row[j + 1]
@@ -144,50 +173,60 @@ class MarginalSymbols:
             row[:] = [value + g * z for value, g in zip(row, gain, strict=True)]
             # Without noise on the residual its gain is one: the rate is conditioned on exactly.
             row[1] = rates[i]
-            residual_sum.append(self.residual_sum[i] + z * z * precision)
-        gain_row = [*gain, self.h, precision] + ([] if self.uniform else [ratio])
-        return ca.vertcat(*gain_row), ca.vertcat(*[v for row in m for v in row], *residual_sum)
+            residual_sum.append(self.residual_sum[i] + z * z * (precision * scale))
+        step_row = ca.vertcat(self.model.u, self.model.t, self.h, scale)
+        state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
+        return step_row, ca.vertcat(*gain, precision), state
 
-    def _start(self) -> tuple[StartSymbols, ca.SX]:
-        model = self.model
-        derivatives, input_derivatives = taylor_derivatives(
-            model.x, model.u, model.t, model.rhs, self.order
+    def _coordinates(self, derivatives: list[ca.SX]) -> ca.SX:
+        """Nordsieck coordinates h^j x^(j) / j!, state by state."""
+        factors = [self.h**j / factorial(j) for j in range(self.order + 1)]
+        return ca.vertcat(
+            *[
+                factors[j] * derivatives[j][i]
+                for i in range(len(self.m))
+                for j in range(self.order + 1)
+            ]
         )
-        symbols = StartSymbols.of(model, input_derivatives)
-        scaled, factor = [], ca.SX(1)
-        for j, derivative in enumerate(derivatives):
-            factor = factor * self.h / j if j else factor
-            scaled.append(derivative * factor)
-        values = ca.vertcat(*[scaled[j][i] for i in range(len(self.m)) for j in range(len(scaled))])
-        values = ca.substitute(values, model.x, symbols.initial(model))
-        return symbols, ca.vertcat(values, ca.SX.zeros(len(self.m), 1))
 
 
 def marginal_rows(
-    record: Record, model: Model, solver: EKF0, uniform: bool, number: int = 0
+    record: Record, model: Model, solver: EKF0, restarts: bool, number: int = 0
 ) -> Rows:
-    """Build the shared rows of `MarginalSymbols.program` for a record, the ``number``-th."""
-    steps = int(solver.steps)
-    n_steps = steps * (len(record) - 1)
-    lengths = np.repeat(np.diff(record.t) / steps, steps)
-    if uniform:
-        lengths = np.full(n_steps, (record.t[-1] - record.t[0]) / n_steps)
-    shared = shared_gains(solver.order, lengths, uniform)
-    rows = len(shared.gain)
-    gains = [shared.gain, lengths[:rows], 1.0 / shared.innovation]
-    if not uniform:
-        gains.append(np.concatenate([[1.0], lengths[1:] / lengths[:-1]]))
-    inputs = np.empty((len(record) - 1, steps, record.n_inputs + 1))
-    inputs[..., :-1] = substep_inputs(record, steps)[:, 1:]
-    inputs[..., -1] = substep_times(record, steps)[:, 1:]
-    done = steps * np.arange(len(record))
-    variance = np.concatenate([[0.0], shared.variance[steps - 1 :: steps]])
-    samples = sample_rows(record, model.outputs.numel())
+    """Build the shared rows of `MarginalSymbols.program` for a record, the ``number``-th.
+
+    Diffusion has the unit that it takes with the mean step as unit of time; a step of another
+    length h scales variances by (h / mean)^(2 order + 1).
+    """
+    steps, n = int(solver.steps), record.n_inputs
+    n_steps, count = steps * (len(record) - 1), np.arange(len(record))
+    mean_length = float(record.t[-1] - record.t[0]) / n_steps
+    lengths = np.diff(record.t) / steps if restarts else np.full(len(record) - 1, mean_length)
+    growth = (lengths / mean_length) ** (2 * solver.order + 1)
+    shared = shared_gains(solver.order, steps if restarts else n_steps)
+    if restarts:
+        variance = np.concatenate([[0.0], np.cumsum(growth * shared.variance[-1])])
+    else:
+        variance = np.concatenate([[0.0], shared.variance[steps - 1 :: steps]])
+    inputs = np.empty((len(record) - 1, steps, n + 3))
+    inputs[..., :n] = substep_inputs(record, steps)[:, 1:]
+    inputs[..., n] = substep_times(record, steps)[:, 1:]
+    inputs[..., n + 1] = lengths[:, None]
+    inputs[..., n + 2] = 1.0 / growth[:, None]
+    per_step = 1.0 / np.maximum(steps * count, 1)
     start = start_row(record, number, len(model.initial), solver.order)
     return Rows(
         start=np.append(start, lengths[0]),
-        inputs=inputs.reshape(n_steps, -1),
-        gains=np.column_stack(gains),
-        samples=np.column_stack([samples, variance, 1.0 / np.maximum(done, 1)]),
+        inputs=inputs.reshape(n_steps, n + 3),
+        gains=np.column_stack([shared.gain, 1.0 / shared.innovation]),
+        samples=np.column_stack([sample_rows(record, model.outputs.numel()), variance, per_step]),
         steps=steps,
+        cycle=steps if restarts else n_steps,
+        intervals=_interval_rows(record, solver.order, lengths) if restarts else np.empty((0, 0)),
     )
+
+
+def _interval_rows(record: Record, order: int, lengths: Array) -> Array:
+    """Input, time, derivatives of the input and step length after each sample."""
+    rates = interval_derivatives(record, order - 1).reshape(len(record) - 1, -1)
+    return np.column_stack([record.u[:-1], record.t[:-1], rates, lengths])

@@ -13,7 +13,12 @@ from smcpn.codegen.kernel import LaneKernel
 from smcpn.likelihood.build import Solver
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.likelihood.marginal import MarginalSymbols, marginal_rows, require_first_order
+from smcpn.likelihood.marginal import (
+    MarginalSymbols,
+    marginal_rows,
+    must_restart,
+    require_first_order,
+)
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.solver import EKF0
@@ -60,11 +65,11 @@ def _marginal(
 ) -> tuple[Array, Array]:
     assert isinstance(solver, EKF0)
     require_first_order(solver)
-    model = problem.model
-    symbols = MarginalSymbols(model, solver.order, record.uniform)
+    model, restarts = problem.model, must_restart([record])
+    symbols = MarginalSymbols(model, solver.order, restarts)
     mean, covariance = symbols.prediction()
     kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
-    rows = marginal_rows(record, model, solver, record.uniform, number)
+    rows = marginal_rows(record, model, solver, restarts, number)
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
     q = model.outputs.numel()
     return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)

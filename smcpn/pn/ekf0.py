@@ -1,7 +1,8 @@
 """EKF0 for one parameter vector, as the textbook writes it: the reference for the kernels.
 
-Nothing is shared, cut short or scaled for speed. Time is counted in units of the first step, so
-that plain covariance matrices keep their digits.
+Nothing is shared, cut short or scaled for speed. Where the input jumps or bends at the samples, or
+they are not equally spaced, the derivatives restart at each sample from their exact values. Time
+is counted in units of the first step, so that plain covariance matrices keep their digits.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ def ekf0(model: Model, record: Record, theta: Array, order: int, steps: int) -> 
     unit_covariance = np.zeros((size, size))
     residuals = np.zeros(n)
     solution = _empty(len(record), n)
+    restarts = not (record.smooth and record.uniform)
     for sample in range(len(record)):
+        if sample and restarts:
+            mean = functions.derivatives(record, sample - 1, mean[:, 0], theta, unit)
+            unit_covariance = np.diag([unit_covariance[0, 0], *np.zeros(order)])
         for step in range(steps if sample else 0):
             k = sample - 1
             h = (times[k, step + 1] - times[k, step]) / unit
@@ -92,12 +97,16 @@ class _Functions:
 
     def initial(self, record: Record, theta: Array, unit: float) -> Array:
         """Exact derivatives at the first sample, in units of time ``unit``, (n, order + 1)."""
-        rates = start_derivatives(record, self._order - 1) if self._order > 1 else np.empty(0)
-        x = self._start(theta)
-        derivatives = self._taylor(x, record.u[0], record.t[0], theta, rates.ravel())
-        return np.array(derivatives, dtype=float) * np.power(
-            unit, np.arange(self._order + 1.0), dtype=float
-        )
+        return self.derivatives(record, 0, np.array(self._start(theta)).ravel(), theta, unit)
+
+    def derivatives(
+        self, record: Record, sample: int, x: Array, theta: Array, unit: float
+    ) -> Array:
+        """Exact derivatives of the state from ``x`` at a sample on, (n, order + 1)."""
+        part = record[sample : sample + 3] if sample + 1 < len(record) - 1 else record[sample:]
+        rates = start_derivatives(part, self._order - 1) if self._order > 1 else np.empty(0)
+        derivatives = self._taylor(x, record.u[sample], record.t[sample], theta, rates.ravel())
+        return np.array(derivatives) * np.power(unit, np.arange(self._order + 1.0), dtype=float)
 
     def rate(self, x: Array, u: Array, t: float, theta: Array) -> Array:
         return np.array(self._rate(x, u, t, theta)).ravel()

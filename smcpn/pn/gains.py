@@ -26,6 +26,8 @@ STATIONARY_STEPS = 4
 class SharedGains:
     """Gains and variances at unit diffusion, in the coordinates of `iwp`, over a grid.
 
+    Time is counted in steps, so that a step of length h scales variances by h^(2 order + 1).
+
     Attributes
     ----------
     gain : ndarray, (G, order + 1)
@@ -41,45 +43,38 @@ class SharedGains:
     variance: Array
 
 
-def shared_gains(order: int, lengths: Array, uniform: bool) -> SharedGains:
-    """Square-root covariance recursion over steps of these lengths.
+def shared_gains(order: int, n_steps: int) -> SharedGains:
+    """Square-root covariance recursion over equal steps, from a state known exactly.
 
     Parameters
     ----------
     order : int
         Order nu of the process.
-    lengths : ndarray, (n,)
-        Step lengths. The unit of time is the first: diffusion has the unit it takes there.
-    uniform : bool
-        All lengths are the same, so the recursion may stop where it is stationary.
+    n_steps : int
+        Number of steps; the recursion stops where it is stationary.
 
     Notes
     -----
-    Predict L = qr[ratio A L, Q^1/2], s = (L L')_11, K = (L L')_1 / s (PN-SMC eqs. 16-17); the
-    residual carries no noise, so L - K L_1 is a factor of the filtered covariance as it stands.
+    Predict L = qr[A L, Q^1/2], s = (L L')_11, K = (L L')_1 / s (PN-SMC eqs. 16-17); the residual
+    carries no noise, so L - K L_1 is a factor of the filtered covariance as it stands.
     """
-    relative = lengths / lengths[0]
-    noise = process_noise_factor(order)
-    step, powers = transition(order), np.arange(order + 1)
+    noise, step = process_noise_factor(order), transition(order)
     factor = np.zeros((order + 1, order + 1))
     gains: list[Array] = []
     innovations: list[float] = []
     variances: list[float] = []
-    for n, length in enumerate(relative):
-        if n and length != relative[n - 1]:
-            factor = factor * ((length / relative[n - 1]) ** powers)[:, None]
-        factor = lower_factor(step @ factor, length ** (order + 0.5) * noise)
+    for _ in range(n_steps):
+        factor = lower_factor(step @ factor, noise)
         innovation = float(factor[1] @ factor[1])
         gain = factor @ factor[1] / innovation
         factor = factor - np.outer(gain, factor[1])
         gains.append(gain)
         innovations.append(innovation)
         variances.append(float(factor[0] @ factor[0]))
-        if uniform and _stationary(gains, variances):
+        if _stationary(gains, variances):
             break
-    return SharedGains(
-        np.array(gains), np.array(innovations), _continued(np.array(variances), len(lengths))
-    )
+    variance = _continued(np.array(variances), n_steps)
+    return SharedGains(np.array(gains), np.array(innovations), variance)
 
 
 def _stationary(gains: list[Array], variances: list[float]) -> bool:
