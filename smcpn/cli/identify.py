@@ -28,6 +28,7 @@ class Score:
     rmse_of_mean: float
     unit: str
     fit: float
+    coverage: float
 
     @classmethod
     def of(cls, posterior: Posterior, simulation: Simulation) -> Score:
@@ -40,6 +41,7 @@ class Score:
             rmse_of_mean=float(simulation.rmse_of_mean[0]),
             unit=simulation.record.y_unit,
             fit=float(simulation.fit[0]),
+            coverage=float(simulation.coverage[0]),
         )
 
 
@@ -60,9 +62,10 @@ def identify_case(
     particles: int,
     seed: int,
     steps: str | None,
-    order: int,
+    order: int | None,
     hold: str | None,
     model: str | None,
+    split: str | None,
     as_json: bool,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
@@ -74,17 +77,17 @@ def identify_case(
     """
     begin, before = time.perf_counter(), replace(CLOCK)
     wanted_steps = None if steps is None else _parse_steps(steps)
-    case = load_case(name, hold=hold, model=model)
+    case = load_case(name, hold=hold, model=model, split=split)
     posterior = ibis(
         case.problem,
-        solver=EKF0(order=order, steps=wanted_steps or case.steps),
+        solver=EKF0(order=case.order if order is None else order, steps=wanted_steps or case.steps),
         particles=particles,
         seed=seed,
         progress=not as_json,
     )
     scores = {
-        split: Score.of(posterior, posterior.simulate(record, observe=case.test_observes))
-        for split, record in case.tests.items()
+        name: Score.of(posterior, simulation)
+        for name, simulation in case.simulations(posterior).items()
     }
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
@@ -97,6 +100,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
     posterior = outcome.posterior
     return {
         "system": outcome.case.name,
+        "split": outcome.case.split,
         "particles": len(posterior.theta),
         "seed": posterior.seed,
         "steps": posterior.solver.steps,
@@ -121,17 +125,19 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
 def as_text(outcome: Outcome) -> str:
     """What is printed for a person."""
     case, posterior = outcome.case, outcome.posterior
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %"]
+    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
     rows = [header]
     for split, score in outcome.scores.items():
         figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), f"{score.fit:.2f}"])
+        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
+        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), *percent])
         published = case.published.get(split)
         if published is not None:
             paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", ""])
+            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
     lines = [
-        f"{case.name}: {len(posterior.theta)} particles, seed {posterior.seed}, "
+        f"{case.name}, {case.split} split: {len(posterior.theta)} particles, "
+        f"seed {posterior.seed}, "
         f"{case.problem.n_samples} samples ({case.note})",
         "",
         posterior.summary(),
