@@ -57,17 +57,9 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     data = emps(hold)
     record = data.train.record
     train = record[:PAPER_SAMPLES] if split == PAPER else record
-    problem = Problem(
-        equation,
-        train.hide(0, INITIALISATION),
-        observe="q",
-        noise=NOISE,
-        prior=PRIOR,
-        initial=_initial_state(train),
-    )
     return Case(
         name="emps",
-        problem=problem,
+        problem=emps_problem(train),
         tests={},
         published={"open_loop": PublishedScore(2.95e-4, 5.2018e-4, 8.99e-4)},
         steps=2,
@@ -75,6 +67,26 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
         split=split,
         protocols=emps_protocols(data),
         note="measured, DATA_EMPS.mat; the paper does not state the protocol of its score",
+    )
+
+
+def emps_problem(record: Record, width: float | None = None) -> Problem:
+    """Free simulation of one of the records.
+
+    Parameters
+    ----------
+    record : Record
+        Force and position; the first `INITIALISATION` samples tell the state.
+    width : float, optional
+        Width of the smoothed sign, m/s, where not the model's.
+    """
+    return Problem(
+        equation,
+        record.hide(0, INITIALISATION),
+        observe="q",
+        noise=NOISE,
+        prior=PRIOR if width is None else PRIOR | {"width": width},
+        initial=_initial_state(record),
     )
 
 

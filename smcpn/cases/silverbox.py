@@ -72,12 +72,13 @@ def silverbox_case(hold: str = "bandlimited", model: str | None = None, split: s
 
 def _paper_case(records: Silverbox, model: str) -> Case:
     equation, added = MODELS[model]
+    prior: dict[str, Any] = {**DUFFING_PRIOR, **added}
     problem = Problem(
         equation,
         records.paper_train,
         observe=offset_output if "y0" in added else "x",
         noise=NOISE,
-        prior={**DUFFING_PRIOR, **added},
+        prior=prior,
         initial="rest",
     )
     return Case(
