@@ -11,6 +11,7 @@ from smcpn.record import Record
 from smcpn.simulation import Simulation
 from smcpn.simulator import simulate
 from smcpn.solver import EKF0, RK4
+from smcpn.validation import Validation
 
 __version__ = "0.1.0"
 
@@ -24,6 +25,7 @@ __all__ = [
     "Problem",
     "Record",
     "Simulation",
+    "Validation",
     "datasets",
     "ibis",
     "models",

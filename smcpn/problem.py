@@ -134,6 +134,11 @@ class Problem:
         return self.prior.names
 
     @property
+    def initial(self) -> Any:
+        """State at the first sample, as it was given."""
+        return self._initial
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return sum(len(record) for record in self.records)

@@ -97,7 +97,7 @@ class Simulation:
         -------
         matplotlib.figure.Figure
         """
-        from smcpn.report.figures import prediction_figure
+        from smcpn.report.prediction import prediction_figure
 
         return prediction_figure(self, output)
 

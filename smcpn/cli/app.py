@@ -47,6 +47,9 @@ def identify(
     split: Annotated[
         str, typer.Option(help="Whose training and test samples.", metavar="paper|official")
     ] = "paper",
+    report: Annotated[
+        str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Identify a benchmark system and score the posterior on its test record.
@@ -63,6 +66,7 @@ def identify(
         model=model,
         split=split,
         as_json=json,
+        report=report,
     )
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from smcpn.columns import align
 from smcpn.datasets.files import data_folders
 from smcpn.datasets.inventory import fetch, inventory
-from smcpn.posterior import align
 
 data_app = typer.Typer(no_args_is_help=True, help="Find and fetch the benchmark files.")
 

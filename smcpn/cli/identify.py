@@ -11,9 +11,10 @@ from typing import Any
 
 from smcpn.cases import Case, load_case
 from smcpn.codegen.kernel import CLOCK, KernelClock
+from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
-from smcpn.posterior import Posterior, align
+from smcpn.posterior import Posterior
 from smcpn.simulation import Simulation
 from smcpn.solver import EKF0
 
@@ -67,6 +68,7 @@ def identify_case(
     model: str | None,
     split: str | None,
     as_json: bool,
+    report: str | None = None,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
 
@@ -75,6 +77,10 @@ def identify_case(
     InputError
         For an unknown system, options out of range, or missing files.
     """
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
     wanted_steps = None if steps is None else _parse_steps(steps)
     case = load_case(name, hold=hold, model=model, split=split)
@@ -85,14 +91,21 @@ def identify_case(
         seed=seed,
         progress=not as_json,
     )
-    scores = {
-        name: Score.of(posterior, simulation)
-        for name, simulation in case.simulations(posterior).items()
-    }
+    simulations = case.simulations(posterior)
+    scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
     print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
+    if report is not None:
+        written = posterior.report(
+            report,
+            simulations,
+            published=case.published,
+            truth=case.truth,
+            title=f"{case.name}, {case.split} split",
+        )
+        print(f"report: {written}", file=sys.stderr)
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
