@@ -83,7 +83,7 @@ class Size:
     quick: bool = False
 
 
-FULL, QUICK = Size(), Size(particles=250, silverbox_samples=8192, quick=True)
+FULL, QUICK = Size(), Size(particles=200, silverbox_samples=8192, quick=True)
 
 
 def identify(case: Case, size: Size, seed: int = 1) -> Posterior:
@@ -106,7 +106,11 @@ def silverbox_official(size: Size) -> Iterator[Row]:
         begin = time.perf_counter()
         posterior = identify(case, size)
         evidence[model] = posterior.log_evidence
-        yield Row(study, "wall time of the identification, s", time.perf_counter() - begin)
+        yield Row(
+            study,
+            "wall time of the identification, compilation included, s",
+            time.perf_counter() - begin,
+        )
         yield _at_most(Row(study, "peak memory so far, MB", peak_memory_mb()), MEMORY_TARGET)
         for row, target in zip(_scores(case, posterior, study), targets, strict=True):
             yield _at_most(row, target)
@@ -119,10 +123,12 @@ def paper_table(size: Size) -> Iterator[Row]:
     """Table 2 of the paper on its own protocol, and the ridge of Bouc-Wen."""
     for name in ("silverbox", "bouc-wen", "emps"):
         case = load_case(name)
+        if name == "emps":
+            # The other protocols are in `emps_official`; the paper states none.
+            case = replace(case, protocols={"open_loop": case.protocols["open_loop"]})
         posterior = identify(case, size)
         for row in _scores(case, posterior, f"{name}, paper's protocol"):
             if row.paper is None or row.mean is None or name == "emps":
-                # The paper does not state the protocol of its EMPS score.
                 yield row
             else:
                 met = row.mean < row.paper[1]
@@ -150,11 +156,11 @@ def emps_official(size: Size) -> Iterator[Row]:
     data = emps()
     run = emps_protocols(data)["open_loop"]
     width = smcpn.models.emps.defaults["width"] / 10
-    for study, problem in (
+    problems = {"emps, learned from the test itself": emps_problem(data.test.record)}
+    if not size.quick:
         # The friction relaxes ten times faster: twice the steps keep the solver stable.
-        ("emps, a tenth of the width", emps_problem(data.train.record, width)),
-        ("emps, learned from the test itself", emps_problem(data.test.record)),
-    ):
+        problems["emps, a tenth of the width"] = emps_problem(data.train.record, width)
+    for study, problem in problems.items():
         posterior = identify(replace(case, problem=problem, steps=2 * case.steps), size)
         yield _row(study, "open_loop", Score.of(posterior, run(posterior)), UNITS["emps"])
 
@@ -162,7 +168,10 @@ def emps_official(size: Size) -> Iterator[Row]:
 def solver_honesty(size: Size) -> Iterator[Row]:
     """Does a posterior of coarse steps cover the means of fine ones? Paper's Silverbox split.
 
-    IWP(2) with 4 steps per sample evaluates the model 4 times, as one Runge-Kutta step does.
+    IWP(2) with 4 steps per sample evaluates the model 4 times, as one Runge-Kutta step does. What
+    is missed is a bias along the resonance: the marginal likelihood counts the solver's variance
+    at every sample as if errors were independent from one to the next, while the coarse solver's
+    is a steady false damping, which 3072 samples determine as sharply as the true one.
     """
     case = load_case("silverbox")
     fine = identify(replace(case, order=3, steps=16), size)

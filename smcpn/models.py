@@ -49,9 +49,10 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     M q'' + Fv q' + Fc sign(q') + offset = force, in newtons, metres and seconds.
 
     Stiction: sign(v) is smoothed to v / sqrt(v^2 + width^2), so that sticking becomes creeping
-    at a velocity below ``width``. The friction then relaxes at the rate Fc / (M width), 0.2 per
-    millisecond at the default, which a solver resolves. ``python -m benchmarks.case_studies``
-    prints what a width ten times smaller changes.
+    at a velocity below ``width``. The friction then relaxes at the rate Fc / (M width), a quarter
+    per millisecond at the default, which a solver resolves at two steps per millisecond.
+    ``python -m benchmarks.case_studies`` prints what identifying with a tenth of the width
+    changes.
     """
     friction = Fv * v + Fc * v / np.sqrt(v * v + width * width)
     return v, (force - friction - offset) / M
