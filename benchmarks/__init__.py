@@ -1,1 +1,1 @@
-"""Measurements, each one command."""
+"""Measurements, each one command; see README.md."""

@@ -100,8 +100,8 @@ def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
     worst = simulation.record.t[np.argmax(np.abs(y - mean))]
     for axes in (close, close_error):
         assert axes.get_xlim()[0] <= worst <= axes.get_xlim()[1]
-    assert f"RMSE {simulation.rmse_of_mean[0]:.3g} mm" in whole.get_title(loc="left")
-    assert r"\$x\$" in whole.get_title(loc="left")
+    assert f"RMSE {simulation.rmse_of_mean[0]:.3g} mm" in whole.get_title()
+    assert r"\$x\$" in whole.get_title()
 
 
 def test_a_record_without_outputs_is_drawn_alone(posterior):

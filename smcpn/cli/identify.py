@@ -82,11 +82,18 @@ def identify_case(
 
         check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
-    wanted_steps = None if steps is None else _parse_steps(steps)
+    wanted = None if steps is None else _parse_steps(steps)
+    # Options are refused before files are looked for.
+    solver = EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
     case = load_case(name, hold=hold, model=model, split=split)
+    solver = replace(
+        solver,
+        order=case.order if order is None else order,
+        steps=case.steps if wanted is None else wanted,
+    )
     posterior = ibis(
         case.problem,
-        solver=EKF0(order=case.order if order is None else order, steps=wanted_steps or case.steps),
+        solver=solver,
         particles=particles,
         seed=seed,
         progress=not as_json,

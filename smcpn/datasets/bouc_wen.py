@@ -104,7 +104,7 @@ def bouc_wen(hold: str = "bandlimited", seed: int = 20240422) -> BoucWen:
     if official is None:
         official_train = _generated_training(np.random.default_rng([seed, 1]), hold)
     else:
-        (signals,) = _read(official, "multisine")
+        (signals,) = _read(official, "training record", "multisine")
         official_train = _training_record(*signals, hold)
     return BoucWen(
         paper_train=train,
@@ -156,11 +156,11 @@ class _MultisineForce:
 
 
 def _official_tests(path: Path, hold: str) -> tuple[Record, Record]:
-    multisine, sweep = _read(path, "multisine", "sinesweep")
+    multisine, sweep = _read(path, "tests", "multisine", "sinesweep")
     return _multisine_record(*multisine, hold), _sweep_record(*sweep, hold)
 
 
-def _read(path: Path, *names: str) -> list[tuple[Array, Array]]:
+def _read(path: Path, what: str, *names: str) -> list[tuple[Array, Array]]:
     """Force and displacement of each group of a file."""
     try:
         with h5py.File(path) as file:
@@ -170,8 +170,8 @@ def _read(path: Path, *names: str) -> list[tuple[Array, Array]]:
             ]
     except (OSError, KeyError) as error:
         raise InputError(
-            f"{path} cannot be read as a Bouc-Wen record ({error}): fetch it again, or remove it "
-            "to have one generated"
+            f"{path} cannot be read as the Bouc-Wen {what} ({error}): fetch it again, or remove it "
+            "to have it generated"
         ) from error
 
 

@@ -27,7 +27,6 @@ RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.titlesize": 9.0,
-    "axes.titlelocation": "left",
     "axes.labelsize": 9.0,
     "axes.linewidth": 0.6,
     "axes.spines.top": False,

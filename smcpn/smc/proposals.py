@@ -10,8 +10,8 @@ from scipy.special import gammaln
 
 Array = NDArray[np.float64]
 
-JITTER = 1e-8
-"""Added to the diagonal of a covariance, relative to it: an absolute one breaks small scales."""
+SINGULAR = 1e-13
+"""Least spread of a coordinate given the ones before it, relative to its own spread."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,22 @@ class DefensiveGaussian:
     def fit(cls, theta: Array, weights: Array) -> DefensiveGaussian:
         """Fit to weighted particles, (N, d) and (N,), by their moments (PN-SMC eq. 23).
 
-        Where few particles carry the weight, correlations are shrunk towards zero.
+        Where few particles carry the weight, correlations are shrunk towards zero. The factor
+        comes from a QR decomposition of the particles, not from their covariance: a direction in
+        which the posterior is 1e-6 of its width in others has lost half its digits there.
         """
-        mean, covariance = weighted_moments(theta, weights)
-        ess = 1.0 / np.square(weights).sum()
-        trusted = min(1.0, ess / (10.0 * theta.shape[1]))
-        diagonal = np.diag(covariance).copy()
-        covariance *= trusted
-        spread = np.maximum(diagonal, np.finfo(float).tiny)
-        np.fill_diagonal(covariance, spread * (1.0 + JITTER))
-        return cls(mean, np.linalg.cholesky(covariance).astype(np.float64))
+        mean = weights @ theta
+        scaled = np.sqrt(weights)[:, None] * (theta - mean)
+        spread = np.sqrt(np.square(scaled).sum(axis=0))
+        spread = np.maximum(spread, np.finfo(float).tiny ** 0.5)
+        trusted = min(1.0, 1.0 / np.square(weights).sum() / (10.0 * theta.shape[1]))
+        if trusted < 1.0:
+            shrunk = np.sqrt(1.0 - trusted) * np.diag(spread)
+            scaled = np.vstack([np.sqrt(trusted) * scaled, shrunk])
+        upper = np.asarray(np.linalg.qr(scaled, mode="r"))
+        upper *= np.where(np.diag(upper) < 0, -1.0, 1.0)[:, None]
+        np.fill_diagonal(upper, np.maximum(np.diag(upper), SINGULAR * spread))
+        return cls(mean, upper.T)
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` vectors, (size, d)."""
@@ -74,10 +80,3 @@ class DefensiveGaussian:
             - 0.5 * (nu + d) * np.log1p(square / nu)
         )
         return np.logaddexp(np.log1p(-self.t_share) + gaussian, np.log(self.t_share) + student)
-
-
-def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
-    """Mean (d,) and covariance (d, d) of weighted particles."""
-    mean = weights @ theta
-    centred = theta - mean
-    return mean, (weights[:, None] * centred).T @ centred
