@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.initialisation import simulate_started
 from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
@@ -135,7 +136,12 @@ class Posterior:
         return {name: self.values[index, j] for j, name in enumerate(self.names)}
 
     def simulate(
-        self, record: Record, *, observe: Any = None, steps: int | str = "auto"
+        self,
+        record: Record,
+        *,
+        observe: Any = None,
+        steps: int | str = "auto",
+        initialise: int = 0,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
@@ -155,14 +161,22 @@ class Posterior:
             counts no measurement noise.
         steps : int or "auto"
             Steps per sample; ``"auto"`` doubles until the outputs settle.
+        initialise : int
+            Samples at the start from which every particle finds its initial state by least
+            squares; they are not compared. With 0 the initial state is that of the problem.
 
         Raises
         ------
         InputError
-            If the record does not have the inputs of the model.
+            If the record does not have the inputs of the model, or ``initialise`` is too small.
         """
         learned_from = self.problem.records[0]
         interval = float(np.diff(learned_from.t).mean())
+        if initialise:
+            return simulate_started(
+                self.problem, record, self.values, self.weights, initialise,
+                observe, steps, interval / int(self.solver.steps),
+            )  # fmt: skip
         return simulate_particles(
             self.problem,
             record,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,23 @@ from smcpn.simulator import Simulator
 Array = NDArray[np.float64]
 
 TWO_SIDED_95 = 1.959963984540054
+
+
+class ParticleSimulator(Protocol):
+    """Outputs of every particle over a record, in chunks of time; `Simulator` is one."""
+
+    @property
+    def steps(self) -> int | str:
+        """Integration steps per sample; a number once it has run."""
+        ...
+
+    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
+        """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N)."""
+        ...
+
+    def halving_change(self, theta: Array) -> Array:
+        """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -92,6 +110,7 @@ def simulate_particles(
     observe: Any = None,
     steps: int | str = "auto",
     step_length: float | None = None,
+    simulator: ParticleSimulator | None = None,
 ) -> Simulation:
     """Simulate a record with weighted parameter values, (N, d) and (N,).
 
@@ -101,6 +120,9 @@ def simulate_particles(
         What the record measures, where that is not what the problem observes.
     step_length : float, optional
         Seconds; ``steps="auto"`` starts near it.
+    simulator : ParticleSimulator, optional
+        What yields the outputs, where it is not the free simulation from the problem's initial
+        state; ``steps`` and ``step_length`` are then not used.
 
     Raises
     ------
@@ -115,7 +137,8 @@ def simulate_particles(
     reference = np.where(measured, record.y, 0.0) if record.n_outputs else measured.astype(float)
     mean, spread, squares = np.empty_like(reference), np.empty_like(reference), np.zeros((q, n))
     noise = model.noise_variances(values) @ weights
-    simulator = Simulator(model, record, steps, step_length)
+    if simulator is None:
+        simulator = Simulator(model, record, steps, step_length)
     for a, b, outputs in simulator(np.ascontiguousarray(values.T)):
         error = outputs - reference[a:b, :, None]
         shift = error @ weights

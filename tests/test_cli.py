@@ -23,7 +23,7 @@ KEYS = {
     "system", "particles", "seed", "wall_s", "compile_s", "theta_steps", "log_evidence",
     "rejuvenations", "acceptance", "parameters", "scores",
 }  # fmt: skip
-SCORE_KEYS = {"rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit"}
+SCORE_KEYS = {"rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage"}
 
 
 def test_bouc_wen_json_from_nothing(tmp_path):

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smcpn.cases import CASES
+from smcpn.cli.data import data_app
 from smcpn.cli.identify import identify_case
 from smcpn.errors import InputError
 
@@ -17,6 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
 )
+app.add_typer(data_app, name="data")
 
 
 @app.callback()
@@ -32,7 +34,9 @@ def identify(
     steps: Annotated[
         str | None, typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto")
     ] = None,
-    order: Annotated[int, typer.Option(help="Order of the solver's prior, 1 to 6.")] = 3,
+    order: Annotated[
+        int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
@@ -40,6 +44,9 @@ def identify(
     model: Annotated[
         str | None, typer.Option(help="A variant of the system, e.g. duffing-offsets.")
     ] = None,
+    split: Annotated[
+        str, typer.Option(help="Whose training and test samples.", metavar="paper|official")
+    ] = "paper",
     report: Annotated[
         str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
     ] = None,
@@ -57,6 +64,7 @@ def identify(
         order=order,
         hold=hold,
         model=model,
+        split=split,
         as_json=json,
         report=report,
     )

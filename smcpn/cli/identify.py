@@ -29,6 +29,7 @@ class Score:
     rmse_of_mean: float
     unit: str
     fit: float
+    coverage: float
 
     @classmethod
     def of(cls, posterior: Posterior, simulation: Simulation) -> Score:
@@ -41,6 +42,7 @@ class Score:
             rmse_of_mean=float(simulation.rmse_of_mean[0]),
             unit=simulation.record.y_unit,
             fit=float(simulation.fit[0]),
+            coverage=float(simulation.coverage[0]),
         )
 
 
@@ -61,9 +63,10 @@ def identify_case(
     particles: int,
     seed: int,
     steps: str | None,
-    order: int,
+    order: int | None,
     hold: str | None,
     model: str | None,
+    split: str | None,
     as_json: bool,
     report: str | None = None,
 ) -> None:
@@ -79,27 +82,35 @@ def identify_case(
 
         check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
-    solver = EKF0(order=order, steps="auto" if steps is None else _parse_steps(steps))
-    case = load_case(name, hold=hold, model=model)
+    wanted = None if steps is None else _parse_steps(steps)
+    # Options are refused before files are looked for.
+    solver = EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
+    case = load_case(name, hold=hold, model=model, split=split)
+    solver = replace(
+        solver,
+        order=case.order if order is None else order,
+        steps=case.steps if wanted is None else wanted,
+    )
     posterior = ibis(
         case.problem,
-        solver=solver if steps is not None else replace(solver, steps=case.steps),
+        solver=solver,
         particles=particles,
         seed=seed,
         progress=not as_json,
     )
-    simulations = {
-        split: posterior.simulate(record, observe=case.test_observes)
-        for split, record in case.tests.items()
-    }
-    scores = {split: Score.of(posterior, one) for split, one in simulations.items()}
+    simulations = case.simulations(posterior)
+    scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
     print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
     if report is not None:
         written = posterior.report(
-            report, simulations, published=case.published, truth=case.truth, title=case.name
+            report,
+            simulations,
+            published=case.published,
+            truth=case.truth,
+            title=f"{case.name}, {case.split} split",
         )
         print(f"report: {written}", file=sys.stderr)
 
@@ -109,6 +120,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
     posterior = outcome.posterior
     return {
         "system": outcome.case.name,
+        "split": outcome.case.split,
         "particles": len(posterior.theta),
         "seed": posterior.seed,
         "steps": posterior.solver.steps,
@@ -133,17 +145,19 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
 def as_text(outcome: Outcome) -> str:
     """What is printed for a person."""
     case, posterior = outcome.case, outcome.posterior
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %"]
+    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
     rows = [header]
     for split, score in outcome.scores.items():
         figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), f"{score.fit:.2f}"])
+        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
+        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), *percent])
         published = case.published.get(split)
         if published is not None:
             paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", ""])
+            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
     lines = [
-        f"{case.name}: {len(posterior.theta)} particles, seed {posterior.seed}, "
+        f"{case.name}, {case.split} split: {len(posterior.theta)} particles, "
+        f"seed {posterior.seed}, "
         f"{case.problem.n_samples} samples ({case.note})",
         "",
         posterior.summary(),

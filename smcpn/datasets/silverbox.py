@@ -6,6 +6,7 @@ growing amplitude), then ten odd random-phase multisines with zero gaps between 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,15 @@ INPUT_OFFSET = 0.0062
 """Volts in the zero sections of the input; the benchmark says to remove it."""
 OUTPUT_OFFSET = 0.0008
 """Volts, about the mean of the output."""
+OFFICIAL_TRAIN = (40650, 105712)
+OFFICIAL_TESTS = {
+    "multisine": (105712, 127400),
+    "arrow": (100, 40575),
+    "arrow, no extrapolation": (100, 32100),
+}
+"""Half-open, counted from zero. "No extrapolation" ends where the training amplitude does."""
+OFFICIAL_INITIALISATION = 50
+"""Samples at the start of an official test that tell the state and are not compared."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +44,18 @@ class Silverbox:
         PN-SMC's training samples [49278, 52350); they begin in a zero gap, at rest.
     paper_test : Record
         The arrow up to sample 40000; its first 1000 samples are simulated, not compared.
+    official_train : Record
+        The benchmark's training samples [40650, 105712); they begin in motion.
+    official_tests : mapping of str to Record
+        The benchmark's three tests, whole: the first `OFFICIAL_INITIALISATION` samples of each
+        are there to find the initial state.
     """
 
     full: Record
     paper_train: Record
     paper_test: Record
+    official_train: Record
+    official_tests: Mapping[str, Record]
 
 
 def silverbox(hold: str = "bandlimited") -> Silverbox:
@@ -76,4 +93,11 @@ def silverbox(hold: str = "bandlimited") -> Silverbox:
         y_unit="V",
         name="silverbox",
     )
-    return Silverbox(full, full[49278:52350], full[:40000].hide(0, 1000))
+    a, b = OFFICIAL_TRAIN
+    return Silverbox(
+        full=full,
+        paper_train=full[49278:52350],
+        paper_test=full[:40000].hide(0, 1000),
+        official_train=full[a:b],
+        official_tests={name: full[a:b] for name, (a, b) in OFFICIAL_TESTS.items()},
+    )

@@ -1,0 +1,48 @@
+"""``smcpn data``: the benchmark files on this computer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smcpn.columns import align
+from smcpn.datasets.files import data_folders
+from smcpn.datasets.inventory import fetch, inventory
+
+data_app = typer.Typer(no_args_is_help=True, help="Find and fetch the benchmark files.")
+
+
+@data_app.command("check")
+def check() -> None:
+    """Say which benchmark files were found where, and whether they are the published ones."""
+    states = inventory()
+    rows = [["file", "state", "where, or how to get it"]]
+    rows += [
+        [
+            f"{state.file.system}/{state.file.name}",
+            state.verdict,
+            state.file.without if state.path is None else str(state.path),
+        ]
+        for state in states
+    ]
+    print(align(rows, left=(0, 1, 2)))
+    folders = " and ".join(f"'{folder}'" for folder in data_folders())
+    print(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
+    if any(state.path is not None and not state.matches for state in states):
+        raise typer.Exit(1)
+
+
+@data_app.command("fetch")
+def fetch_files(
+    folder: Annotated[
+        Path | None, typer.Option(help="Where to put them; by default the first data folder.")
+    ] = None,
+) -> None:
+    """Download the Silverbox and the EMPS with the package nonlinear-benchmarks.
+
+    The Bouc-Wen records need no download: they are generated.
+    """
+    for path in fetch(folder):
+        print(path)

@@ -1,0 +1,221 @@
+"""The state at the start of a test record, found from its first samples.
+
+A benchmark that begins in motion gives a window of samples to find the state with. For each
+parameter vector the initial state is the least-squares fit of the simulation to that window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.program import LaneProgram
+from smcpn.errors import InputError
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.problem import Model, Problem, check_record
+from smcpn.record import Record
+from smcpn.simulation import Simulation, simulate_particles
+from smcpn.simulator import Simulator
+
+Array = NDArray[np.float64]
+
+WINDOW_STEPS = 8
+"""Runge-Kutta steps per sample of the window where no step length is given."""
+ITERATIONS = 30
+HALVINGS = 10
+CONVERGED = 1e-9
+"""Relative change of the squared error at which Gauss-Newton stops."""
+
+
+def fitted_initial_states(model: Model, window: Record, values: Array, steps: int) -> Array:
+    """Least-squares initial state of a window for each parameter vector.
+
+    Parameters
+    ----------
+    model : Model
+    window : Record
+        The samples to fit; NaN outputs do not count.
+    values : ndarray, (N, d)
+        Parameter values.
+    steps : int
+        Runge-Kutta steps per sample.
+
+    Returns
+    -------
+    ndarray, (N, n_states)
+
+    Raises
+    ------
+    InputError
+        If the window has fewer measured outputs than the model has states.
+
+    Notes
+    -----
+    Gauss-Newton with halved steps; CasADi differentiates the Runge-Kutta steps. It starts from
+    the problem's initial state, with the states that are outputs at their first measured value.
+    """
+    n = model.x.numel()
+    measured = np.isfinite(window.y).ravel()
+    if measured.sum() < n:
+        raise InputError(
+            f"{window.name}: initialise has {measured.sum()} measured outputs for {n} states: "
+            "take more samples"
+        )
+    sensitivity = _Sensitivity(model, window, values, steps)
+    x = _first_guess(model, window, values)
+    error, jacobian = sensitivity(x)
+    loss = np.square(error).sum(axis=1)
+    for _ in range(ITERATIONS):
+        step = np.stack([np.linalg.lstsq(j, e)[0] for j, e in zip(jacobian, error, strict=True)])
+        trial, trial_jacobian = sensitivity(x + step)
+        trial_loss = np.square(trial).sum(axis=1)
+        worse = ~(trial_loss <= loss)
+        for _ in range(HALVINGS):
+            if not (worse & ~(trial_loss <= loss * (1 + CONVERGED))).any():
+                break
+            step[worse] /= 2
+            trial, trial_jacobian = sensitivity(x + step)
+            trial_loss = np.square(trial).sum(axis=1)
+            worse = ~(trial_loss <= loss)
+        better = ~worse
+        done = bool((loss - trial_loss <= CONVERGED * loss)[better].all())
+        x[better] += step[better]
+        error[better], jacobian[better] = trial[better], trial_jacobian[better]
+        loss[better] = trial_loss[better]
+        if done:
+            break
+    return x
+
+
+class _Sensitivity:
+    """Errors over a window and the outputs' derivatives by the initial state, by lane kernel.
+
+    Beside the state x a lane carries S = dx/dx(0): a Runge-Kutta step F moves it to (dF/dx) S.
+    """
+
+    def __init__(self, model: Model, window: Record, values: Array, steps: int) -> None:
+        self._values, self._n = values, model.x.numel()
+        self._measured = np.isfinite(window.y).ravel()
+        self._target = np.nan_to_num(window.y).ravel()
+        self._rows = runge_kutta_rows(window, model, steps)
+        self._kernel = LaneKernel(_sensitivity_program(model))
+
+    def __call__(self, initial: Array) -> tuple[Array, Array]:
+        """Errors (N, M) of the M measured outputs and Jacobians (N, M, n), for states (N, n)."""
+        theta = np.ascontiguousarray(np.hstack([self._values, initial]).T)
+        state = self._kernel.start(theta, self._rows)
+        rows = self._rows
+        _, emitted, _ = self._kernel.advance(theta, state, rows, 0, len(rows), store=True)
+        # (T, q (1 + n), N) -> (N, T q, 1 + n)
+        parts = emitted.reshape(len(self._target), 1 + self._n, -1).transpose(2, 0, 1)
+        seen = parts[:, self._measured]
+        return self._target[self._measured] - seen[..., 0], seen[..., 1:]
+
+
+def _sensitivity_program(model: Model) -> LaneProgram:
+    n = model.x.numel()
+    sample = SampleSymbols.of(model)
+    outputs = outputs_at(model, model.x, sample)
+    plain = runge_kutta_program(model, sample, outputs)
+    start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
+    rates = ca.jacobian(outputs, model.x) @ moved
+    emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]
+    step = ca.vertcat(plain.step, ca.vec(ca.jacobian(plain.step, model.x) @ moved))
+    return replace(
+        plain,
+        theta=ca.vertcat(model.theta, start),
+        state=ca.vertcat(model.x, ca.vec(moved)),
+        start=ca.vertcat(start, ca.vec(ca.SX.eye(n))),
+        step=ca.densify(step),
+        emitted=ca.densify(ca.vertcat(*emitted)),
+    )
+
+
+class StartedSimulator:
+    """A `Simulator` whose every particle starts from a state of its own.
+
+    Parameters
+    ----------
+    initial : ndarray, (N, n_states)
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        record: Record,
+        initial: Array,
+        steps: int | str = "auto",
+        step_length: float | None = None,
+    ) -> None:
+        start = ca.SX.sym("start", model.x.numel(), 1)
+        theta = ca.vertcat(model.theta, start)
+        self._initial = initial
+        self._simulator = Simulator(
+            replace(model, theta=theta, initial=(start,)), record, steps, step_length
+        )
+
+    @property
+    def steps(self) -> int | str:
+        """Runge-Kutta steps per sample; a number once the simulator has run."""
+        return self._simulator.steps
+
+    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
+        """See `Simulator`; parameters (p, N) are those of the model."""
+        return self._simulator(np.ascontiguousarray(np.vstack([theta, self._initial.T])))
+
+    def halving_change(self, theta: Array) -> Array:
+        """See `Simulator`; from the mean of the initial states."""
+        mean = self._initial.mean(axis=0)[:, None]
+        return self._simulator.halving_change(np.ascontiguousarray(np.vstack([theta, mean])))
+
+
+def simulate_started(
+    problem: Problem,
+    record: Record,
+    values: Array,
+    weights: Array,
+    samples: int,
+    observe: Any = None,
+    steps: int | str = "auto",
+    step_length: float | None = None,
+) -> Simulation:
+    """Simulate a record from the states that its first ``samples`` tell; these do not count.
+
+    Parameters as for `simulate_particles`.
+
+    Raises
+    ------
+    InputError
+        If ``samples`` are fewer than 2 or more than the record has.
+    """
+    if not 2 <= samples < len(record):
+        raise InputError(
+            f"initialise is {samples}: choose 2 to {len(record) - 1} samples of {record.name}"
+        )
+    model = problem.model if observe is None else problem.model_observing(observe)
+    check_record(record, problem.ode, model.outputs.numel())
+    interval = float(np.diff(record.t[:samples]).mean())
+    per_sample = WINDOW_STEPS if step_length is None else max(1, round(interval / step_length))
+    initial = fitted_initial_states(model, record[:samples], values, per_sample)
+    simulator = StartedSimulator(model, record, initial, steps, step_length)
+    return simulate_particles(
+        problem, record.hide(0, samples), values, weights, observe, simulator=simulator
+    )
+
+
+def _first_guess(model: Model, window: Record, values: Array) -> Array:
+    initial = ca.Function("initial", [model.theta], [model.initial[0]])
+    guess = np.array(initial(values.T)).T
+    jacobian = ca.jacobian(model.outputs, model.x)
+    for j in range(model.outputs.numel()):
+        for i in range(model.x.numel()):
+            if ca.is_equal(ca.densify(jacobian[j, i]), ca.SX(1.0)) and np.isfinite(window.y[0, j]):
+                guess[:, i] = window.y[0, j]
+    return guess

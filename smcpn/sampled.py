@@ -1,0 +1,209 @@
+"""Simulations that do something at every sample: a controller in the loop, a filter beside it.
+
+Between two samples the plant is integrated by Runge-Kutta steps, written out in one graph, so
+that a lane kernel runs one such step per sample for all particles at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.program import LaneProgram
+from smcpn.errors import InputError
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.lanes import SampleSymbols, sample_rows
+from smcpn.problem import Model
+from smcpn.record import Record
+from smcpn.simulator import CHUNK
+
+Array = NDArray[np.float64]
+
+
+class SampledController(Protocol):
+    """A controller that acts once per sample and holds its command in between."""
+
+    @property
+    def n_memory(self) -> int:
+        """How many numbers it remembers."""
+        ...
+
+    def start(self, output: ca.SX) -> ca.SX:
+        """Memory (m, 1) before the first sample, given the outputs (q, 1) at it."""
+        ...
+
+    def command(self, memory: ca.SX, output: ca.SX, signals: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """Input of the plant and next memory, from outputs and signals (references) at a sample."""
+        ...
+
+
+class SampledSimulator(ABC):
+    """Outputs of a model over one record, in chunks of time, one kernel step per sample.
+
+    Attributes
+    ----------
+    steps : int
+        Runge-Kutta steps per sample.
+    """
+
+    def __init__(self, model: Model, record: Record, initial: Array, steps: int) -> None:
+        if not record.uniform:
+            raise InputError(f"{record.name}: this simulation needs uniform sampling")
+        self.model, self.record, self.initial, self.steps = model, record, initial, steps
+        self.start_state = ca.SX.sym("start", model.x.numel(), 1)
+        self._kernel = LaneKernel(self.program())
+        self._rows = self.rows()
+
+    @abstractmethod
+    def program(self) -> LaneProgram:
+        """One sample of every particle; theta ends with `start_state`."""
+
+    @abstractmethod
+    def rows(self) -> Rows:
+        """Shared rows of the program, one step per sample."""
+
+    @abstractmethod
+    def finer(self) -> SampledSimulator:
+        """The same simulation from the mean initial state with twice the steps."""
+
+    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
+        """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
+        started = np.ascontiguousarray(np.vstack([theta, self.initial.T]))
+        length = max(1, CHUNK // (theta.shape[1] * self.model.outputs.numel()))
+        state = self._kernel.start(started, self._rows)
+        for a in range(0, len(self._rows), length):
+            b = min(a + length, len(self._rows))
+            state, emitted, _ = self._kernel.advance(started, state, self._rows, a, b, store=True)
+            yield a, b, emitted
+
+    def halving_change(self, theta: Array) -> Array:
+        """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
+        fine = self.finer()
+        initial, self.initial = self.initial, fine.initial
+        coarse = np.concatenate([part[:, :, 0] for _, _, part in self(theta)])
+        self.initial = initial
+        return np.concatenate([part[:, :, 0] for _, _, part in fine(theta)]) - coarse
+
+
+@dataclass(frozen=True)
+class WrittenOutSteps:
+    """All Runge-Kutta steps of a sampling interval as one graph.
+
+    Attributes
+    ----------
+    interval : casadi.Function
+        ``interval(x, row, h, theta)``, the state at the end of the interval.
+    row : casadi.SX
+        Inputs and times of the steps, a row of `values`.
+    sample : SampleSymbols
+    outputs : casadi.SX
+        Noise-free outputs at a sample, of ``model.x``.
+    """
+
+    interval: ca.Function
+    row: ca.SX
+    sample: SampleSymbols
+    outputs: ca.SX
+
+    @classmethod
+    def of(cls, model: Model, steps: int) -> WrittenOutSteps:
+        """Write out ``steps`` Runge-Kutta steps."""
+        sample = SampleSymbols.of(model)
+        outputs = outputs_at(model, model.x, sample)
+        one = runge_kutta_program(model, sample, outputs)
+        h = ca.SX.sym("h")
+        step = ca.Function("step", [model.x, one.step_row, one.gain_row, model.theta], [one.step])
+        size = one.step_row.numel()
+        row = ca.SX.sym("row", steps * size, 1)
+        x = model.x
+        for k in range(steps):
+            x = step(x, row[k * size : (k + 1) * size], h, model.theta)
+        interval = ca.Function("interval", [model.x, row, h, model.theta], [x])
+        return cls(interval, row, sample, outputs)
+
+    @staticmethod
+    def values(record: Record, model: Model, steps: int) -> tuple[Array, Array]:
+        """Rows (T - 1, row) of a record, and its step length (1, 1)."""
+        rows = runge_kutta_rows(record, model, steps)
+        return rows.inputs.reshape(len(record) - 1, -1), rows.gains
+
+
+class ClosedLoop(SampledSimulator):
+    """A model under a sampled controller; the record's input is not used.
+
+    Parameters
+    ----------
+    model : Model
+        Its outputs are what the controller measures, without noise; they must not depend on the
+        input.
+    record : Record
+        Time axis and measured outputs.
+    initial : ndarray, (N, n_states)
+        State of every particle at the first sample.
+    controller : SampledController
+    signals : ndarray, (T, r)
+        What the controller is given besides the outputs.
+    steps : int
+        Runge-Kutta steps per sample, during which the command is held.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        record: Record,
+        initial: Array,
+        controller: SampledController,
+        signals: Array,
+        steps: int,
+    ) -> None:
+        if len(signals) != len(record):
+            raise InputError(
+                f"{record.name}: signals has {len(signals)} samples for {len(record)} of the record"
+            )
+        self._controller, self._signals = controller, signals
+        super().__init__(model, record, initial, steps)
+
+    def program(self) -> LaneProgram:
+        """Command at the last sample, hold it, integrate."""
+        model = self.model
+        written = WrittenOutSteps.of(model, self.steps)
+        h, signals = ca.SX.sym("h"), ca.SX.sym("signal", self._signals.shape[1], 1)
+        memory = ca.SX.sym("memory", self._controller.n_memory, 1)
+        command, remembered = self._controller.command(memory, written.outputs, signals)
+        # The plant's rows hold three inputs and the time of each step; a held command is all three.
+        time = ca.SX.sym("time", self.steps, 1)
+        row = ca.vertcat(*[ca.vertcat(command, command, command, t) for t in ca.vertsplit(time)])
+        at_start = ca.substitute(written.outputs, model.x, self.start_state)
+        return LaneProgram(
+            theta=ca.vertcat(model.theta, self.start_state),
+            state=ca.vertcat(model.x, memory),
+            start_row=ca.SX.sym("nothing", 1),
+            step_row=ca.vertcat(signals, time),
+            gain_row=h,
+            sample_row=written.sample.row,
+            start=ca.vertcat(self.start_state, self._controller.start(at_start)),
+            step=ca.vertcat(written.interval(model.x, row, h, model.theta), remembered),
+            emitted=written.outputs,
+        )
+
+    def rows(self) -> Rows:
+        """Signals and times."""
+        inputs, lengths = WrittenOutSteps.values(self.record, self.model, self.steps)
+        size = inputs.shape[1] // self.steps
+        rows = np.hstack([self._signals[:-1], inputs[:, size - 1 :: size]])
+        samples = sample_rows(self.record, self.model.outputs.numel())
+        return Rows(np.zeros(1), np.ascontiguousarray(rows), lengths, samples, 1)
+
+    def finer(self) -> ClosedLoop:
+        """See `SampledSimulator`."""
+        mean = self.initial.mean(axis=0)[None, :]
+        return ClosedLoop(
+            self.model, self.record, mean, self._controller, self._signals, 2 * self.steps
+        )

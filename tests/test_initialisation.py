@@ -1,0 +1,72 @@
+"""Initial states fitted to the first samples of a record."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.initialisation import StartedSimulator, fitted_initial_states, simulate_started
+from smcpn.simulation import simulate_particles
+
+TRUE = {"m": 1.0, "c": 0.4, "k": 30.0, "k3": 50.0}
+START = {"x": 0.3, "v": -1.2}
+
+
+def _problem() -> smcpn.Problem:
+    rng = np.random.default_rng(0)
+    bare = smcpn.Record(u=rng.standard_normal(400), dt=0.02)
+    y = smcpn.simulate(smcpn.models.duffing, bare, TRUE, observe="x", initial=START, steps=16)
+    record = smcpn.Record(u=bare.u, y=y, dt=0.02, name="moving")
+    prior = {name: stats.lognorm(0.1, scale=value) for name, value in TRUE.items()}
+    return smcpn.Problem(smcpn.models.duffing, record, observe="x", noise=1e-3, prior=prior)
+
+
+PROBLEM = _problem()
+RECORD = PROBLEM.records[0]
+VALUES = np.array([[TRUE[name] for name in PROBLEM.names]])
+
+
+def test_the_true_state_is_found_at_the_true_parameters():
+    found = fitted_initial_states(PROBLEM.model, RECORD[:20], VALUES, steps=16)
+    np.testing.assert_allclose(found, [[START["x"], START["v"]]], rtol=1e-6)
+
+
+def test_missing_outputs_do_not_count():
+    window = RECORD[:20]
+    spoiled = smcpn.Record(u=window.u, y=window.y + 1e3 * (np.arange(20) == 7)[:, None], dt=0.02)
+    found = fitted_initial_states(PROBLEM.model, spoiled.hide(7, 8), VALUES, steps=16)
+    np.testing.assert_allclose(found, [[START["x"], START["v"]]], rtol=1e-5)
+
+
+def test_every_particle_gets_the_least_squares_state_of_its_own():
+    values = np.repeat(VALUES, 3, axis=0) * [[0.9], [1.0], [1.1]]
+    window = RECORD[:20]
+    found = fitted_initial_states(PROBLEM.model, window, values, steps=8)
+
+    def squares(states):
+        simulator = StartedSimulator(PROBLEM.model, window, states, steps=8)
+        outputs = np.concatenate([part for _, _, part in simulator(values.T)])
+        return np.square(outputs - window.y[:, :, None]).sum(axis=(0, 1))
+
+    best = squares(found)
+    for change in ((1e-3, 0), (-1e-3, 0), (0, 1e-2), (0, -1e-2)):
+        assert (squares(found + change) > best).all()
+
+
+def test_a_started_simulation_reproduces_the_record_and_rest_does_not():
+    weights = np.ones(1)
+    started = simulate_started(PROBLEM, RECORD, VALUES, weights, 20, steps=16)
+    assert started.rmse_of_mean[0] < 1e-7
+    assert np.isnan(started.record.y[:20]).all()
+    assert simulate_particles(PROBLEM, RECORD, VALUES, weights).rmse_of_mean[0] > 1e-2
+
+
+@pytest.mark.parametrize("samples", [1, 400])
+def test_a_window_out_of_range_is_refused(samples):
+    with pytest.raises(smcpn.InputError, match="initialise is"):
+        simulate_started(PROBLEM, RECORD, VALUES, np.ones(1), samples)
+
+
+def test_a_window_with_too_few_outputs_is_refused():
+    with pytest.raises(smcpn.InputError, match="1 measured outputs for 2 states"):
+        fitted_initial_states(PROBLEM.model, RECORD[:20].hide(1, 20), VALUES, 8)
