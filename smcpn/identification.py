@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from smcpn.arguments import real_number, whole_number
 from smcpn.codegen.kernel import CLOCK
-from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, solver_share, sufficient_steps
-from smcpn.likelihood.build import Solver, build_likelihood
+from smcpn.likelihood.build import Solver, build_likelihood, check_solver
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
@@ -19,6 +19,7 @@ from smcpn.smc.engine import Ibis, Progress, Settings
 from smcpn.smc.moves import MoveSettings
 from smcpn.solver import EKF0
 
+LEAST_PARTICLES = 10
 _MEDIAN_DRAWS = 1001
 
 
@@ -72,11 +73,19 @@ def ibis(
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
-    settings = Settings(particles, ess, block, MoveSettings(max_moves=max_moves))
-    if seed is not None and (not isinstance(seed, int) or seed < 0):
-        raise InputError(f"seed is {seed!r}: give a whole number from 0")
+    settings = Settings(
+        particles=whole_number("particles", particles, LEAST_PARTICLES),
+        ess=real_number("ess", ess, "choose a share between 0 and 1"),
+        block=whole_number("block", block, 1),
+        moves=MoveSettings(max_moves=whole_number("max_moves", max_moves, 1)),
+    )
+    if seed is not None:
+        seed = whole_number("seed", seed, 0)
+    if threads is not None:
+        threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
     begin, before = time.perf_counter(), replace(CLOCK)
     solver = EKF0() if solver is None else solver
+    check_solver(solver)
     automatic = getattr(solver, "steps", None) == "auto"
     if automatic:
         solver = sufficient_steps(problem, solver, _prior_median(problem))

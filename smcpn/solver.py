@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smcpn.arguments import shown, whole_number
 from smcpn.errors import InputError
 
 MAX_STEPS = 1024
@@ -40,11 +41,11 @@ class EKF0:
     form: str = "first"
 
     def __post_init__(self) -> None:
-        if self.order not in ORDERS:
-            raise InputError(f"order is {self.order!r}: choose 1 to {ORDERS[-1]}")
-        _check_steps(self.steps)
-        if self.form not in ("first", "chain"):
-            raise InputError(f"form is {self.form!r}: choose 'first' or 'chain'")
+        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "steps", _steps(self.steps))
+        if not isinstance(self.form, str) or self.form not in ("first", "chain"):
+            raise InputError(f"form is {shown(self.form)}: choose 'first' or 'chain'")
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,10 @@ class RK4:
     steps: int | str = "auto"
 
     def __post_init__(self) -> None:
-        _check_steps(self.steps)
+        object.__setattr__(self, "steps", _steps(self.steps))
 
 
-def _check_steps(steps: int | str) -> None:
-    whole = isinstance(steps, int) and not isinstance(steps, bool)
-    if steps != "auto" and not (whole and 1 <= int(steps) <= MAX_STEPS):
-        raise InputError(f"steps is {steps!r}: choose 1 to {MAX_STEPS} per sample, or 'auto'")
+def _steps(steps: int | str) -> int | str:
+    if isinstance(steps, str) and steps == "auto":
+        return steps
+    return whole_number("steps", steps, 1, MAX_STEPS, " per sample, or 'auto'")

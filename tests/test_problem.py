@@ -69,6 +69,10 @@ def test_undecorated_function_is_refused():
     ("make", "message"),
     [
         (lambda: EKF0(order=7), "order is 7"),
+        (lambda: EKF0(order=3.0), "order is 3.0: give a whole number from 1 to 6"),
+        (lambda: EKF0(order=True), "order is True"),
+        (lambda: EKF0(steps=True), "steps is True: give a whole number .*, or 'auto'"),
+        (lambda: RK4(steps=np.ones(100)), r"steps is array\(.*: give"),
         (lambda: EKF0(order=0), "order is 0"),
         (lambda: EKF0(steps=0), "steps is 0"),
         (lambda: EKF0(steps=1.5), "steps is 1.5"),
@@ -82,6 +86,15 @@ def test_bad_solvers_are_refused(make, message):
         make()
 
 
+def test_numbers_of_numpy_are_numbers():
+    assert EKF0(order=np.int32(2), steps=np.int64(2)) == EKF0(order=2, steps=2)
+    assert type(RK4(steps=np.int64(2)).steps) is int
+    posterior = smcpn.ibis(
+        build(), solver=RK4(1), particles=np.int64(20), seed=np.int64(2), ess=np.float32(0.5)
+    )
+    assert type(posterior.seed) is int
+
+
 def test_wrong_combinations_are_refused():
     problem = build()
     with pytest.raises(InputError, match="form 'chain' cannot be used with the marginal"):
@@ -90,6 +103,8 @@ def test_wrong_combinations_are_refused():
         smcpn.ibis(problem, solver=EKF0(form="chain"))
     with pytest.raises(InputError, match="choose one of"):
         build_likelihood(problem, "rk4")
+    with pytest.raises(InputError, match=r"solver is the class EKF0: .* smcpn\.EKF0\(\)"):
+        smcpn.ibis(problem, solver=EKF0)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +114,15 @@ def test_wrong_combinations_are_refused():
         (dict(ess=1.5), "ess is 1.5"),
         (dict(block=0), "block is 0"),
         (dict(seed=-1), "seed is -1"),
+        (dict(seed=True), "seed is True"),
+        (dict(particles=100.0), "particles is 100.0: give a whole number from 10"),
+        (dict(particles="100"), "particles is '100'"),
+        (dict(block=2.5), "block is 2.5"),
+        (dict(ess="0.5"), "ess is '0.5': choose a share"),
+        (dict(threads=-1), "threads is -1: give a whole number from 1, or None"),
+        (dict(threads="2"), "threads is '2'"),
+        (dict(threads=0), "threads is 0"),
+        (dict(max_moves=0), "max_moves is 0"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):

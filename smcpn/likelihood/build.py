@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from smcpn.arguments import shown
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import classical
 from smcpn.likelihood.lanes import LaneLikelihood
@@ -24,8 +25,21 @@ def build_likelihood(
     InputError
         If no likelihood goes with the solver.
     """
-    builder = LIKELIHOODS.get(type(solver))
-    if builder is None:
+    check_solver(solver)
+    return LIKELIHOODS[type(solver)](problem, solver, threads)  # type: ignore[arg-type]
+
+
+def check_solver(solver: Solver) -> None:
+    """Refuse what is no solver.
+
+    Raises
+    ------
+    InputError
+        For the class in place of an instance, and for anything else.
+    """
+    if isinstance(solver, type) and solver in LIKELIHOODS:
+        name = solver.__name__
+        raise InputError(f"solver is the class {name}: give an instance, smcpn.{name}()")
+    if type(solver) not in LIKELIHOODS:
         known = ", ".join(f"smcpn.{kind.__name__}" for kind in LIKELIHOODS)
-        raise InputError(f"solver is {solver!r}: choose one of {known}")
-    return builder(problem, solver, threads)  # type: ignore[arg-type]
+        raise InputError(f"solver is {shown(solver)}: choose one of {known}")
