@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import shown
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -167,7 +168,7 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
                 f"prior of '{name}' is {distribution!r}, which has no {method}: "
                 "give a frozen scipy.stats distribution, or a number to fix the parameter"
             )
-    lower, upper = _support(name, distribution)
+    lower, upper = _scalar_support(name, distribution)
     by_support: Coordinate
     if np.isfinite(lower) and np.isfinite(upper):
         by_support = Logit(lower, upper)
@@ -187,6 +188,24 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
             "truncate the prior (scipy.stats.truncnorm) or choose 'identity'"
         )
     raise InputError(f"coordinate '{wanted}' of '{name}' is none of identity, log, logit")
+
+
+def _scalar_support(name: str, distribution: Distribution) -> tuple[float, float]:
+    """Bounds of the support, once the distribution has shown that it is one of a number."""
+    mend = "give a frozen scipy.stats distribution of one number, such as stats.lognorm(0.5)"
+    try:
+        bounds = _support(name, distribution)
+        with np.errstate(all="ignore"):
+            draws = np.asarray(distribution.rvs(size=2, random_state=np.random.default_rng(0)))
+            density = np.asarray(distribution.logpdf(draws[:1]), dtype=float)
+    except InputError:
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {shown(str(error))}"
+        raise InputError(f"prior of '{name}' cannot be used ({why}): {mend}") from error
+    if draws.shape != (2,) or density.shape != (1,):
+        raise InputError(f"prior of '{name}' is not of one number but of an array: {mend}")
+    return bounds
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:

@@ -60,6 +60,13 @@ def test_refusals():
         Prior({"a": stats.norm()}, {"b": "log"})
     with pytest.raises(InputError, match="no valid support"):
         Prior({"a": stats.lognorm(-1.0)})
+    for array in (stats.multivariate_normal([0.0, 1.0]), stats.dirichlet([1.0, 2.0])):
+        with pytest.raises(InputError, match="prior of 'a' is not of one number"):
+            Prior({"a": array})
+    for unusable in (stats.lognorm, stats.norm([0.3, 1], 1)):
+        with pytest.raises(InputError, match="prior of 'a' cannot be used") as caught:
+            Prior({"a": unusable})
+        assert "\n" not in str(caught.value)
     with pytest.raises(InputError, match="empty"):
         Prior({})
 
