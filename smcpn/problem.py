@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import shown
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
 from smcpn.observation import noise_variances, observed_outputs
@@ -158,6 +159,13 @@ class Problem:
             check_record(record, self.ode, len(self.observe))
             if record.n_outputs == 0 or np.isnan(record.y).all():
                 raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
+        for j, what in enumerate(self.observe):
+            # An output may be missing from some records, but not from all.
+            if all(np.isnan(record.y[:, j]).all() for record in self.records):
+                raise InputError(
+                    f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
+                    "leave this column out of y and its entry out of observe and noise"
+                )
 
 
 def check_record(record: Record, ode: ODE, n_outputs: int) -> None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smcpn.arguments import real_number, shown
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 InputFunction = Callable[[Array], ArrayLike]
 
 HOLDS = ("zoh", "foh", "bandlimited")
+_DT_MEND = "give a positive number of seconds"
 CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
@@ -72,6 +74,16 @@ class Record:
         if callable(self.u):
             put("u_function", self.u)
             put("u", None)
+        if self.t is not None:
+            put("t", _numbers(self.t, "t", self.name))
+            if self.t.ndim != 1:
+                raise InputError(f"{self.name}: t must be one-dimensional, not {self.t.shape}")
+        put("start", real_number(f"{self.name}: start", self.start, "give a time in seconds"))
+        if self.dt is not None:
+            dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND)
+            if dt <= 0.0:
+                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_MEND}")
+            put("dt", dt)
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)
         put("t", _times(self.t, self.dt, self.start, _length(u, y, self.t, self.name), self.name))
@@ -86,6 +98,9 @@ class Record:
                     f"{self.name}: {name} has {length} samples but the time axis has {len(self.t)}"
                 )
         self._check_values()
+        # A record is not changed by what its user does to the arrays afterwards, nor by us.
+        for values in (self.t, self.u, self.y):
+            values.setflags(write=False)
 
     def _check_values(self) -> None:
         bad = np.argwhere(~np.isfinite(self.u))
@@ -107,6 +122,13 @@ class Record:
     def __len__(self) -> int:
         return len(self.t)
 
+    def __repr__(self) -> str:
+        spacing = f"every {self.interval:g} s" if self.uniform else "at irregular times"
+        hold = "a function" if self.u_function is not None else self.hold
+        inputs = f"{_count(self.n_inputs, 'input')} ({hold})" if self.n_inputs else "no input"
+        outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
+        return f"<Record '{self.name}': {len(self)} samples {spacing}, {inputs}, {outputs}>"
+
     @property
     def n_inputs(self) -> int:
         """Number of inputs."""
@@ -119,11 +141,20 @@ class Record:
 
     @property
     def uniform(self) -> bool:
-        """Whether the sampling interval is the same throughout, to 1e-9."""
+        """Whether the sampling interval is the same throughout, to 1e-9 and rounding."""
         if self.dt is not None or len(self.t) < 3:
             return True
         steps = np.diff(self.t)
-        return bool(np.ptp(steps) <= 1e-9 * steps.mean())
+        # Seconds since 1970 are rounded to a quarter of a microsecond.
+        rounding = 4 * np.finfo(float).eps * np.abs(self.t).max()
+        return bool(np.ptp(steps) <= 1e-9 * steps.mean() + rounding)
+
+    @property
+    def interval(self) -> float:
+        """Sampling interval in seconds, the mean one where it varies."""
+        if self.dt is not None:
+            return self.dt
+        return float(self.t[-1] - self.t[0]) / (len(self.t) - 1)
 
     @property
     def smooth(self) -> bool:
@@ -200,6 +231,8 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
     InputError
         If there is none, or they differ in the number of inputs or outputs.
     """
+    if not isinstance(records, (Record, Iterable)):
+        raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
     several = (records,) if isinstance(records, Record) else tuple(records)
     if not several:
         raise InputError("no record: give at least one smcpn.Record")
@@ -215,17 +248,38 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
 
 
 def _columns(values: Any, name: str, record: str) -> Array:
-    try:
-        array = np.asarray(values, dtype=float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{record}: {name} is not an array of numbers ({error})") from error
+    array = _numbers(values, name, record)
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
         raise InputError(
             f"{record}: {name} has shape {array.shape}: give (samples,) or (samples, channels)"
         )
-    return np.ascontiguousarray(array)
+    return array
+
+
+def _numbers(values: Any, name: str, record: str) -> Array:
+    """Copy into an array of floats what holds real numbers and nothing else."""
+    try:
+        given = np.asarray(values)
+        kind = given.dtype.kind
+        if kind in "mM":
+            raise InputError(
+                f"{record}: {name} holds {given.dtype}: give seconds as floats, for instance "
+                f"({name} - {name}[0]) / np.timedelta64(1, 's')"
+            )
+        if kind == "c":
+            raise InputError(
+                f"{record}: {name} is complex: give its real part, or both parts as two columns"
+            )
+        if kind in "SU":
+            raise InputError(f"{record}: {name} is not an array of numbers but of text")
+        return np.array(given, dtype=float, order="C")
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())
+        raise InputError(f"{record}: {name} is not an array of numbers ({reason})") from error
 
 
 def _length(u: Array | None, y: Array | None, t: Any, record: str) -> int:
@@ -243,25 +297,28 @@ def _length(u: Array | None, y: Array | None, t: Any, record: str) -> int:
     return length
 
 
-def _times(t: Any, dt: float | None, start: float, length: int, record: str) -> Array:
+def _times(t: Array | None, dt: float | None, start: float, length: int, record: str) -> Array:
     if (t is None) == (dt is None):
         raise InputError(f"{record}: give either dt or t")
     if t is None:
-        if not (np.isscalar(dt) and np.isfinite(dt) and float(dt) > 0.0):  # type: ignore[arg-type]
-            raise InputError(f"{record}: dt is {dt!r}: give a positive number of seconds")
         return start + float(dt) * np.arange(length)  # type: ignore[arg-type]
-    times = np.array(t, dtype=float)
-    if times.ndim != 1 or not np.isfinite(times).all():
-        raise InputError(f"{record}: t must be finite and one-dimensional, not {times.shape}")
-    gaps = np.diff(times)
+    if not np.isfinite(t).all():
+        raise InputError(
+            f"{record}: t must be finite, it is not at sample {_first(~np.isfinite(t))}"
+        )
+    gaps = np.diff(t)
     if (gaps <= 0).any():
         at = _first(gaps <= 0) + 1
         what = "repeats" if gaps[at - 1] == 0 else "comes before"
         raise InputError(
-            f"{record}: time {times[at]:g} of sample {at} {what} the one before it: "
+            f"{record}: time {t[at]:g} of sample {at} {what} the one before it: "
             "sort the times and merge repeated ones"
         )
-    return times
+    return t
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _first(mask: NDArray[np.bool_]) -> int:

@@ -49,6 +49,11 @@ def build(**changes):
         (dict(records=record(u=None)), "u has 0 columns but model 'duffing' has 1 inputs"),
         (dict(records=record(u=np.ones((20, 2)))), "u has 2 columns"),
         (dict(records=[]), "no record"),
+        (dict(records=None), "records is None: give an smcpn.Record"),
+        (
+            dict(records=record(y=np.array([[0.0, np.nan]] * 20)), observe=["x", "v"]),
+            r"every y of output 1 \('v'\) is NaN: leave this column out",
+        ),
         (dict(records=[record(), record(u=np.ones((20, 2)))]), "differ in the number"),
         (dict(records=[1.0]), "a record is float"),
         (dict(coordinates={"m": "logit"}), "does not fit"),

@@ -31,6 +31,19 @@ def test_shapes_and_time():
         (dict(u=[1, 2, 3], y=[1, 2, 3], t=[0, 1, 3], hold="bandlimited"), "uniform sampling"),
         (dict(y=[[[1.0]]], dt=1), "shape"),
         (dict(y=["a", "b"], dt=1), "not an array of numbers"),
+        (dict(y=["1", "2"], dt=1), "not an array of numbers but of text"),
+        (dict(y=[1, 2j], dt=1), "y is complex"),
+        (dict(u=[1, 2j], dt=1), "u is complex"),
+        (dict(y=[1, 2, 3], t="abc"), "t is not an array of numbers"),
+        (dict(y=[1, 2, 3], t=3), "t must be one-dimensional"),
+        (dict(y=[1, 2, 3], t=[[0, 1], [2]]), "t is not an array of numbers"),
+        (
+            dict(y=[1, 2], t=np.array(["2024-01-01", "2024-01-02"], "datetime64[s]")),
+            "t holds datetime64.s.: give seconds as floats",
+        ),
+        (dict(y=[1, 2, 3], dt="0.1"), "dt is '0.1': give a positive"),
+        (dict(y=[1, 2, 3], dt=np.nan), "dt is nan"),
+        (dict(y=[1, 2, 3], dt=1, start=np.nan), "start is nan"),
         (dict(y=[1.0], dt=1), "at least two"),
         (dict(dt=1), "give t, or samples"),
     ],
@@ -38,6 +51,33 @@ def test_shapes_and_time():
 def test_bad_records_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         Record(**arguments)
+
+
+def test_times_since_1970_are_uniform():
+    t = 1.7e9 + 0.01 * np.arange(3000)
+    record = Record(u=np.sin(t), t=t, hold="bandlimited")
+    assert record.uniform
+    assert record.interval == pytest.approx(0.01, rel=1e-7)
+    t[7] += 1e-5
+    assert not Record(y=t, t=t).uniform
+
+
+def test_record_keeps_its_own_arrays():
+    u, y, t = np.ones(3), np.ones(3), np.arange(3.0)
+    record = Record(u=u, y=y, t=t)
+    for mine in (u, y, t):
+        mine[:] = 7.0
+    assert record.u[0, 0] == record.y[0, 0] == record.t[1] == 1.0
+    for its in (record.u, record.y, record.t):
+        with pytest.raises(ValueError, match="read-only"):
+            its[0] = 2.0
+
+
+def test_repr_is_one_line():
+    record = Record(u=np.ones(300), y=np.ones((300, 2)), dt=0.2, name="lab")
+    assert repr(record) == "<Record 'lab': 300 samples every 0.2 s, 1 input (foh), 2 outputs>"
+    irregular = Record(y=[1, 2, 3], t=[0, 1, 3])
+    assert repr(irregular).endswith("3 samples at irregular times, no input, 1 output>")
 
 
 def test_slice_keeps_time_and_context():

@@ -95,9 +95,10 @@ def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) 
     inputs[..., n : 2 * n] = points[:, 1::2]
     inputs[..., 2 * n : 3 * n] = points[:, 2::2]
     inputs[..., 3 * n] = substep_times(record, steps)[:, :-1]
-    lengths = np.repeat(np.diff(record.t) / steps, steps)
     if record.uniform:
-        lengths = lengths[:1]
+        lengths = np.array([record.interval / steps])
+    else:
+        lengths = np.repeat(np.diff(record.t) / steps, steps)
     return Rows(
         start=start_row(record, number, len(model.initial), 1),
         inputs=inputs.reshape(-1, 3 * n + 1),
