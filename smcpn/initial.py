@@ -13,7 +13,7 @@ from smcpn.errors import InputError
 from smcpn.ode import ODE
 from smcpn.prior import Distribution
 
-Parameter = Callable[[str], ca.SX]
+Parameter = Callable[..., ca.SX]
 
 
 @dataclass

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import casadi as ca
 import numpy as np
 
+from smcpn.arguments import real_number
 from smcpn.errors import InputError
 from smcpn.ode import ODE, TIME
 from smcpn.tracing import argument_names, trace
 
-Parameter = Callable[[str], ca.SX]
+Parameter = Callable[..., ca.SX]
+"""The symbol or value of a parameter by its name; a second argument is its value otherwise."""
 
 
 def observed_outputs(
@@ -52,7 +55,13 @@ def noise_variances(noise: list[Any], observe: list[Any], parameter: Parameter) 
     variances: list[ca.SX] = []
     for sd in noise:
         if isinstance(sd, str):
-            variances.append(parameter(sd) ** 2)
+            value = parameter(sd)
+            if value.is_constant() and not float(value) > 0:
+                raise InputError(
+                    f"noise '{sd}' is fixed to {float(value):g}: give it a positive number or a "
+                    "distribution in prior"
+                )
+            variances.append(value**2)
         elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
             variances.append(ca.SX(float(sd) ** 2))
         else:
@@ -84,4 +93,11 @@ def _traced_output(
                 f"observe function takes '{name}', which is no state or input of model "
                 f"'{ode.name}': make a parameter keyword-only"
             )
-    return trace(function, [named[n] for n in positional], {n: parameter(n) for n in keyword})
+    values = {n: parameter(n, _default(n, default)) for n, default in keyword.items()}
+    return trace(function, [named[n] for n in positional], values)
+
+
+def _default(name: str, value: Any) -> float | None:
+    if value is inspect.Parameter.empty:
+        return None
+    return real_number(f"observe function: default of parameter '{name}'", value)

@@ -9,8 +9,9 @@ from typing import Any
 
 import casadi as ca
 
+from smcpn.arguments import real_number
 from smcpn.errors import InputError
-from smcpn.tracing import argument_names, trace
+from smcpn.tracing import argument_names, function_name, trace
 
 TIME = "t"
 
@@ -48,7 +49,10 @@ def ode(function: Callable[..., Any]) -> ODE:
 
     Positional arguments are the states, then the inputs, and ``t`` where time is used;
     keyword-only arguments are the parameters (a default makes one a constant unless it is given
-    a prior). The function returns the derivative of each state, and so tells how many there are.
+    a prior). The function returns the derivative of each state, and so tells how many there are,
+    as a tuple, a list or an array.
+
+    ``np.round`` rounds half away from zero in a model, where numpy rounds half to even.
 
     Raises
     ------
@@ -63,14 +67,22 @@ def ode(function: Callable[..., Any]) -> ODE:
     ...     return -rate * x
     """
     positional, keyword = argument_names(function)
+    name = function_name(function)
+    if TIME in keyword:
+        raise InputError(
+            f"model '{name}' has a parameter '{TIME}', which is the time: rename the parameter, "
+            "or make the time a positional argument"
+        )
     symbols = {name: ca.SX.sym(name) for name in [*positional, *keyword]}
     derivatives = trace(
         function, [symbols[n] for n in positional], {n: symbols[n] for n in keyword}
     )
+    if not derivatives:
+        raise InputError(f"model '{name}' returns nothing: return the derivative of each state")
     untimed = [name for name in positional if name != TIME]
     if len(derivatives) > len(untimed):
         raise InputError(
-            f"model '{function.__name__}' returns {len(derivatives)} derivatives but names only "
+            f"model '{name}' returns {len(derivatives)} derivatives but names only "
             f"{len(untimed)} states and inputs: name one positional argument per state"
         )
     states, inputs = untimed[: len(derivatives)], untimed[len(derivatives) :]
@@ -86,11 +98,11 @@ def ode(function: Callable[..., Any]) -> ODE:
         [ca.vertcat(*derivatives)],
     )
     return ODE(
-        name=function.__name__,
+        name=name,
         states=tuple(states),
         inputs=tuple(inputs),
         parameters=tuple(keyword),
-        defaults=_defaults(function.__name__, keyword),
+        defaults=_defaults(name, keyword),
         rhs=rhs,
         chains=_chains(states, symbols, derivatives),
         doc=inspect.getdoc(function) or "",
@@ -102,11 +114,7 @@ def _defaults(model: str, keyword: Mapping[str, Any]) -> dict[str, float]:
     for name, value in keyword.items():
         if value is inspect.Parameter.empty:
             continue
-        if not isinstance(value, (int, float)) or value != value:
-            raise InputError(
-                f"model '{model}' gives parameter '{name}' the default {value!r}: give a number"
-            )
-        defaults[name] = float(value)
+        defaults[name] = real_number(f"model '{model}': default of parameter '{name}'", value)
     return defaults
 
 

@@ -18,6 +18,11 @@ from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
 
+LACKING = (
+    "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
+    "a scipy.stats distribution, or a number to fix it"
+)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -63,7 +68,8 @@ class Problem:
         Several records share the parameters; their lengths may differ.
     observe : str, callable, or sequence of these
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
-        function of states, inputs and keyword-only parameters.
+        function of states, inputs and keyword-only parameters (a default holds unless a prior
+        names the parameter).
     noise : float, str, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
         the parameter that holds it.
@@ -144,11 +150,12 @@ class Problem:
         """The same model with other outputs, of which the noise is not known (variance 0)."""
         model, what = self.model, _as_list(observe)
 
-        def parameter(name: str) -> ca.SX:
+        def parameter(name: str, default: float | None = None) -> ca.SX:
             if name in self.names:
                 return model.theta[self.names.index(name)]
-            if name in self._fixed:
-                return ca.SX(self._fixed[name])
+            value = self._fixed.get(name, default)
+            if value is not None:
+                return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
@@ -196,6 +203,7 @@ def make_model(
     n_records: int,
     free: list[str],
     fixed: Mapping[str, float],
+    lacking: str = LACKING,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -205,6 +213,8 @@ def make_model(
         Parameters that become symbols, in this order.
     fixed : mapping of str to float
         Parameters that become constants.
+    lacking : str
+        Message for a parameter that is neither, with a place for its ``{name}``.
 
     Returns
     -------
@@ -217,16 +227,14 @@ def make_model(
     symbols = {name: ca.SX.sym(name) for name in free}
     used: set[str] = set()
 
-    def parameter(name: str) -> ca.SX:
+    def parameter(name: str, default: float | None = None) -> ca.SX:
         used.add(name)
         if name in symbols:
             return symbols[name]
-        if name in fixed:
-            return ca.SX(fixed[name])
-        raise InputError(
-            f"parameter '{name}' has no prior: give prior={{'{name}': ...}} "
-            "a scipy.stats distribution, or a number to fix it"
-        )
+        value = fixed.get(name, default)
+        if value is None:
+            raise InputError(lacking.format(name=name))
+        return ca.SX(value)
 
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))

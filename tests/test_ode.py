@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 import math
 
 import casadi as ca
@@ -80,18 +81,80 @@ def test_other_refusals():
         def anonymous(*states):
             return states
 
-    with pytest.raises(InputError, match="cannot be traced"):
+    with pytest.raises(InputError, match=r"cannot be traced.*write numpy\.logical_and"):
 
         @ode
-        def broken(x, *, k):
-            return x & k
+        def conjunction(x, *, k):
+            return np.where((x > 0) & (k > 0), x, k)
+
+    with pytest.raises(InputError, match=r"cannot be traced.*write numpy\..*logical_not"):
+
+        @ode
+        def negation(x, *, k):
+            return np.where(~(x > 0), x, k)
+
+    with pytest.raises(InputError, match=r"\(NameError: name 'rate' is not defined\)$"):
+
+        @ode
+        def misspelt(x, *, k):
+            return -rate * x  # noqa: F821
+
+    with pytest.raises(InputError, match="has a parameter 't', which is the time"):
+
+        @ode
+        def timed(x, *, t):
+            return -x * t
+
+    with pytest.raises(InputError, match="'nothing' returns nothing"):
+
+        @ode
+        def nothing(x, *, k):
+            return []
+
+    with pytest.raises(InputError, match=r"gives 'u' a default: .* write '\*, u'"):
+
+        @ode
+        def defaulted(x, u=0.0, *, k):
+            return -k * x + u
+
+    with pytest.raises(InputError, match="model 'square' returns an array of shape"):
+
+        @ode
+        def square(x, v, *, k):
+            return np.array([[x, v], [v, x]])
+
+    with pytest.raises(InputError, match="model is 3: give a function"):
+        ode(3)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_derivatives_may_be_an_array(shape):
+    @ode
+    def pendulum(angle, rate, u, *, k):
+        return np.array([rate, u - k * np.sin(angle)]).reshape(shape)
+
+    assert (pendulum.states, pendulum.inputs) == (("angle", "rate"), ("u",))
+    assert pendulum.chains == {"angle": "rate"}
+    values = np.array(pendulum.rhs([0.5, 2.0], [3.0], 0.0, [4.0])).ravel()
+    np.testing.assert_allclose(values, [2.0, 3.0 - 4.0 * np.sin(0.5)], rtol=1e-15)
+
+
+def test_partial_of_a_function():
+    def decay(x, u, *, rate, gain):
+        return -rate * x + gain * u
+
+    model = ode(functools.partial(decay, gain=2.0))
+    assert (model.name, model.parameters) == ("decay", ("rate", "gain"))
+    assert model.defaults == {"gain": 2.0}
 
 
 def test_tracing_leaves_casadi_as_it_was():
     before = ca.GlobalOptions.getNumpyMode()
+    attributes = set(vars(ca.ArrayInterfaceSX))
 
     @ode
     def model(x, *, k):
         return np.tanh(k * x)
 
     assert ca.GlobalOptions.getNumpyMode() == before
+    assert set(vars(ca.ArrayInterfaceSX)) == attributes

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import casadi as ca
 import numpy as np
 import pytest
 from scipy import stats
@@ -39,6 +40,10 @@ def build(**changes):
         (dict(noise=0.0), "noise is 0.0"),
         (dict(noise=np.nan), "noise is nan"),
         (dict(noise="sigma"), "parameter 'sigma' has no prior"),
+        (dict(noise="sigma", prior=PRIOR | {"sigma": 0.0}), "noise 'sigma' is fixed to 0: give"),
+        (dict(noise="sigma", prior=PRIOR | {"sigma": -1}), "noise 'sigma' is fixed to -1"),
+        (dict(observe=lambda x, *, gain="2": gain * x), "parameter 'gain' is '2'"),
+        (dict(observe=lambda x=0.0: x), "gives 'x' a default: remove it"),
         (dict(noise=[0.1, 0.1]), "noise has 2 entries"),
         (dict(initial=[1.0]), "initial has 1 values for the 2 states"),
         (dict(initial={"w": 1.0}), "initial names 'w'"),
@@ -152,6 +157,19 @@ def test_fixed_parameter_and_noise_parameter():
     assert problem.names == ("m", "c", "k", "sigma")
     variance = problem.model.noise_variances(np.array([[1.0, 1.0, 1.0, 3.0]]))
     np.testing.assert_allclose(variance, [[9.0]])
+
+
+def test_default_of_an_observe_function_holds_unless_a_prior_names_it():
+    def scaled(x, *, gain=2.0):
+        return gain * x
+
+    problem = build(observe=scaled)
+    assert problem.names == ("m", "c", "k", "k3")
+    model = problem.model
+    outputs = ca.Function("outputs", [model.x], [model.outputs])
+    assert float(outputs([3.0, 0.0])) == 6.0
+    assert build().model_observing(scaled).outputs.shape == (1, 1)
+    assert build(observe=scaled, prior=PRIOR | {"gain": stats.norm()}).names[-1] == "gain"
 
 
 def test_initial_distributions_become_parameters():
