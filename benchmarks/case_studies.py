@@ -111,7 +111,9 @@ def silverbox_official(size: Size) -> Iterator[Row]:
             "wall time of the identification, compilation included, s",
             time.perf_counter() - begin,
         )
-        yield _at_most(Row(study, "peak memory so far, MB", peak_memory_mb()), MEMORY_TARGET)
+        peak = peak_memory_mb()
+        if peak is not None:
+            yield _at_most(Row(study, "peak memory so far, MB", peak), MEMORY_TARGET)
         for row, target in zip(_scores(case, posterior, study), targets, strict=True):
             yield _at_most(row, target)
         yield Row(study, "log-evidence", evidence[model])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 from dataclasses import dataclass, replace
@@ -155,21 +154,27 @@ def as_text(outcome: Outcome) -> str:
         if published is not None:
             paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
             rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
+    peak = peak_memory_mb()
+    memory = "" if peak is None else f", peak memory {peak:.0f} MB"
     lines = [
         f"{case.name}, {case.split} split: {len(posterior.theta)} particles, "
         f"seed {posterior.seed}, "
         f"{case.problem.n_samples} samples ({case.note})",
         "",
         posterior.summary(),
-        f"with scoring     {outcome.wall_s:.2f} s, peak memory {peak_memory_mb():.0f} MB",
+        f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
         align(rows, left=(0,)),
     ]
     return "\n".join(lines)
 
 
-def peak_memory_mb() -> float:
-    """Largest resident size of this process so far, in megabytes."""
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in megabytes; None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
