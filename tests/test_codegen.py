@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
 import subprocess
 import sys
 
@@ -8,7 +10,8 @@ import numpy as np
 import pytest
 
 from smcpn import InputError
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen import cache
+from smcpn.codegen.kernel import LaneKernel, Rows, _pool
 from smcpn.codegen.lower import OPERATIONS, Level, lower
 from smcpn.codegen.lower import Rows as SymbolRows
 from smcpn.codegen.program import LaneProgram
@@ -117,7 +120,7 @@ def test_second_start_compiles_nothing(tmp_path):
     def start() -> str:
         return subprocess.run(
             [sys.executable, "-c", script],
-            env={**__import__("os").environ, "SMCPN_CACHE": str(tmp_path)},
+            env={**os.environ, "SMCPN_CACHE": str(tmp_path)},
             capture_output=True,
             text=True,
             check=True,
@@ -125,3 +128,65 @@ def test_second_start_compiles_nothing(tmp_path):
 
     assert start() == "0 1"
     assert start() == "1 0"
+
+
+def test_damaged_kernel_file_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    for number, damaged in enumerate(["", "answer = (", "answer = 0\n"]):
+        source = f"answer = {41 + number}\n"
+        cache.load_kernel(source)
+        (file,) = (f for f in tmp_path.glob("kernel_*.py") if f.read_text() == source)
+        del sys.modules[file.stem]
+        file.write_text(damaged)
+        assert cache.load_kernel(source).answer == 41 + number
+        assert file.read_text() == source
+
+
+def test_only_the_newest_kernels_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "KERNELS_KEPT", 3)
+    compiled = tmp_path / "__pycache__"
+    compiled.mkdir()
+    for age in range(5):
+        file = tmp_path / f"kernel_{age}.py"
+        file.touch()
+        os.utime(file, (1e9 - age, 1e9 - age))
+        (compiled / f"kernel_{age}.advance-1.py311.nbi").touch()
+    cache.load_kernel("newest = True\n")
+    left = {file.stem for file in tmp_path.glob("*.py")}
+    assert len(left) == 3
+    assert {"kernel_0", "kernel_1"} < left
+    names = {file.name.split(".")[0] for file in compiled.iterdir()}
+    assert names - left == set()
+    assert {"kernel_0", "kernel_1"} <= names
+
+
+def test_temporary_folder_is_removed_at_exit(tmp_path):
+    unwritable = tmp_path / "file"
+    unwritable.touch()
+    script = "from smcpn.codegen.cache import _folder; print(_folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "SMCPN_CACHE": str(unwritable), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path / "smcpn-kernels-"))
+    assert list(tmp_path.iterdir()) == [unwritable]
+
+
+def _pooled(numbers):
+    return list(_pool(2, os.getpid()).map(abs, numbers))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_has_threads_of_its_own():
+    assert _pooled([-1, 2]) == [1, 2]
+    child = multiprocessing.get_context("fork").Process(target=_pooled, args=([-1, 2],))
+    child.start()
+    child.join(timeout=30)
+    if child.exitcode is None:
+        child.kill()
+    assert child.exitcode == 0

@@ -2,17 +2,20 @@
 
 The source is written once to a file named by its content, numba's own cache lies beside it. The
 folder is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be written, a temporary
-one that lasts as long as the process.
+one that lasts as long as the process. It keeps the newest `KERNELS_KEPT` kernels.
 """
 
 from __future__ import annotations
 
+import atexit
 import functools
 import hashlib
 import importlib.util
 import os
+import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +23,8 @@ import llvmlite
 import llvmlite.binding
 import numba
 import platformdirs
+
+KERNELS_KEPT = 256
 
 
 def load_kernel(source: str) -> ModuleType:
@@ -29,8 +34,10 @@ def load_kernel(source: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     path = _folder() / f"{name}.py"
-    if not path.exists():
+    # A disk that was full leaves half a file, which would break every later start.
+    if _text(path) != source:
         _write_whole(path, source)
+        _keep_newest(path.parent)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -59,12 +66,40 @@ def _folder() -> Path:
         with tempfile.TemporaryFile(dir=folder):
             return folder
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="smcpn-kernels-"))
+        temporary = Path(tempfile.mkdtemp(prefix="smcpn-kernels-"))
+        atexit.register(_remove, temporary, os.getpid())
+        return temporary
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A forked child leaves the folder to its parent.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _keep_newest(folder: Path) -> None:
+    """Remove all but the newest kernels, with what Python and numba keep of them."""
+    aged: list[tuple[float, Path]] = []
+    for path in folder.glob("kernel_*.py"):
+        # Another process may tidy up at the same time.
+        with suppress(OSError):
+            aged.append((path.stat().st_mtime, path))
+    for _, path in sorted(aged, reverse=True)[KERNELS_KEPT:]:
+        for file in [path, *(folder / "__pycache__").glob(f"{path.stem}.*")]:
+            with suppress(OSError):
+                file.unlink()
 
 
 def _write_whole(path: Path, text: str) -> None:
     """Write under another name first: a second process never imports half a file."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w") as file:
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(temporary, path)

@@ -143,7 +143,7 @@ class LaneKernel:
         if len(parts) == 1:
             run(parts[0])
         else:
-            list(_pool(self.threads or processors()).map(run, parts))
+            list(_pool(self.threads or processors(), os.getpid()).map(run, parts))
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += steps * n
         return state, emitted, totals
@@ -169,5 +169,6 @@ def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    """The threads of this process: a forked child has none of its parent's and would wait."""
     return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")
