@@ -111,8 +111,7 @@ class Problem:
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
     ) -> None:
-        if not isinstance(ode, ODE):
-            raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
+        check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
         self.observe, self.noise = _as_list(observe), _as_list(noise)
@@ -173,6 +172,18 @@ class Problem:
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                     "leave this column out of y and its entry out of observe and noise"
                 )
+
+
+def check_ode(ode: ODE) -> None:
+    """Refuse what `smcpn.ode` has not made.
+
+    Raises
+    ------
+    InputError
+        For a plain function, for instance.
+    """
+    if not isinstance(ode, ODE):
+        raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
 
 
 def check_record(record: Record, ode: ODE, n_outputs: int) -> None:

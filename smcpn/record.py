@@ -199,6 +199,10 @@ class Record:
         y[a:b] = np.nan
         return self._with(y=y)
 
+    def unmeasured(self, n_outputs: int) -> Record:
+        """Return the record with ``n_outputs`` outputs of which no sample is known."""
+        return self._with(y=np.full((len(self), n_outputs), np.nan))
+
     def with_hold(self, hold: str) -> Record:
         """Return the record with another input between samples."""
         return self._with(hold=hold)

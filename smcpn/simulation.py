@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import whole_number
 from smcpn.problem import Problem, check_record
 from smcpn.record import Record
 from smcpn.simulator import Simulator
@@ -96,7 +97,13 @@ class Simulation:
         Returns
         -------
         matplotlib.figure.Figure
+
+        Raises
+        ------
+        InputError
+            If there is no such output.
         """
+        output = whole_number("output", output, 0, self.mean.shape[1] - 1)
         from smcpn.report.prediction import prediction_figure
 
         return prediction_figure(self, output)

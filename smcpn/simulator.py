@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import real_number, shown
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.ode import ODE
-from smcpn.problem import Model, make_model
+from smcpn.problem import Model, check_ode, check_record, make_model
 from smcpn.record import Record
 from smcpn.solver import MAX_STEPS, RK4
 
@@ -57,19 +58,38 @@ def simulate(
     Raises
     ------
     InputError
-        If a parameter is missing or unknown, or the solution diverges.
+        If the record does not have the inputs of the model, a parameter is missing, unknown or
+        no number, or the solution diverges.
     """
+    check_ode(ode)
+    if not isinstance(record, Record):
+        raise InputError(f"record is {shown(record)}: give one smcpn.Record")
+    if not isinstance(parameters, Mapping):
+        raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
     what = list(observe) if isinstance(observe, (list, tuple)) else [observe]
-    values = {**ode.defaults, **parameters}
+    # Its outputs are not used: they may be other ones than are simulated.
+    record = record.unmeasured(len(what))
+    check_record(record, ode, len(what))
+    values = {
+        name: real_number(f"parameter '{name}'", value)
+        for name, value in {**ode.defaults, **parameters}.items()
+    }
     model, added, unused = make_model(
-        ode, observe=what, noise=[1.0], initial=initial, n_records=1, free=list(values), fixed={}
+        ode,
+        observe=what,
+        noise=[1.0],
+        initial=initial,
+        n_records=1,
+        free=list(values),
+        fixed={},
+        lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
     )
     if unused or added:
         raise InputError(
             f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
             f"({', '.join(ode.parameters)})"
         )
-    theta = np.array([[float(value)] for value in values.values()])
+    theta = np.array([[value] for value in values.values()])
     return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])
 
 

@@ -59,6 +59,33 @@ def test_summary_reads(posterior):
     assert "prior-dominated" not in text
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (dict(ode=lambda x: x), "decorate the function"),
+        (dict(record=np.ones(9)), r"record is array\(.*: give one smcpn\.Record"),
+        (dict(record=Record(y=np.ones(9), dt=0.1)), "u has 0 columns but model 'duffing' has 1"),
+        (dict(record=Record(u=np.ones((9, 2)), dt=0.1)), "u has 2 columns but"),
+        (dict(parameters=[1.0]), r"parameters is \[1.0\]: give a dict"),
+        (dict(parameters=TRUTH | {"m": "1"}), "parameter 'm' is '1'"),
+        (dict(parameters=TRUTH | {"m": np.nan}), "parameter 'm' is nan"),
+        (dict(parameters={"m": 1.0}), r"parameter 'c' has no value: give parameters=\{'c': ...\}"),
+        (dict(parameters=TRUTH | {"zeta": 1.0}), "'zeta' belongs to no parameter"),
+    ],
+)
+def test_bad_simulations_are_refused(changes, message):
+    arguments = dict(ode=duffing, record=Record(u=np.ones(9), dt=0.1), parameters=TRUTH) | changes
+    with pytest.raises(InputError, match=message):
+        smcpn.simulate(**arguments, observe="x")
+
+
+def test_outputs_of_a_record_do_not_matter_to_a_simulation():
+    record = Record(u=np.ones(9), y=np.ones(9), dt=0.1)
+    both = smcpn.simulate(duffing, record, TRUTH, observe=["x", "v"], steps=4)
+    bare = smcpn.simulate(duffing, Record(u=np.ones(9), dt=0.1), TRUTH, observe="v", steps=4)
+    np.testing.assert_allclose(both[:, 1:], bare, rtol=1e-12)
+
+
 def test_prior_dominated_parameter_is_flagged():
     @smcpn.ode
     def model(x, u, *, a, idle):
@@ -88,6 +115,8 @@ def test_simulation_of_new_data(posterior):
     assert simulation.fit[0] == pytest.approx(100 * (1 - simulation.rmse_of_mean[0] / test.y.std()))
     assert 0.88 < simulation.coverage[0] < 0.995
     assert simulation.rmse.shape == (500, 1)
+    with pytest.raises(InputError, match="output is 3: give a whole number from 0 to 0"):
+        simulation.plot(3)
     figure = simulation.plot()
     assert "fit" in figure.axes[0].get_title()
 
