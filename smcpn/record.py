@@ -74,10 +74,11 @@ class Record:
         if callable(self.u):
             put("u_function", self.u)
             put("u", None)
-        if self.t is not None:
-            put("t", _numbers(self.t, "t", self.name))
-            if self.t.ndim != 1:
-                raise InputError(f"{self.name}: t must be one-dimensional, not {self.t.shape}")
+        t: Any = self.t
+        if t is not None:
+            t = _numbers(t, "t", self.name)
+            if t.ndim != 1:
+                raise InputError(f"{self.name}: t must be one-dimensional, not {t.shape}")
         put("start", real_number(f"{self.name}: start", self.start, "give a time in seconds"))
         if self.dt is not None:
             dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND)
@@ -86,7 +87,7 @@ class Record:
             put("dt", dt)
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)
-        put("t", _times(self.t, self.dt, self.start, _length(u, y, self.t, self.name), self.name))
+        put("t", _times(t, self.dt, self.start, _length(u, y, t, self.name), self.name))
         if self.u_function is not None and u is None:
             u = _columns(self.u_function(self.t), "u", self.name)
         put("u", np.empty((len(self.t), 0)) if u is None else u)
@@ -100,7 +101,7 @@ class Record:
         self._check_values()
         # A record is not changed by what its user does to the arrays afterwards, nor by us.
         for values in (self.t, self.u, self.y):
-            values.setflags(write=False)
+            np.asarray(values).setflags(write=False)
 
     def _check_values(self) -> None:
         bad = np.argwhere(~np.isfinite(self.u))

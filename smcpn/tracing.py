@@ -10,6 +10,7 @@ from typing import Any
 
 import casadi as ca
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.arguments import shown
 from smcpn.errors import InputError
@@ -154,10 +155,10 @@ def _numpy_functions_on_symbols() -> Iterator[None]:
             ca.ArrayInterfaceSX.__array__ = own
 
 
-def _as_object_array(values: Any, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+def _as_object_array(self: Any, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
     # CasADi calls one expression (1, 1), a symbol enters an array as a scalar.
-    expressions = ca.vertsplit(ca.vec(ca.SX(values).T))
-    shape = () if len(expressions) == 1 else values.shape
+    expressions = ca.vertsplit(ca.vec(ca.SX(self).T))
+    shape = () if len(expressions) == 1 else self.shape
     array = np.empty(len(expressions), dtype=object)
     array[:] = expressions
     return array.reshape(shape)

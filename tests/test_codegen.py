@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from smcpn import InputError
-from smcpn.codegen import cache
-from smcpn.codegen.kernel import LaneKernel, Rows, _pool
+from smcpn.codegen import cache, kernel
+from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import OPERATIONS, Level, lower
 from smcpn.codegen.lower import Rows as SymbolRows
 from smcpn.codegen.program import LaneProgram
@@ -34,7 +34,7 @@ EXPRESSIONS = {
 }
 
 
-def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray) -> np.ndarray:
+def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray, threads: int = 1) -> np.ndarray:
     """Emit ``expression`` of a (per particle) and b (shared) once, for every particle."""
     nothing, state = ca.SX.sym("none", 0, 1), ca.SX.sym("state")
     program = LaneProgram(
@@ -48,10 +48,10 @@ def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray) -> np.ndarray
         step=state,
         emitted=expression,
     )
-    kernel = LaneKernel(program, threads=1)
+    lanes = LaneKernel(program, threads=threads)
     rows = Rows(np.empty(0), np.empty((0, 0)), np.empty((1, 0)), shared[:, None], 1)
-    start = kernel.start(theta[None, :], rows)
-    return kernel.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
+    start = lanes.start(theta[None, :], rows)
+    return lanes.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -176,17 +176,20 @@ def test_temporary_folder_is_removed_at_exit(tmp_path):
     assert list(tmp_path.iterdir()) == [unwritable]
 
 
-def _pooled(numbers):
-    return list(_pool(2, os.getpid()).map(abs, numbers))
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_forked_child_has_threads_of_its_own():
-    assert _pooled([-1, 2]) == [1, 2]
-    child = multiprocessing.get_context("fork").Process(target=_pooled, args=([-1, 2],))
+def test_forked_child_has_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(kernel, "INLINE_STEPS", 0)
+
+    def work() -> None:
+        theta = np.linspace(-3, 3, 1000)
+        np.testing.assert_array_equal(emit(A + B, theta, np.ones(1), threads=2), theta + 1)
+
+    work()
+    assert kernel._pool.cache_info().currsize
+    child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
-    child.join(timeout=30)
+    child.join(timeout=60)
     if child.exitcode is None:
         child.kill()
     assert child.exitcode == 0
