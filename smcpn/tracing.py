@@ -38,7 +38,14 @@ def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, A
         raise InputError(f"model is {shown(function)}: give a function")
     positional: list[str] = []
     keyword: dict[str, Any] = {}
-    for name, parameter in inspect.signature(function).parameters.items():
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:
+        raise InputError(
+            f"model '{function_name(function)}' does not tell its arguments: "
+            "give a function written in Python"
+        ) from error
+    for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             raise InputError(
                 f"model '{function_name(function)}' takes *{name}: "
@@ -90,6 +97,8 @@ def trace(
 
 def _entries(returned: Any) -> list[Any]:
     """What a function returned, entry by entry: of a sequence, or of an array (n,) or (n, 1)."""
+    if returned is None:
+        return []
     if isinstance(returned, (tuple, list)):
         return list(returned)
     if (
@@ -120,7 +129,8 @@ def _scalar(output: Any, model: str, place: int) -> ca.SX:
     if _has_nan_constant(expression):
         raise InputError(
             f"model '{model}' has a NaN in what it returns in place {place}: "
-            "use numpy functions (np.sin), not math.sin or float(), which lose the symbol"
+            "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), "
+            "dtype=float or out = np.zeros(n), which lose the symbol"
         )
     return expression
 

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from smcpn.cli.identify import peak_memory_mb
+
 
 def smcpn(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -92,3 +94,9 @@ def test_bad_arguments_are_one_sentence_and_exit_code_2(arguments, message, tmp_
 
 def test_unknown_option_is_exit_code_2():
     assert smcpn("identify", "bouc-wen", "--colour", "red").returncode == 2
+
+
+def test_peak_memory_is_left_out_where_it_is_not_known(monkeypatch):
+    assert peak_memory_mb() > 0
+    monkeypatch.setitem(sys.modules, "resource", None)
+    assert peak_memory_mb() is None

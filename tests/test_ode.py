@@ -111,6 +111,23 @@ def test_other_refusals():
         def nothing(x, *, k):
             return []
 
+    with pytest.raises(InputError, match="'forgotten' returns nothing"):
+
+        @ode
+        def forgotten(x, *, k):
+            -k * x
+
+    with pytest.raises(InputError, match=r"not .* out = np\.zeros"):
+
+        @ode
+        def filled(x, v, *, k):
+            out = np.zeros(2)
+            out[0], out[1] = v, -k * np.sin(x)
+            return out
+
+    with pytest.raises(InputError, match="model 'dict' does not tell its arguments"):
+        ode(dict)
+
     with pytest.raises(InputError, match=r"gives 'u' a default: .* write '\*, u'"):
 
         @ode
