@@ -15,8 +15,9 @@ from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
-from smcpn.smc.engine import Ibis, Progress, Settings
-from smcpn.smc.moves import MoveSettings
+from smcpn.smc.engine import Ibis
+from smcpn.smc.moves import IndependentMetropolis, MoveSettings
+from smcpn.smc.sampler import Progress, Settings
 from smcpn.solver import EKF0
 
 _MEDIAN_DRAWS = 1001
@@ -72,7 +73,9 @@ def ibis(
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
-    settings = Settings(particles, ess, block, MoveSettings(max_moves=max_moves))
+    settings = Settings(
+        particles, ess, block, IndependentMetropolis(MoveSettings(max_moves=max_moves))
+    )
     if seed is not None and (not isinstance(seed, int) or seed < 0):
         raise InputError(f"seed is {seed!r}: give a whole number from 0")
     begin, before = time.perf_counter(), replace(CLOCK)

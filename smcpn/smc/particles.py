@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,6 +67,19 @@ class ParticleSystem:
             pending=self.pending[index],
             state=self.state[:, index],
             eve=self.eve[index],
+        )
+
+    @staticmethod
+    def concatenate(systems: Sequence[ParticleSystem]) -> ParticleSystem:
+        """All particles of several systems, in order."""
+        return ParticleSystem(
+            theta=np.concatenate([s.theta for s in systems]),
+            log_weights=np.concatenate([s.log_weights for s in systems]),
+            log_prior=np.concatenate([s.log_prior for s in systems]),
+            log_likelihood=np.concatenate([s.log_likelihood for s in systems]),
+            pending=np.concatenate([s.pending for s in systems]),
+            state=np.concatenate([s.state for s in systems], axis=1),
+            eve=np.concatenate([s.eve for s in systems]),
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:

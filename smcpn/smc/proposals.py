@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,27 @@ Array = NDArray[np.float64]
 
 JITTER = 1e-8
 """Added to the diagonal of a covariance, relative to it: an absolute one breaks small scales."""
+TRUSTED_PER_DIMENSION = 10.0
+"""Effective particles per dimension below which correlations are shrunk towards zero."""
+
+
+class Proposal(Protocol):
+    """A density that draws whole parameter vectors, whatever the particle they replace."""
+
+    name: ClassVar[str]
+
+    @classmethod
+    def fit(cls, theta: Array, weights: Array) -> Self:
+        """Fit to weighted particles, (N, d) and (N,); the weights sum to one."""
+        ...
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` vectors, (size, d)."""
+        ...
+
+    def log_density(self, theta: Array) -> Array:
+        """Normalised log density at (n, d), shape (n,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -32,25 +54,21 @@ class DefensiveGaussian:
         Degrees of freedom of the t.
     """
 
+    name: ClassVar[str] = "gaussian"
+
     mean: Array
     factor: Array
     t_share: float = 0.2
     degrees: float = 5.0
 
     @classmethod
-    def fit(cls, theta: Array, weights: Array) -> DefensiveGaussian:
+    def fit(cls, theta: Array, weights: Array) -> Self:
         """Fit to weighted particles, (N, d) and (N,), by their moments (PN-SMC eq. 23).
 
         Where few particles carry the weight, correlations are shrunk towards zero.
         """
         mean, covariance = weighted_moments(theta, weights)
-        ess = 1.0 / np.square(weights).sum()
-        trusted = min(1.0, ess / (10.0 * theta.shape[1]))
-        diagonal = np.diag(covariance).copy()
-        covariance *= trusted
-        spread = np.maximum(diagonal, np.finfo(float).tiny)
-        np.fill_diagonal(covariance, spread * (1.0 + JITTER))
-        return cls(mean, np.linalg.cholesky(covariance).astype(np.float64))
+        return cls(mean, shrunk_factor(covariance, 1.0 / np.square(weights).sum()))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` vectors, (size, d)."""
@@ -61,18 +79,12 @@ class DefensiveGaussian:
 
     def log_density(self, theta: Array) -> Array:
         """Log density at (n, d), shape (n,)."""
-        d, nu = len(self.mean), self.degrees
+        d = len(self.mean)
         whitened = (theta - self.mean) @ np.linalg.inv(self.factor).T
         square = np.square(whitened).sum(axis=1)
         log_volume = np.log(np.diag(self.factor)).sum()
         gaussian = -0.5 * (square + d * np.log(2 * np.pi)) - log_volume
-        student = (
-            gammaln((nu + d) / 2)
-            - gammaln(nu / 2)
-            - 0.5 * d * np.log(nu * np.pi)
-            - log_volume
-            - 0.5 * (nu + d) * np.log1p(square / nu)
-        )
+        student = student_log_density(square, d, self.degrees) - log_volume
         return np.logaddexp(np.log1p(-self.t_share) + gaussian, np.log(self.t_share) + student)
 
 
@@ -81,3 +93,26 @@ def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
     mean = weights @ theta
     centred = theta - mean
     return mean, (weights[:, None] * centred).T @ centred
+
+
+def shrunk_factor(covariance: Array, ess: float) -> Array:
+    """Lower Cholesky factor (d, d) of an estimated covariance, made safe.
+
+    Correlations are shrunk towards zero where the effective sample size is below ten per
+    dimension, and the diagonal is raised by a relative jitter.
+    """
+    trusted = min(1.0, ess / (TRUSTED_PER_DIMENSION * len(covariance)))
+    spread = np.maximum(np.diag(covariance), np.finfo(float).tiny)
+    shrunk = covariance * trusted
+    np.fill_diagonal(shrunk, spread * (1.0 + JITTER))
+    return np.linalg.cholesky(shrunk).astype(np.float64)
+
+
+def student_log_density(square: Array, dimension: int, degrees: float) -> Array:
+    """Log density of a standard multivariate t at squared Mahalanobis distances."""
+    return (
+        gammaln((degrees + dimension) / 2)
+        - gammaln(degrees / 2)
+        - 0.5 * dimension * np.log(degrees * np.pi)
+        - 0.5 * (degrees + dimension) * np.log1p(square / degrees)
+    )
