@@ -10,6 +10,8 @@ from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation import Simulation
 from smcpn.simulator import simulate
+from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from smcpn.solver import EKF0, RK4
 
 __version__ = "0.1.0"
@@ -18,12 +20,17 @@ __all__ = [
     "EKF0",
     "ODE",
     "RK4",
+    "IndependentMetropolis",
     "InputError",
+    "MoveSettings",
     "Posterior",
     "Prior",
     "Problem",
+    "RandomWalkMetropolis",
     "Record",
+    "SamplerWarning",
     "Simulation",
+    "WasteFree",
     "datasets",
     "ibis",
     "models",

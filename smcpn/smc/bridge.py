@@ -17,8 +17,8 @@ Array = NDArray[np.float64]
 
 WHOLE = 0.8
 """A sample is absorbed whole while the ESS stays above this share of the threshold."""
-PRECISION = 1e-3
-"""Bisection ends at this relative width of the step: any exponent is valid, a near one is good."""
+PRECISION = 1e-8
+"""Bisection ends at this relative width of the step."""
 BISECTIONS = 200
 
 

@@ -16,8 +16,8 @@ COMPONENTS = 3
 DEGREES = 5.0
 DEFENCE = 0.05
 """Share of draws from one t that covers all particles, so that the target is bounded."""
-ITERATIONS = 30
-GAIN = 1e-3
+ITERATIONS = 20
+GAIN = 5e-3
 """EM ends when an iteration adds less than this to the mean log-density."""
 LLOYD_ITERATIONS = 5
 
