@@ -1,18 +1,62 @@
-"""How well the evidence is known: from the ancestry of one population, or from several.
+"""The evidence and how well it is known.
 
-The log-evidence itself is a by-product of the weights; its error is not, because resampling made
-the particles relatives of each other. Two particles of different ancestors at the start (eves)
-are independent evidence; the share of such pairs tells the variance.
+The weights give it as a by-product, with an error that grows with every rejuvenation; resampling
+makes the particles relatives of each other, and the share of pairs of unrelated ones tells the
+variance. Proposals of independent moves give it a second time, afresh: they are draws from a known
+density, so the mean of target over proposal is unbiased. Where the proposal fits, this is far
+the better estimate, and the error starts anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.smc.weights import ess_and_log_mean
+
 Array = NDArray[np.float64]
+
+TRUSTED_ESS = 50.0
+"""Effective draws below which an importance estimate cannot even tell its own variance."""
+
+
+@dataclass(frozen=True)
+class EvidenceEstimate:
+    """An estimate of the evidence.
+
+    Attributes
+    ----------
+    log : float
+        Its logarithm.
+    variance : float
+        Relative variance of the evidence, that is, variance of the logarithm.
+    """
+
+    log: float = float("nan")
+    variance: float = float("inf")
+
+
+def importance_estimate(log_ratio: Array) -> EvidenceEstimate:
+    """Estimate from independent draws, given log target - log density of each, (n,)."""
+    ess, log_mean = ess_and_log_mean(log_ratio)
+    if ess < TRUSTED_ESS:
+        return EvidenceEstimate()
+    return EvidenceEstimate(float(log_mean), float(1.0 / ess - 1.0 / len(log_ratio)))
+
+
+def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
+    """Mean of independent estimates of the same evidence, weighted by their precision."""
+    usable = [e for e in estimates if np.isfinite(e.variance)]
+    if not usable:
+        return EvidenceEstimate()
+    precision = 1.0 / np.maximum([e.variance for e in usable], np.finfo(float).tiny)
+    logs = np.array([e.log for e in usable])
+    top = logs.max()
+    mean = precision @ np.exp(logs - top) / precision.sum()
+    return EvidenceEstimate(float(np.log(mean) + top), float(1.0 / precision.sum()))
 
 
 def log_pair_ratio(weights: Array, index: NDArray[np.int64]) -> float:
@@ -36,30 +80,37 @@ def log_pair_ratio(weights: Array, index: NDArray[np.int64]) -> float:
     return float(np.log1p(-np.square(weights).sum()) - np.log1p(-related))
 
 
-def evidence_variance(
-    weights: Array, eve: NDArray[np.int64], log_pair_ratios: Sequence[float]
+def unrelated_share(weights: Array, family: NDArray[np.int64]) -> float:
+    """Probability that two particles drawn by weight are of different families."""
+    return 1.0 - float(np.square(np.bincount(family, weights=weights)).sum())
+
+
+def ancestral_variance(
+    weights: Array,
+    family: NDArray[np.int64],
+    unrelated_at_start: float,
+    log_pair_ratios: Sequence[float],
 ) -> float:
-    """Relative variance of the evidence estimate, that is, variance of its logarithm.
+    """Relative variance of an evidence estimate, by the ancestry of its particles.
 
     Parameters
     ----------
     weights : ndarray, (N,)
         At the end; they sum to one.
-    eve : ndarray, (N,)
-        Ancestor of each particle at the start.
+    family : ndarray, (N,)
+        Ancestor of each particle at the start of the estimate.
+    unrelated_at_start : float
+        `unrelated_share` then: 1 - 1 / N for independent particles.
     log_pair_ratios : sequence of float
-        `log_pair_ratio` of every resampling.
+        `log_pair_ratio` of every resampling since.
 
     References
     ----------
     Lee, A., Whiteley, N. (2018). Variance estimation in the particle filter. Biometrika 105,
     eq. (6); the correction for the resampling scheme is described in `log_pair_ratio`.
     """
-    n = len(weights)
-    families = np.bincount(eve, weights=weights)
-    unrelated = 1.0 - float(np.square(families).sum())
-    correction = n / (n - 1) * np.exp(np.sum(log_pair_ratios))
-    return max(0.0, 1.0 - float(correction) * unrelated)
+    correction = np.exp(np.sum(log_pair_ratios)) / max(unrelated_at_start, np.finfo(float).tiny)
+    return max(0.0, 1.0 - float(correction) * unrelated_share(weights, family))
 
 
 def combined_log_evidence(log_evidences: Array) -> tuple[Array, Array]:

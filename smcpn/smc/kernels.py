@@ -30,11 +30,15 @@ class Move:
         Particles that moved.
     diverged : int
         Proposals whose solution was NaN or infinite.
+    log_ratio : ndarray, (N,), optional
+        log pi - log q of the proposals where these are independent of the particles: their mean
+        on the natural scale estimates the evidence.
     """
 
     system: ParticleSystem
     accepted: int
     diverged: int
+    log_ratio: Array | None = None
 
 
 class Kernel(Protocol):
@@ -88,7 +92,8 @@ class IndependentKernel:
             accept = log_uniform[k] < proposed_ratio[part] - ratio
             system = system.where(accept, proposed.take(part))
             ratio = np.where(accept, proposed_ratio[part], ratio)
-            yield Move(system, int(accept.sum()), _diverged(proposed_ratio[part]))
+            log_ratio = proposed_ratio[part]
+            yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.smc.evidence import log_pair_ratio
+from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
 from smcpn.smc.kernels import IndependentKernel, Kernel, KernelFit, RandomWalkKernel
 from smcpn.smc.mixture import StudentMixture
 from smcpn.smc.particles import ParticleSystem
@@ -92,6 +92,8 @@ class Rejuvenation:
         Proposals whose solution was NaN or infinite.
     log_pair_ratio : float
         What the resampling contributes to the standard error of the log-evidence.
+    evidence : EvidenceEstimate
+        From the proposals of independent moves alone; of infinite variance without any.
     eves : int
         Distinct ancestors at the start of the run that still have descendants.
     """
@@ -109,6 +111,7 @@ class Rejuvenation:
     browsed: int = 0
     diverged: int = 0
     log_pair_ratio: float = 0.0
+    evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
     eves: int = 0
 
 
@@ -305,6 +308,7 @@ class _Rounds:
         self._moves, self._evaluations, self._accepted, self._diverged = 0, 0, 0, 0
         self._log_unmoved = 0.0
         self._acceptance: dict[str, float] = {}
+        self._log_ratios: dict[str, list[Array]] = {}
 
     def resample(self, resample: Resample, size: int) -> None:
         """Replace the weighted population by ``size`` equally weighted copies."""
@@ -320,6 +324,8 @@ class _Rounds:
             visited.append(move.system)
             accepted += move.accepted
             self._diverged += move.diverged
+            if move.log_ratio is not None:
+                self._log_ratios.setdefault(kernel.name, []).append(move.log_ratio)
         self.system = visited[-1]
         self._moves += count
         self._evaluations += count * n
@@ -360,6 +366,9 @@ class _Rounds:
             browsed=self._evaluations * self.target.n_samples,
             diverged=self._diverged,
             log_pair_ratio=self._log_pair_ratio,
+            evidence=pooled(
+                [importance_estimate(np.concatenate(r)) for r in self._log_ratios.values()]
+            ),
             eves=len(np.unique(self.system.eve)),
         )
 

@@ -34,6 +34,8 @@ class ParticleSystem:
         Solver state, at the pending sample if there is one.
     eve : ndarray, (N,)
         Index of the ancestor at the start of the run.
+    family : ndarray, (N,)
+        The same since the evidence was last estimated independently of the ancestry.
     """
 
     theta: Array
@@ -43,6 +45,7 @@ class ParticleSystem:
     pending: Array
     state: Array
     eve: NDArray[np.int64]
+    family: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -67,6 +70,7 @@ class ParticleSystem:
             pending=self.pending[index],
             state=self.state[:, index],
             eve=self.eve[index],
+            family=self.family[index],
         )
 
     @staticmethod
@@ -80,10 +84,11 @@ class ParticleSystem:
             pending=np.concatenate([s.pending for s in systems]),
             state=np.concatenate([s.state for s in systems], axis=1),
             eve=np.concatenate([s.eve for s in systems]),
+            family=np.concatenate([s.family for s in systems]),
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:
-        """Particles of ``other`` where ``mask`` holds; weights and eves stay with the place."""
+        """Particles of ``other`` where ``mask`` holds; weights and ancestry stay with the place."""
         return replace(
             self,
             theta=np.where(mask[:, None], other.theta, self.theta),

@@ -11,7 +11,7 @@ from smcpn.likelihood.contract import Likelihood
 from smcpn.prior import Prior
 from smcpn.smc.bridge import next_exponent
 from smcpn.smc.cost import Cost, cost_so_far
-from smcpn.smc.evidence import evidence_variance
+from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.resampling import Resample, systematic
@@ -95,9 +95,11 @@ class Sampler:
             pending=np.zeros(n),
             state=likelihood.start(prior.natural(theta)),
             eve=np.arange(n),
+            family=np.arange(n),
         )
         self.rejuvenations: list[Rejuvenation] = []
         self._log_evidence_at_resampling = 0.0
+        self._begin_ancestry(0.0)
 
     @property
     def log_evidence(self) -> float:
@@ -106,9 +108,8 @@ class Sampler:
 
     @property
     def log_evidence_se(self) -> float:
-        """Standard error of `log_evidence`, from the ancestry of the particles."""
-        ratios = [record.log_pair_ratio for record in self.rejuvenations]
-        return float(np.sqrt(evidence_variance(self.system.weights, self.system.eve, ratios)))
+        """Standard error of `log_evidence`."""
+        return float(np.sqrt(self._evidence_variance()))
 
     @property
     def cost(self) -> Cost:
@@ -128,12 +129,34 @@ class Sampler:
                 self._rejuvenate(replace(target, exponent=exponent))
 
     def _rejuvenate(self, target: Target) -> None:
-        self._log_evidence_at_resampling = self.log_evidence
+        by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         previous = self.rejuvenations[-1] if self.rejuvenations else None
         self.system, record = self.settings.moves.rejuvenate(
             self.system, target, self._rng, self.settings.resample, previous
         )
         self.rejuvenations.append(record)
+        self._log_evidence_at_resampling = by_weights.log
+        self._log_pair_ratios.append(record.log_pair_ratio)
+        if np.isfinite(record.evidence.variance):
+            both = pooled([by_weights, record.evidence])
+            self._log_evidence_at_resampling = both.log
+            self._begin_ancestry(both.variance)
+
+    def _begin_ancestry(self, variance: float) -> None:
+        """Count the error of the evidence from here, where its variance is known."""
+        _, family = np.unique(self.system.theta[:, 0], return_inverse=True)
+        self.system = replace(self.system, family=family)
+        self._variance_at_start = variance
+        self._unrelated_at_start = unrelated_share(self.system.weights, family)
+        self._log_pair_ratios: list[float] = []
+
+    def _evidence_variance(self) -> float:
+        return self._variance_at_start + ancestral_variance(
+            self.system.weights,
+            self.system.family,
+            self._unrelated_at_start,
+            self._log_pair_ratios,
+        )
 
     def _check_alive(self) -> None:
         alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.pending)

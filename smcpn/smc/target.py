@@ -50,6 +50,7 @@ class Target:
             pending=finite_or_excluded(increments[0]),
             state=state,
             eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
         )
 
     def log_density(self, system: ParticleSystem) -> Array:
@@ -78,6 +79,7 @@ class RecordTarget(Target):
             pending=finite_or_excluded(log_likelihood),
             state=state,
             eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
         )
 
 
