@@ -12,9 +12,9 @@ from smcpn.smc.proposals import shrunk_factor, student_log_density, weighted_mom
 
 Array = NDArray[np.float64]
 
-COMPONENTS = 3
+COMPONENTS = 5
 DEGREES = 5.0
-DEFENCE = 0.05
+DEFENCE = 0.1
 """Share of draws from one t that covers all particles, so that the target is bounded."""
 ITERATIONS = 20
 GAIN = 5e-3
@@ -50,7 +50,7 @@ class StudentMixture:
 
     @classmethod
     def fit(cls, theta: Array, weights: Array) -> Self:
-        """Fit three components to weighted particles, (N, d) and (N,), by EM.
+        """Fit five components to weighted particles, (N, d) and (N,), by EM.
 
         EM works in coordinates in which all particles together have unit covariance, so that
         scales do not matter. It starts from weighted k-means++ with a seed of its own: a fit is
