@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from smcpn.smc.moves import Rejuvenation
 
 LOW_ACCEPTANCE = 0.1
-FEW_EVES = 10
+FEW_FAMILIES = 10
 DEEP_BRIDGE = 20
 MANY_DIVERGED = 0.5
 """Share of a rejuvenation's proposals whose solution is NaN or infinite."""
@@ -37,11 +37,11 @@ def concerns(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
             f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
             "use more particles, moves=WasteFree() or a narrower prior"
         )
-    eves = rejuvenations[-1].eves
-    if eves < FEW_EVES:
-        found["eves"] = (
-            f"only {eves} particles of the start have descendants: the standard error of the "
-            "log-evidence is not to be trusted, use replicates=4 or more particles"
+    fewest = min(r.families for r in rejuvenations)
+    if fewest < FEW_FAMILIES:
+        found["families"] = (
+            f"only {fewest} particles had descendants when the evidence was last estimated from "
+            "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
         )
     bridges = Counter(r.sample for r in rejuvenations if r.exponent < 1.0)
     sample, depth = bridges.most_common(1)[0] if bridges else (0, 0)

@@ -96,6 +96,8 @@ class Rejuvenation:
         From the proposals of independent moves alone; of infinite variance without any.
     eves : int
         Distinct ancestors at the start of the run that still have descendants.
+    families : int
+        The same since the evidence was last estimated independently of the ancestry.
     """
 
     sample: int
@@ -113,6 +115,7 @@ class Rejuvenation:
     log_pair_ratio: float = 0.0
     evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
     eves: int = 0
+    families: int = 0
 
 
 class MoveStrategy(Protocol):
@@ -273,7 +276,8 @@ def predicted_acceptance(
 
     With r = q / pi (pi unnormalised, Z its integral) the acceptance of independent
     Metropolis-Hastings is Z E min(r(x), r(y)) over independent x, y that follow the target, and
-    Z = 1 / E[q'(x) / pi(x)] for a proposal q' whose mass lies where the particles are.
+    Z = 1 / E[q'(x) / pi(x)] for a proposal q' whose mass lies where the particles are; the share
+    of q' beyond them is the share by which the prediction is too high.
 
     Parameters
     ----------
@@ -370,6 +374,7 @@ class _Rounds:
                 [importance_estimate(np.concatenate(r)) for r in self._log_ratios.values()]
             ),
             eves=len(np.unique(self.system.eve)),
+            families=len(np.unique(self.system.family)),
         )
 
     def _planned(self, acceptance: float) -> int:
