@@ -59,30 +59,32 @@ def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
     return EvidenceEstimate(float(np.log(mean) + top), float(1.0 / precision.sum()))
 
 
-def log_pair_ratio(weights: Array, index: NDArray[np.int64]) -> float:
-    """Log of the unrelated pairs that weights promise over those that a resampling left.
+def unrelated_share(weights: Array, family: NDArray[np.int64]) -> float:
+    """Probability that two particles drawn by weight are of different families."""
+    return 1.0 - float(np.square(np.bincount(family, weights=weights)).sum())
 
-    Lee and Whiteley correct for multinomial resampling by N / (N - 1) at each resampling: the
-    expectation of (1 - sum W^2) / (1 - sum (n_i / N)^2), the share of pairs with different
-    parents. That ratio itself serves any scheme, however few copies it makes.
+
+def log_pair_ratio(weights: Array, family: NDArray[np.int64], index: NDArray[np.int64]) -> float:
+    """Log of the share of unrelated pairs before a resampling over the share after it.
+
+    Resampling by chance merges families without telling anything about the variance. Lee and
+    Whiteley undo it for multinomial resampling by its expectation, N / (N - 1); other schemes
+    merge less, the less the better they keep a family's share. The ratio itself serves all.
 
     Parameters
     ----------
     weights : ndarray, (N,)
         Before resampling; they sum to one.
+    family : ndarray, (N,)
+        Before resampling.
     index : ndarray, (M,)
         Parents.
     """
-    copies = np.bincount(index, minlength=len(weights)) / len(index)
-    related = float(np.square(copies).sum())
-    if related >= 1.0:
+    before = unrelated_share(weights, family)
+    after = unrelated_share(np.full(len(index), 1.0 / len(index)), family[index])
+    if before <= 0.0 or after <= 0.0:
         return 0.0
-    return float(np.log1p(-np.square(weights).sum()) - np.log1p(-related))
-
-
-def unrelated_share(weights: Array, family: NDArray[np.int64]) -> float:
-    """Probability that two particles drawn by weight are of different families."""
-    return 1.0 - float(np.square(np.bincount(family, weights=weights)).sum())
+    return float(np.log(before) - np.log(after))
 
 
 def ancestral_variance(

@@ -318,7 +318,7 @@ class _Rounds:
         """Replace the weighted population by ``size`` equally weighted copies."""
         weights = self.system.weights
         index = resample(weights, self._rng, size)
-        self._log_pair_ratio = log_pair_ratio(weights, index)
+        self._log_pair_ratio = log_pair_ratio(weights, self.system.family, index)
         self.system = replace(self.system.take(index), log_weights=np.zeros(size))
 
     def every(self, kernel: Kernel, count: int) -> list[ParticleSystem]:
