@@ -29,6 +29,7 @@ from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import EKF0
+from tests.calibration import SETTINGS, shares_below_truth, uniformity
 
 PARTICLES = 1000
 Target = LinearRegression | LogisticRegression | CurvedModes
@@ -158,6 +159,19 @@ def bouc_wen_ridge() -> dict[str, Any]:
     }
 
 
+def calibration() -> dict[str, Any]:
+    """Simulation-based calibration, as in the nightly tests: 300 draws of each problem."""
+    p_values = {
+        name: uniformity(shares_below_truth(setting, draws=300, seed=1, particles=300))
+        for name, setting in SETTINGS.items()
+    }
+    return {
+        "target": "rank histograms pass at 1 %",
+        "passed": all(p.min() > 0.01 / len(p) for p in p_values.values()),
+        **{name: p.tolist() for name, p in p_values.items()},
+    }
+
+
 def overhead() -> dict[str, Any]:
     """Time per sample outside the kernel: absorbing alone, and with all rejuvenations."""
     text = "absorbing < 20 us per sample"
@@ -217,6 +231,7 @@ FIGURES = {
     "error_bar": error_bar,
     "bouc_wen_ridge": bouc_wen_ridge,
     "overhead": overhead,
+    "calibration": calibration,
 }
 
 
