@@ -237,7 +237,7 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="The sampler against exact answers and peers.")
     parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
     arguments = parser.parse_args()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
@@ -10,6 +12,12 @@ from scipy.special import logsumexp
 from smcpn.prior import Prior
 
 Array = NDArray[np.float64]
+
+
+def normal_prior(name: str, d: int, scale: float) -> Prior:
+    """Independent N(0, scale^2) priors on d parameters."""
+    distributions: dict[str, Any] = {f"{name}{j}": stats.norm(0.0, scale) for j in range(d)}
+    return Prior(distributions)
 
 
 class LinearRegression:
@@ -30,7 +38,7 @@ class LinearRegression:
         self.n_samples, self.noise = n, noise
         self.x = rng.normal(size=(n, d))
         self.y = self.x @ rng.normal(size=d) + noise * rng.normal(size=n)
-        self.prior = Prior({f"theta{j}": stats.norm() for j in range(d)})
+        self.prior = normal_prior("theta", d, 1.0)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
@@ -78,7 +86,7 @@ class LogisticRegression:
         truth = rng.normal(size=d)
         y = rng.random(n) < 1.0 / (1.0 + np.exp(-x @ truth))
         self.signed = np.where(y, 1.0, -1.0)[:, None] * x
-        self.prior = Prior({f"theta{j}": stats.norm(0.0, 5.0) for j in range(d)})
+        self.prior = normal_prior("theta", d, 5.0)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
@@ -115,7 +123,7 @@ class CurvedModes:
     BEND, SPREAD, WIDTH = 0.4, 0.7, 0.2
 
     def __init__(self) -> None:
-        self.prior = Prior({"x0": stats.norm(0.0, 5.0), "x1": stats.norm(0.0, 5.0)})
+        self.prior = normal_prior("x", 2, 5.0)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""

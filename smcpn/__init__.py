@@ -11,7 +11,8 @@ from smcpn.record import Record
 from smcpn.simulation import Simulation
 from smcpn.simulator import simulate
 from smcpn.smc.diagnostics import SamplerWarning
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
+from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.solver import EKF0, RK4
 
 __version__ = "0.1.0"

@@ -18,7 +18,8 @@ from smcpn.problem import Problem
 from smcpn.progress import progress_line
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.engine import Ibis
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings

@@ -13,7 +13,7 @@ from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation import Simulation, simulate_particles
-from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.rejuvenation import Rejuvenation
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.rejuvenation import Rejuvenation
 
 LOW_ACCEPTANCE = 0.1
 FEW_FAMILIES = 10

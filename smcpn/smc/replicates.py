@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from smcpn.smc.diagnostics import concerns
 from smcpn.smc.engine import Ibis
 from smcpn.smc.evidence import combined_log_evidence, r_hat
-from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.proposals import weighted_moments
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.tempering import Tempering
 
 Array = NDArray[np.float64]

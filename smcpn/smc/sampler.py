@@ -12,8 +12,9 @@ from smcpn.prior import Prior
 from smcpn.smc.bridge import next_exponent
 from smcpn.smc.cost import Cost, cost_so_far
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
-from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.target import Target
 from smcpn.smc.weights import log_mean_exp
