@@ -14,6 +14,7 @@ from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.solver import EKF0, RK4
+from smcpn.validation import Validation
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "Record",
     "SamplerWarning",
     "Simulation",
+    "Validation",
     "WasteFree",
     "datasets",
     "ibis",

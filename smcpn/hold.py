@@ -41,7 +41,7 @@ def start_derivatives(record: Record, order: int) -> Array:
     """Time derivatives 1..order of the input at the first sample, shape (order, n_inputs).
 
     A held input has none, a linear one its slope; of a smooth input they are those of the
-    polynomial through the first ``order + 1`` points at an eighth of the sampling interval.
+    polynomial through the first nine points at an eighth of the sampling interval.
     """
     derivatives = np.zeros((order, record.n_inputs))
     if record.n_inputs == 0 or (record.hold == "zoh" and record.u_function is None):
@@ -50,8 +50,8 @@ def start_derivatives(record: Record, order: int) -> Array:
     if record.hold == "foh" and record.u_function is None:
         derivatives[0] = (record.u[1] - record.u[0]) / (record.t[1] - record.t[0])
         return derivatives
-    values = substep_inputs(head, 8)[0, : order + 1]
-    taylor = np.linalg.solve(np.vander(np.arange(order + 1.0), increasing=True), values)
+    values = substep_inputs(head, 8)[0]
+    taylor = np.linalg.solve(np.vander(np.arange(9.0), increasing=True), values)
     spacing = (record.t[1] - record.t[0]) / 8
     for k in range(1, order + 1):
         derivatives[k - 1] = taylor[k] * factorial(k) / spacing**k

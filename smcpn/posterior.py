@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +18,13 @@ from smcpn.simulation import Simulation, simulate_particles
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
+from smcpn.summary import ParameterRow, parameter_rows, summary_text
+from smcpn.validation import Validation, frequency_response, validate
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
-
-PRIOR_DOMINATED = 0.7
-"""Posterior sd over prior sd above which the data said little about a parameter."""
-_PRIOR_DRAWS = 4096
 
 
 @dataclass(frozen=True)
@@ -32,29 +35,6 @@ class Timing:
     compile: float
     kernel: float
     theta_steps: int
-
-
-@dataclass(frozen=True)
-class ParameterRow:
-    """One line of the parameter table."""
-
-    name: str
-    prior: str
-    prior_sd: float
-    mean: float
-    sd: float
-    low: float
-    high: float
-
-    @property
-    def sd_percent(self) -> float:
-        """Posterior sd as a percentage of the mean."""
-        return 100 * self.sd / abs(self.mean) if self.mean else np.inf
-
-    @property
-    def prior_dominated(self) -> bool:
-        """Whether the data hardly narrowed the prior."""
-        return self.sd > PRIOR_DOMINATED * self.prior_sd
 
 
 @dataclass(frozen=True)
@@ -175,6 +155,12 @@ class Posterior:
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
+        This is a free run: the input and the initial state go in, the outputs only compare. Its
+        band counts parameters, noise and the error of the simulation's own step. A k-step
+        prediction needs a state that the data have corrected. Given its parameters and its
+        initial state the model has no other uncertainty of the state than the solver's, which the
+        likelihood of `EKF0` here does not condition on the data, so there is no such state.
+
         Parameters
         ----------
         record : Record
@@ -209,85 +195,129 @@ class Posterior:
 
         return to_arviz(self, seed)
 
+    def validate(self, record: Record | None = None) -> Validation:
+        """Test the posterior: innovations, frequency response, error budget, ridges.
+
+        Parameters
+        ----------
+        record : Record, optional
+            Measured as the problem observes; by default the records learned from.
+
+        Raises
+        ------
+        InputError
+            If the record does not fit the problem.
+        """
+        if record is not None:
+            return validate(self, record)
+        if "validation" not in self._cache:
+            self._cache["validation"] = validate(self)
+        return self._cache["validation"]
+
+    def plot_parameters(self, truth: Mapping[str, float] | None = None) -> Figure:
+        """Draw prior against posterior, in units of the ``truth`` where it is known."""
+        from smcpn.report.parameters import parameters_figure
+
+        return parameters_figure(self, truth)
+
+    def plot_corner(self, truth: Mapping[str, float] | None = None) -> Figure:
+        """Draw every pair of parameters."""
+        from smcpn.report.parameters import corner_figure
+
+        return corner_figure(self, truth)
+
+    def plot_run(self) -> Figure:
+        """Draw effective sample size, rejuvenations and log-evidence over the samples."""
+        from smcpn.report.run import run_figure
+
+        return run_figure(self)
+
+    def plot_prediction(self, record: Record, observe: Any = None, output: int = 0) -> Figure:
+        """Draw measured against simulated with a 95 % band; arguments as of `simulate`."""
+        return self.simulate(record, observe=observe).plot(output)
+
+    def plot_innovations(self, output: int = 0) -> Figure:
+        """Draw the normalised innovations of the records learned from, and their correlations."""
+        from smcpn.report.residuals import innovations_figure
+
+        return innovations_figure(self.validate(), output)
+
+    def plot_frf(
+        self, record: Record | None = None, observe: Any = None, output: int = 0
+    ) -> Figure:
+        """Draw the frequency response of a record and of its simulation.
+
+        Parameters
+        ----------
+        record : Record, optional
+            With one input, sampled uniformly; by default the first one learned from.
+        observe : str or callable, optional
+            As for `simulate`.
+
+        Raises
+        ------
+        InputError
+            If the record has no frequency response.
+        """
+        from smcpn.report.frequency import frequency_figure
+
+        chosen = self.problem.records[0] if record is None else record
+        simulated = self.simulate(chosen, observe=observe).mean
+        return frequency_figure(frequency_response(chosen, simulated, output))
+
+    def plot_error_budget(self, output: int = 0) -> Figure:
+        """Draw the solver's share of the innovation variance, and what half the step changes."""
+        from smcpn.report.residuals import error_budget_figure
+
+        return error_budget_figure(self.validate(), output)
+
+    def report(
+        self,
+        path: str | Path,
+        tests: Mapping[str, Record | Simulation] | None = None,
+        *,
+        observe: Any = None,
+        published: Mapping[str, Any] | None = None,
+        truth: Mapping[str, float] | None = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write one self-contained HTML file: tables, scores, figures, validation, settings.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file; an existing one is replaced.
+        tests : mapping of str to Record or Simulation, optional
+            What to score the posterior on; a record is simulated first.
+        observe : object, optional
+            What the test records measure, as for `simulate`.
+        published : mapping of str to object, optional
+            Scores of others by test, with ``rmse_min``, ``rmse_mean`` and ``rmse_max``.
+        truth : mapping of str to float, optional
+            True parameters, of a simulated system.
+        title : str, optional
+            By default the name of the model.
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written, or a test does not fit the problem.
+        """
+        from smcpn.report.html import write_report
+
+        return write_report(
+            self, path, tests or {}, observe=observe, published=published or {},
+            truth=truth, title=title,
+        )  # fmt: skip
+
     def table(self) -> list[ParameterRow]:
         """The parameter table as data."""
-        prior_sd = self._prior_sd()
-        return [
-            ParameterRow(
-                name=name,
-                prior=describe(distribution),
-                prior_sd=prior_sd[j],
-                mean=self.mean[name],
-                sd=self.sd[name],
-                low=float(self.quantile(name, 0.025)),
-                high=float(self.quantile(name, 0.975)),
-            )
-            for j, (name, distribution) in enumerate(self.problem.prior.distributions.items())
-        ]
+        return parameter_rows(self)
 
     def summary(self) -> str:
         """The parameter table and the figures of the run, as text."""
         return summary_text(self)
-
-    def _prior_sd(self) -> Array:
-        """Standard deviation of each prior, from draws with a fixed seed."""
-        prior = self.problem.prior
-        draws = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS))
-        return draws.std(axis=0)
-
-
-def describe(distribution: Any) -> str:
-    """Short text of a prior: family and arguments of a frozen scipy distribution."""
-    family = getattr(getattr(distribution, "dist", None), "name", None)
-    if family is None:
-        return type(distribution).__name__
-    arguments = [f"{a:.4g}" for a in distribution.args]
-    arguments += [f"{key}={value:.4g}" for key, value in distribution.kwds.items()]
-    return f"{family}({', '.join(arguments)})"
-
-
-def summary_text(posterior: Posterior) -> str:
-    """Render a posterior as a plain-text table."""
-    columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-    rows = [
-        [
-            row.name,
-            row.prior,
-            f"{row.mean:.5g}",
-            f"{row.sd:.2g}",
-            f"{row.sd_percent:.2g}",
-            f"{row.low:.5g}",
-            f"{row.high:.5g}",
-            "prior-dominated" if row.prior_dominated else "",
-        ]
-        for row in posterior.table()
-    ]
-    timing, last = posterior.timing, posterior.rejuvenations[-1:]
-    lines = [
-        align([columns, *rows], left=(0, 1, 7)),
-        "",
-        f"log-evidence     {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}",
-        f"rejuvenations    {len(posterior.rejuvenations)}"
-        + (
-            f", acceptance {posterior.acceptance:.2f} (last {last[0].acceptance:.2f})"
-            if last
-            else ""
-        ),
-        f"solver           {posterior.solver}",
-        f"solver variance  {posterior.solver_share:.2%} of the noise variance",
-        f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
-        f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
-    ]
-    return "\n".join(lines)
-
-
-def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
-    """Set rows of text in columns, right-aligned but for the columns ``left``."""
-    widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if j in left else cell.rjust(width)
-            for j, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

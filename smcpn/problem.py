@@ -109,6 +109,7 @@ class Problem:
         self.ode = ode
         self.records = as_records(records)
         self.observe, self.noise = _as_list(observe), _as_list(noise)
+        self.initial = initial
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
@@ -126,7 +127,7 @@ class Problem:
                 f"({', '.join(ode.parameters)}): remove it or correct its name"
             )
         self.prior = Prior({**free, **added}, coordinates or {})
-        self._initial, self._free, self._fixed = initial, list(free), fixed
+        self._fixed = fixed
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,16 +146,17 @@ class Problem:
 
     def model_observing(self, observe: Any) -> Model:
         """The same model with other outputs, of which the noise is not known (variance 0)."""
-        model, _, _ = make_model(
-            self.ode,
-            observe=_as_list(observe),
-            noise=[1.0],
-            initial=self._initial,
-            n_records=len(self.records),
-            free=self._free,
-            fixed=self._fixed,
-        )
-        return replace(model, noise_variance=0.0 * model.noise_variance)
+        model, what = self.model, _as_list(observe)
+
+        def parameter(name: str) -> ca.SX:
+            if name in self.names:
+                return model.theta[self.names.index(name)]
+            if name in self._fixed:
+                return ca.SX(self._fixed[name])
+            raise InputError(f"observe function takes '{name}', which is no parameter")
+
+        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
+        return replace(model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1))
 
     def _check_records(self) -> None:
         for record in self.records:

@@ -27,7 +27,17 @@ class Simulation:
     mean : ndarray, (T, q)
         Posterior mean of the noise-free outputs.
     sd : ndarray, (T, q)
-        Predictive standard deviation: spread over the particles, and measurement noise.
+        Predictive standard deviation: the root of the three variances below.
+    parameter_variance : ndarray, (T, q)
+        Spread of the noise-free outputs over the particles. The solver's error during the
+        identification is in it, because the likelihood counted it.
+    noise_variance : ndarray, (q,)
+        Posterior mean of the measurement noise; 0 where the record measures something else than
+        the problem does.
+    solver_variance : ndarray, (T, q)
+        Squared change of the outputs at the posterior mean when the Runge-Kutta step of this
+        simulation is halved: the error of the curve that is shown, not of the `EKF0` that
+        learned the parameters.
     rmse : ndarray, (N, q)
         Root mean square error of each particle over the samples measured.
     rmse_of_mean : ndarray, (q,)
@@ -43,6 +53,9 @@ class Simulation:
     record: Record
     mean: Array
     sd: Array
+    parameter_variance: Array
+    noise_variance: Array
+    solver_variance: Array
     rmse: Array
     rmse_of_mean: Array
     fit: Array
@@ -66,7 +79,7 @@ class Simulation:
         -------
         matplotlib.figure.Figure
         """
-        from smcpn.report.figures import prediction_figure
+        from smcpn.report.prediction import prediction_figure
 
         return prediction_figure(self, output)
 
@@ -100,7 +113,7 @@ def simulate_particles(
     measured = np.isfinite(record.y) if record.n_outputs else np.zeros((len(record), q), bool)
     # Moments about the measured value, where there is one: the error is small against the output.
     reference = np.where(measured, record.y, 0.0) if record.n_outputs else measured.astype(float)
-    mean, sd, squares = np.empty_like(reference), np.empty_like(reference), np.zeros((q, n))
+    mean, spread, squares = np.empty_like(reference), np.empty_like(reference), np.zeros((q, n))
     noise = model.noise_variances(values) @ weights
     simulator = Simulator(model, record, steps, step_length)
     for a, b, outputs in simulator(np.ascontiguousarray(values.T)):
@@ -108,15 +121,29 @@ def simulate_particles(
         shift = error @ weights
         np.square(error, out=error)
         mean[a:b] = reference[a:b] + shift
-        sd[a:b] = np.sqrt(np.maximum(error @ weights - np.square(shift), 0.0) + noise)
+        spread[a:b] = np.maximum(error @ weights - np.square(shift), 0.0)
         for j in range(q):
             squares[j] += measured[a:b, j].astype(float) @ error[:, j]
+    solver = np.square(simulator.halving_change((weights @ values)[:, None]))
+    sd = np.sqrt(spread + noise + solver)
     counts = measured.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         rmse = np.sqrt(squares.T / counts)
     scores = [_score(record, mean, sd, measured, j) for j in range(q)]
     rmse_of_mean, fit, coverage = np.array(scores).T
-    return Simulation(record, mean, sd, rmse, rmse_of_mean, fit, coverage, int(simulator.steps))
+    return Simulation(
+        record=record,
+        mean=mean,
+        sd=sd,
+        parameter_variance=spread,
+        noise_variance=noise,
+        solver_variance=solver,
+        rmse=rmse,
+        rmse_of_mean=rmse_of_mean,
+        fit=fit,
+        coverage=coverage,
+        steps=int(simulator.steps),
+    )
 
 
 def _score(

@@ -14,6 +14,10 @@ ORDERS = range(1, 7)
 class EKF0:
     """Probabilistic solver: integrated Wiener process prior, zeroth-order filter.
 
+    The mean converges with order nu + 1. The method is explicit: a mode of angular frequency w
+    is stable up to about w h = 0.6, 0.27, 0.1, 0.04 and 0.014 for orders 2 to 6, h being the
+    sampling interval over ``steps``; beyond it a particle diverges and gets weight zero.
+
     Parameters
     ----------
     order : int

@@ -40,6 +40,9 @@ def identify(
     model: Annotated[
         str | None, typer.Option(help="A variant of the system, e.g. duffing-offsets.")
     ] = None,
+    report: Annotated[
+        str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Identify a benchmark system and score the posterior on its test record.
@@ -55,6 +58,7 @@ def identify(
         hold=hold,
         model=model,
         as_json=json,
+        report=report,
     )
 
 

@@ -6,15 +6,18 @@ import json
 import resource
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 from smcpn.cases import Case, load_case
 from smcpn.codegen.kernel import CLOCK, KernelClock
+from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
-from smcpn.posterior import Posterior, align
+from smcpn.posterior import Posterior
 from smcpn.simulation import Simulation
+from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.solver import EKF0
 
 
@@ -64,6 +67,7 @@ def identify_case(
     hold: str | None,
     model: str | None,
     as_json: bool,
+    report: str | None = None,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
 
@@ -72,24 +76,37 @@ def identify_case(
     InputError
         For an unknown system, options out of range, or missing files.
     """
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
     begin, before = time.perf_counter(), replace(CLOCK)
-    wanted_steps = None if steps is None else _parse_steps(steps)
+    solver = EKF0(order=order, steps="auto" if steps is None else _parse_steps(steps))
     case = load_case(name, hold=hold, model=model)
-    posterior = ibis(
-        case.problem,
-        solver=EKF0(order=order, steps=wanted_steps or case.steps),
-        particles=particles,
-        seed=seed,
-        progress=not as_json,
-    )
-    scores = {
-        split: Score.of(posterior, posterior.simulate(record, observe=case.test_observes))
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        posterior = ibis(
+            case.problem,
+            solver=solver if steps is not None else replace(solver, steps=case.steps),
+            particles=particles,
+            seed=seed,
+            progress=not as_json,
+        )
+    simulations = {
+        split: posterior.simulate(record, observe=case.test_observes)
         for split, record in case.tests.items()
     }
+    scores = {split: Score.of(posterior, one) for split, one in simulations.items()}
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
     print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
+    if report is not None:
+        written = posterior.report(
+            report, simulations, published=case.published, truth=case.truth, title=case.name
+        )
+        print(f"report: {written}", file=sys.stderr)
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
@@ -108,8 +125,10 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "peak_memory_mb": peak_memory_mb(),
         "theta_steps": outcome.work.theta_steps,
         "log_evidence": posterior.log_evidence,
+        "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
+        "concerns": list(posterior.concerns),
         "parameters": {
             name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
             for name in posterior.names

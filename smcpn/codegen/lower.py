@@ -62,7 +62,7 @@ OPERATIONS = {
     "OP_COPYSIGN": "math.copysign({0}, {1})",
     "OP_FLOOR": "np.floor({0})",
     "OP_CEIL": "np.ceil({0})",
-    "OP_FMOD": "math.fmod({0}, {1})",
+    "OP_FMOD": "np.fmod({0}, {1})",
     # The last branch is reached with a NaN only, which a sum passes on and a comparison loses.
     "OP_FMAX": "{0} if {0} > {1} else ({1} if {1} >= {0} else {0} + {1})",
     "OP_FMIN": "{0} if {0} < {1} else ({1} if {1} <= {0} else {0} + {1})",

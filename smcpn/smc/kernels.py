@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.proposals import Proposal, shrunk_factor, weighted_moments
+from smcpn.smc.proposals import Proposal, weighted_moments
 from smcpn.smc.target import Target
 
 Array = NDArray[np.float64]
@@ -118,8 +118,7 @@ class RandomWalkKernel:
     @classmethod
     def fit(cls, theta: Array, weights: Array) -> Self:
         """Scale the covariance of weighted particles, (N, d) and (N,)."""
-        _, covariance = weighted_moments(theta, weights)
-        factor = shrunk_factor(covariance, 1.0 / np.square(weights).sum())
+        _, factor = weighted_moments(theta, weights)
         return cls(OPTIMAL_SCALE / np.sqrt(theta.shape[1]) * factor)
 
     @property

@@ -8,11 +8,17 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.proposals import shrunk_factor, student_log_density, weighted_moments
+from smcpn.smc.proposals import (
+    TRUSTED_PER_DIMENSION,
+    student_log_density,
+    trusted_share,
+    weighted_moments,
+)
 
 Array = NDArray[np.float64]
 
 COMPONENTS = 5
+"""Most components; each needs ten effective particles per dimension."""
 DEGREES = 5.0
 DEFENCE = 0.1
 """Share of draws from one t that covers all particles, so that the target is bounded."""
@@ -20,6 +26,8 @@ ITERATIONS = 20
 GAIN = 5e-3
 """EM ends when an iteration adds less than this to the mean log-density."""
 LLOYD_ITERATIONS = 5
+JITTER = 1e-8
+"""Added to the diagonal of a component's scale matrix, relative to it."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +58,13 @@ class StudentMixture:
 
     @classmethod
     def fit(cls, theta: Array, weights: Array) -> Self:
-        """Fit five components to weighted particles, (N, d) and (N,), by EM.
+        """Fit up to five components to weighted particles, (N, d) and (N,), by EM.
 
         EM works in coordinates in which all particles together have unit covariance, so that
         scales do not matter. It starts from weighted k-means++ with a seed of its own: a fit is
         a function of its arguments.
         """
-        centre, covariance = weighted_moments(theta, weights)
-        whole = shrunk_factor(covariance, 1.0 / np.square(weights).sum())
+        centre, whole = weighted_moments(theta, weights)
         whitened = (theta - centre) @ np.linalg.inv(whole).T
         shares, means, factors = _weighted_em(whitened, weights)
         return cls(
@@ -102,7 +109,8 @@ def _weighted_em(points: Array, weights: Array) -> tuple[Array, Array, Array]:
     carries = weights > 0
     points, weights = points[carries], weights[carries]
     ess = 1.0 / np.square(weights).sum()
-    memberships = _initial_memberships(points, weights)
+    count = min(max(int(ess / (TRUSTED_PER_DIMENSION * d)), 1), COMPONENTS)
+    memberships = _initial_memberships(points, weights, count)
     scales = np.ones_like(memberships)
     shares, means, factors = _maximise(points, weights * memberships, scales, ess)
     before = -np.inf
@@ -133,15 +141,19 @@ def _maximise(
     for share, mean, row in zip(shares, means, robust, strict=True):
         centred = points - mean
         covariance = (row[:, None] * centred).T @ centred / share
-        factors.append(shrunk_factor(covariance, share * ess))
+        covariance *= trusted_share(share * ess, len(mean))
+        # Relative, for components far narrower than all particles together.
+        spread = np.maximum(np.square(centred).T @ row / share, np.finfo(float).tiny)
+        np.fill_diagonal(covariance, spread * (1.0 + JITTER))
+        factors.append(np.linalg.cholesky(covariance))
     return shares / shares.sum(), means, np.stack(factors)
 
 
-def _initial_memberships(points: Array, weights: Array) -> Array:
+def _initial_memberships(points: Array, weights: Array, count: int) -> Array:
     """Weighted k-means++ and a few of Lloyd's iterations: 0 or 1, (K, n)."""
     rng = np.random.default_rng(0)
     centres = points[[rng.choice(len(points), p=weights)]]
-    for _ in range(COMPONENTS - 1):
+    for _ in range(count - 1):
         nearest = _squared_distances(points, centres).min(axis=0) * weights
         if nearest.sum() == 0.0:
             break

@@ -79,6 +79,9 @@ class IndependentMetropolis:
         number, proposal = self._first(theta, weights, rounds, previous)
         known = previous is not None and previous.proposal == proposal.name
         acceptance = previous.acceptance if previous is not None and known else None
+        if acceptance is not None and acceptance < POOR_ACCEPTANCE:
+            # A short round tells whether it has become better: moves are left for another kernel.
+            acceptance = None
         tried: list[tuple[float, Kernel]] = []
         while True:
             kernel: Kernel = IndependentKernel(proposal)

@@ -83,7 +83,8 @@ def combine(samplers: Sequence[Ibis | Tempering]) -> Populations:
         path, _ = combined_log_evidence(paths)
         moments = [weighted_moments(system.theta, system.weights) for system in systems]
         means = np.array([mean for mean, _ in moments])
-        scale = r_hat(means, np.array([np.diag(covariance) for _, covariance in moments]), n)
+        variances = np.array([np.square(factor).sum(axis=1) for _, factor in moments])
+        scale = r_hat(means, variances, n)
     return Populations(
         theta=np.concatenate([system.theta for system in systems]),
         log_weights=log_weights,

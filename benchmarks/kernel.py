@@ -1,0 +1,192 @@
+"""The EKF0 kernel: nanoseconds per solver step and particle, on one core.
+
+Duffing oscillator in first-order form, IWP(3), eight steps per sample, likelihood included. Three
+things are timed in one run: the generated lane kernel; the same recursion as one would write it in
+numba, particle by particle; and a loop of nothing but fused multiply-adds, which gives the floor:
+the arithmetic operations of a step (a product that only feeds sums counted with them) at the peak
+rate of this core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import stats
+
+from smcpn import EKF0, Problem, Record
+from smcpn.codegen.lower import Level, Statements, lower, names_in
+from smcpn.codegen.lower import Rows as SymbolRows
+from smcpn.likelihood.marginal import MarginalSymbols, marginal, marginal_rows
+from smcpn.models import duffing
+
+PARTICLES, SAMPLES, STEPS, ORDER = 1024, 1500, 8, 3
+REPEATS = 9
+FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
+
+
+def problem() -> Problem:
+    """A synthetic Silverbox at rest: the signal does not matter, the arithmetic does."""
+    rng = np.random.default_rng(0)
+    u = np.convolve(rng.normal(size=SAMPLES), np.ones(5) / 5, mode="same") * 0.05
+    u[:2] = 0.0
+    record = Record(u=u, y=0.05 * rng.normal(size=SAMPLES), dt=1 / 610.35)
+    scales: dict[str, float] = {"m": 5.4e-6, "c": 2.25e-4, "k": 0.99, "k3": 3.9}
+    prior: dict[str, Any] = {
+        name: stats.lognorm(0.02, scale=scale) for name, scale in scales.items()
+    }
+    return Problem(duffing, record, observe="x", noise=1e-3, prior=prior)
+
+
+def seconds(function: Callable[[], object]) -> list[float]:
+    """Times of repeated calls, after one that does not count."""
+    function()
+    times = []
+    for _ in range(REPEATS):
+        begin = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - begin)
+    return times
+
+
+@njit(fastmath=FAST, error_model="numpy", cache=True)
+def scalar_log_likelihood(theta, gains, inputs, samples, steps):
+    """The same recursion, one particle after the other."""
+    total = np.empty(theta.shape[1])
+    for particle in range(theta.shape[1]):
+        m, c, k, k3 = theta[0, particle], theta[1, particle], theta[2, particle], theta[3, particle]
+        x0 = x1 = x2 = x3 = v0 = v1 = v2 = v3 = 0.0
+        qx = qv = log_likelihood = 0.0
+        for sample in range(samples.shape[0]):
+            if sample > 0:
+                for step in range(steps):
+                    n = (sample - 1) * steps + step
+                    g = gains[min(n, gains.shape[0] - 1)]
+                    u, h = inputs[n, 0], g[4]
+                    x2 += x3
+                    x1 += x2
+                    x0 += x1
+                    x2 += x3
+                    x1 += x2
+                    x2 += x3
+                    v2 += v3
+                    v1 += v2
+                    v0 += v1
+                    v2 += v3
+                    v1 += v2
+                    v2 += v3
+                    fx, fv = h * v0, h * (u - c * v0 - k * x0 - k3 * x0 * x0 * x0) / m
+                    zx, zv = fx - x1, fv - v1
+                    x0, x1, x2, x3 = x0 + g[0] * zx, fx, x2 + g[2] * zx, x3 + g[3] * zx
+                    v0, v1, v2, v3 = v0 + g[0] * zv, fv, v2 + g[2] * zv, v3 + g[3] * zv
+                    qx += zx * zx * g[5]
+                    qv += zv * zv * g[5]
+            y, variance, noise = samples[sample, 0], samples[sample, 1], samples[sample, 2]
+            s = qx * variance + noise
+            log_likelihood -= 0.5 * (np.log(2 * np.pi * s) + (y - x0) ** 2 / s)
+        total[particle] = log_likelihood
+    return total
+
+
+@njit(fastmath={"contract"}, error_model="numpy", cache=True)
+def multiply_adds(values, factor, term, rounds):
+    """Eight multiply-adds on each of 8 x 64 numbers a round: independent chains, all in cache."""
+    for _ in range(rounds):
+        for i in range(64):
+            a, b, c, d = values[i], values[64 + i], values[128 + i], values[192 + i]
+            e, f, g, h = values[256 + i], values[320 + i], values[384 + i], values[448 + i]
+            for _ in range(8):
+                a = a * factor + term
+                b = b * factor + term
+                c = c * factor + term
+                d = d * factor + term
+                e = e * factor + term
+                f = f * factor + term
+                g = g * factor + term
+                h = h * factor + term
+            values[i], values[64 + i], values[128 + i], values[192 + i] = a, b, c, d
+            values[256 + i], values[320 + i], values[384 + i], values[448 + i] = e, f, g, h
+
+
+def operations_per_step(symbols: MarginalSymbols) -> float:
+    """Arithmetic of a step and its share of a sample, fused multiply-adds counted once."""
+    program = symbols.program(symbols.log_density())
+    theta = SymbolRows(program.theta, "p", Level.PARTICLE)
+    state = SymbolRows(program.state, "m", Level.LANE)
+    shared = [SymbolRows(program.step_row, "r", Level.SHARED)]
+    shared.append(SymbolRows(program.gain_row, "g", Level.SHARED))
+    step = lower(program.step, [theta, state, *shared], "a")
+    sample_rows = SymbolRows(program.sample_row, "s", Level.SHARED)
+    sample = lower(program.emitted, [theta, state, sample_rows], "b")
+    return _operations(step) + _operations(sample) / STEPS
+
+
+def _operations(statements: Statements) -> int:
+    """Count what is left when every product that only feeds sums is fused into them."""
+    lane = dict(statements.by_level[Level.LANE])
+    sums = {name for name, text in lane.items() if " + " in text or " - " in text}
+    elsewhere = {value.text for value in statements.outputs}
+    for name, text in lane.items():
+        if name not in sums:
+            elsewhere.update(names_in(text))
+    return sum(name in sums or name in elsewhere for name in lane)
+
+
+def measure() -> dict[str, float]:
+    """Run the three loops and compare."""
+    case = problem()
+    solver = EKF0(order=ORDER, steps=STEPS)
+    likelihood = marginal(case, solver, threads=1)
+    prior = case.prior
+    values = prior.natural(prior.sample(np.random.default_rng(1), PARTICLES))
+    rows = marginal_rows(case.records[0], case.model, solver, uniform=True)
+    theta = np.ascontiguousarray(values.T)
+    samples = np.column_stack(
+        [case.records[0].y[:, 0], rows.samples[:, 4] * rows.samples[:, 5], np.full(SAMPLES, 1e-6)]
+    )
+    gains = np.ascontiguousarray(rows.gains)
+
+    def scalar() -> np.ndarray:
+        return scalar_log_likelihood(theta, gains, rows.inputs, samples, STEPS)
+
+    _, lanes = likelihood.browse(values, SAMPLES)
+    difference = np.abs(lanes / scalar() - 1).max()
+    work = PARTICLES * (SAMPLES - 1) * STEPS
+    ns = float(np.median(seconds(lambda: likelihood.browse(values, SAMPLES)))) / work * 1e9
+    scalar_ns = float(np.median(seconds(scalar))) / work * 1e9
+    chains, rounds = np.ones(512), 20_000
+    # The best time, not the median: a floor is what the core can do undisturbed.
+    fma = min(seconds(lambda: multiply_adds(chains, 0.999, 1e-3, rounds))) / (512 * 8 * rounds)
+    operations = operations_per_step(MarginalSymbols(case.model, ORDER, uniform=True))
+    floor = operations * fma * 1e9
+    return {
+        "ns_per_step": ns,
+        "scalar_ns_per_step": scalar_ns,
+        "ratio_vs_scalar": scalar_ns / ns,
+        "floor_ns_per_step": floor,
+        "share_of_floor": floor / ns,
+        "operations_per_step": operations,
+        "multiply_adds_per_ns": 1e-9 / fma,
+        "largest_relative_difference": float(difference),
+    }
+
+
+def main() -> None:
+    """Print the figures, as a table or as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    figures = measure()
+    if parser.parse_args().json:
+        print(json.dumps(figures))
+    else:
+        for name, value in figures.items():
+            print(f"{name:30s} {value:.4g}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""What the data said about the parameters: prior against posterior, and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
+from smcpn.validation.correlation import posterior_correlation
+
+if TYPE_CHECKING:
+    from smcpn.posterior import Posterior
+
+Array = NDArray[np.float64]
+
+DRAWS = 4000
+"""Draws that stand for a prior, and points of a scatter at most."""
+BINS = 40
+ROW_HEIGHT = 1.15
+"""Inches."""
+
+
+@styled
+def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+    """Prior and posterior density of every parameter, on the scale of either.
+
+    Parameters
+    ----------
+    truth : mapping of str to float, optional
+        Known values: the axis then counts in units of them, and 1 is marked.
+
+    Returns
+    -------
+    Figure
+        A row of two axes per parameter: left over the prior's range, each density scaled to its
+        own peak; right over the posterior's range, as densities.
+
+    Raises
+    ------
+    InputError
+        If ``truth`` names no parameter of the posterior.
+    """
+    truth = check_truth(posterior, truth)
+    drawing = figure(0.7 + ROW_HEIGHT * len(posterior.names))
+    rows = drawing.subplots(len(posterior.names), 2, squeeze=False)
+    draws = posterior.problem.prior.natural(
+        posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
+    )
+    for j, (name, row) in enumerate(zip(posterior.names, rows, strict=True)):
+        relative = bool(truth.get(name))
+        unit = truth[name] if relative else _power_of_ten(posterior[name])
+        distribution = posterior.problem.prior.distributions[name]
+        limits = [
+            _range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
+            _range(posterior[name] / unit, posterior.weights),
+        ]
+        limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
+        for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
+            _draw_prior(axes, distribution, unit, low, high, own_peak)
+            _draw_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
+            if name in truth:
+                axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
+            axes.set_xlim(low, high)
+            axes.set_ylim(bottom=0.0)
+            axes.set_yticks([])
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+            axes.spines["left"].set_visible(False)
+        row[0].set_ylabel(_label(name, unit, relative), rotation=0, ha="right")
+    rows[0, 0].set_title("over the prior's range, peaks made equal")
+    rows[0, 1].set_title("over the posterior's range, densities")
+    handles, labels = rows[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
+    return drawing
+
+
+@styled
+def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+    """Every pair of parameters as a scatter of the posterior, every parameter as a histogram.
+
+    Parameters
+    ----------
+    truth : mapping of str to float, optional
+        Known values, marked.
+
+    Returns
+    -------
+    Figure
+        d x d axes, those above the diagonal removed. A number in a panel is the correlation in
+        the sampler's coordinates.
+    """
+    truth = check_truth(posterior, truth)
+    names, d = posterior.names, len(posterior.names)
+    side = max(WIDTH, 1.2 * d)
+    drawing = figure(side if d > 1 else 3.0, side)
+    grid = drawing.subplots(d, d, squeeze=False)
+    correlation = posterior_correlation(posterior.theta, posterior.weights)
+    units = {name: _power_of_ten(posterior[name]) for name in names}
+    points = posterior.resample(min(DRAWS, len(posterior.theta)))
+    for i in range(d):
+        for j in range(d):
+            axes = grid[i, j]
+            if j > i:
+                axes.remove()
+                continue
+            (x, x_unit), (y, y_unit) = ((names[k], units[names[k]]) for k in (j, i))
+            if i == j:
+                _draw_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
+            else:
+                _draw_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
+                if y in truth:
+                    axes.axhline(truth[y] / y_unit, color=ACCENT, ls="--", lw=0.9)
+            if x in truth:
+                axes.axvline(truth[x] / x_unit, color=ACCENT, ls="--", lw=0.9)
+            labels = [_label(name, units[name], False) for name in (x, y)]
+            _label_edges(axes, *labels, bottom=i == d - 1, left=j == 0, diagonal=i == j)
+    return drawing
+
+
+def check_truth(posterior: Posterior, truth: Mapping[str, float] | None) -> dict[str, float]:
+    """Return the true values known.
+
+    Raises
+    ------
+    InputError
+        If one belongs to no parameter.
+    """
+    known = dict(truth or {})
+    for name in known:
+        if name not in posterior.names:
+            raise InputError(
+                f"truth names '{name}', which is no parameter: choose of "
+                f"{', '.join(posterior.names)}"
+            )
+    return known
+
+
+def _power_of_ten(values: Array) -> float:
+    """Unit that leaves short numbers on an axis."""
+    largest = float(np.abs(values).max())
+    exponent = int(np.floor(np.log10(largest))) if largest > 0 else 0
+    return 1.0 if -2 <= exponent < 4 else 10.0**exponent
+
+
+def _label(name: str, unit: float, relative: bool) -> str:
+    if relative:
+        return f"{plain(name)}\n/ truth"
+    return plain(name) if unit == 1.0 else f"{plain(name)}\n/ $10^{{{round(np.log10(unit))}}}$"
+
+
+def _range(values: Array, weights: Array) -> tuple[float, float]:
+    """The central 99.8 %, a little widened."""
+    order = np.argsort(values)
+    low, high = np.interp([0.001, 0.999], np.cumsum(weights[order]), values[order])
+    margin = 0.08 * (high - low) or 1e-3 * abs(high) or 1.0
+    return float(low - margin), float(high + margin)
+
+
+def _draw_prior(
+    axes: Axes, distribution: Any, unit: float, low: float, high: float, own_peak: bool
+) -> None:
+    x = np.linspace(low, high, 160)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        density = np.exp(np.asarray(distribution.logpdf(x * unit), dtype=float)) * abs(unit)
+    density = np.nan_to_num(density, posinf=0.0)
+    density = density / (density.max() or 1.0) if own_peak else density
+    axes.fill_between(x, density, color=LIGHT, lw=0)
+    axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")
+
+
+def _draw_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
+    low, high = _range(values, weights)
+    counts, edges = np.histogram(values, bins=BINS, range=(low, high), weights=weights)
+    heights = counts / (counts.max() or 1.0) if own_peak else counts / np.diff(edges)
+    axes.stairs(heights, edges, color=DARK, lw=1.3, label="posterior")
+
+
+def _draw_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
+    # Thousands of points are one small picture in the file, not thousands of elements.
+    axes.plot(x, y, ls="", marker="o", ms=2.0, mew=0, color=DARK, alpha=0.25, rasterized=True)
+    axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)
+    axes.margins(0.06)
+
+
+def _label_edges(axes: Axes, x: str, y: str, *, bottom: bool, left: bool, diagonal: bool) -> None:
+    axes.xaxis.set_major_locator(MaxNLocator(2))
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.tick_params(labelbottom=bottom, labelleft=left, labelsize=7)
+    if bottom:
+        axes.set_xlabel(x)
+        axes.tick_params(axis="x", labelrotation=30)
+    if diagonal:
+        axes.set_yticks([])
+        axes.spines["left"].set_visible(False)
+    elif left:
+        axes.set_ylabel(y)

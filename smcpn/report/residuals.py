@@ -1,0 +1,133 @@
+"""What was not expected: innovations with their correlations, and how much of it is the solver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from scipy import stats
+
+from smcpn.report.envelope import envelope
+from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, plain, styled
+from smcpn.validation.whiteness import BAND, LAGS, Whiteness
+
+if TYPE_CHECKING:
+    from smcpn.validation import Innovations, StepHalving, Validation
+
+NOTHING = 1e-12
+"""Share drawn for a solver that claims no error: the axis is logarithmic."""
+
+
+@styled
+def innovations_figure(validation: Validation, output: int = 0) -> Figure:
+    """Normalised innovations over time and as a histogram, and their correlations.
+
+    Returns
+    -------
+    Figure
+        Four axes: time, histogram, auto-correlation, cross-correlation with the first input.
+        Shaded bands hold 99 % where the model is right.
+    """
+    tests = validation.outputs[output]
+    drawing = figure(4.8)
+    (over_time, spread), (auto, cross) = drawing.subplots(2, 2, width_ratios=[1.5, 1])
+    for number, part in enumerate(validation.innovations):
+        normalised = part.normalised[:, output]
+        tone = DARK if number % 2 == 0 else MIDDLE
+        over_time.plot(*envelope(part.record.t, normalised), color=tone, lw=0.5)
+    over_time.axhspan(-BAND, BAND, color=LIGHT, lw=0, zorder=0)
+    over_time.set(xlabel="time (s)", ylabel="v / sqrt(S)", title="normalised innovations")
+    _draw_histogram(spread, validation, output)
+    _draw_correlation(auto, np.arange(1, LAGS + 1), tests.autocorrelation, tests)
+    auto.set(xlabel="lag (samples)", title="auto-correlation, 99 % band")
+    if tests.cross_correlation.size:
+        lags = np.arange(-LAGS, LAGS + 1)
+        _draw_correlation(cross, lags, tests.cross_correlation[0], tests)
+        cross.set(xlabel="lag (samples)", title="cross-correlation with u")
+    else:
+        cross.set_axis_off()
+    return drawing
+
+
+@styled
+def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
+    """Share of the solver in the innovation variance, and the posterior's shift at half the step.
+
+    Returns
+    -------
+    Figure
+        Two axes: share over time on a logarithmic scale; shift per parameter in posterior sd.
+    """
+    halving = validation.halving
+    n_bars = 0 if halving is None else len(halving.shift)
+    drawing = figure(3.2 + 0.2 * n_bars)
+    above, below = drawing.subplots(2, 1, height_ratios=[1.6, 0.5 + 0.16 * n_bars])
+    _draw_share(above, validation.innovations, output)
+    if halving is None:
+        below.set_axis_off()
+    else:
+        _draw_shift(below, halving)
+    return drawing
+
+
+def _draw_histogram(axes: Axes, validation: Validation, output: int) -> None:
+    values = np.concatenate([part.normalised[:, output] for part in validation.innovations])
+    values = values[np.isfinite(values)]
+    reach = max(4.0, min(float(np.abs(values).max()), 12.0))
+    counts, edges = np.histogram(values, bins=61, range=(-reach, reach), density=True)
+    axes.stairs(counts, edges, fill=True, color=LIGHT)
+    axes.stairs(counts, edges, color=DARK, lw=0.9, label="innovations")
+    x = np.linspace(-reach, reach, 300)
+    axes.plot(x, stats.norm.pdf(x), color=ACCENT, ls="--", label="N(0, 1)")
+    axes.set_ylim(top=1.35 * max(float(counts.max()), 0.4))
+    axes.set_yticks([])
+    tests = validation.outputs[output]
+    axes.set_title(f"mean {tests.mean:+.2f}, variance {tests.variance:.3g}")
+    axes.legend(loc="upper right")
+
+
+def _draw_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: Whiteness) -> None:
+    band = tests.autocorrelation_band if len(lags) == LAGS else tests.cross_correlation_band
+    axes.fill_between(lags, -band, band, color=LIGHT, lw=0, step="mid")
+    axes.vlines(lags, 0.0, values, color=DARK, lw=1.0)
+    outside = np.abs(values) > band
+    axes.plot(lags[~outside], values[~outside], ls="", marker="o", ms=2.5, mew=0, color=DARK)
+    axes.plot(lags[outside], values[outside], ls="", marker="D", ms=3.5, mew=0, color=ACCENT)
+    axes.axhline(0.0, color="k", lw=0.5)
+    axes.set_xlim(lags[0] - 1, lags[-1] + 1)
+    largest = 1.15 * max(float(np.abs(values).max()), float(band.max()))
+    axes.set_ylim(-largest, largest)
+
+
+def _draw_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None:
+    for number, part in enumerate(parts):
+        share = np.maximum(part.solver_share[:, output], NOTHING)
+        style = ("-", "--", "-.", ":")[number % 4]
+        label = f"solver, {plain(part.record.name)}" if len(parts) > 1 else "solver"
+        axes.plot(*envelope(part.record.t, share), color=DARK, lw=0.8, ls=style, label=label)
+        noise = 1.0 - part.solver_share[:, output]
+        axes.plot(
+            *envelope(part.record.t, np.maximum(noise, NOTHING)), color=MIDDLE, lw=2.0, ls=style,
+            label=None if number else "measurement noise",
+        )  # fmt: skip
+    axes.set(yscale="log", xlabel="time (s)", ylabel="share of S")
+    axes.set_ylim(top=3.0)
+    axes.set_title("shares of the innovation variance")
+    axes.legend(loc="lower right", ncols=2)
+
+
+def _draw_shift(axes: Axes, halving: StepHalving) -> None:
+    names, shifts = list(halving.shift), np.array(list(halving.shift.values()))
+    finite = np.where(np.isfinite(shifts), shifts, 0.0)
+    axes.barh(range(len(names)), finite, height=0.6, color=MIDDLE, ec=DARK, lw=0.8)
+    axes.axvline(0.0, color="k", lw=0.6)
+    reach = max(1.1, 1.1 * float(np.abs(finite).max()))
+    axes.axvspan(-1, 1, color=LIGHT, lw=0, zorder=0)
+    axes.set_xlim(-reach, reach)
+    axes.set_yticks(range(len(names)), [plain(name) for name in names])
+    axes.invert_yaxis()
+    bound = "" if halving.reliable else " (at least: few particles keep weight)"
+    axes.set_title(f"shift of each mean at half the step{bound}")
+    axes.set_xlabel("posterior standard deviations")

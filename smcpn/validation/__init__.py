@@ -1,0 +1,20 @@
+"""Is a posterior to be believed: innovations, frequency response, error budget, ridges."""
+
+from smcpn.validation.correlation import ParameterPair
+from smcpn.validation.frequency import FrequencyResponse, frequency_response
+from smcpn.validation.halving import StepHalving
+from smcpn.validation.innovations import Innovations
+from smcpn.validation.validation import Validation, validate
+from smcpn.validation.whiteness import Whiteness, whiteness
+
+__all__ = [
+    "FrequencyResponse",
+    "Innovations",
+    "ParameterPair",
+    "StepHalving",
+    "Validation",
+    "Whiteness",
+    "frequency_response",
+    "validate",
+    "whiteness",
+]

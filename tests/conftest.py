@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+from problems import PROBLEMS
+
+from smcpn import Problem
+from smcpn.datasets.files import find_file
+
+
+@pytest.fixture(params=sorted(PROBLEMS))
+def problem(request) -> Problem:
+    return PROBLEMS[request.param]()
+
+
+@pytest.fixture
+def silverbox_file():
+    path = find_file("silverbox", "SNLS80mV.mat")
+    if path is None:
+        pytest.skip("SMCPN_DATA does not lead to SNLS80mV.mat")
+    return path

@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from smcpn import InputError
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.lower import OPERATIONS, Level, lower
+from smcpn.codegen.lower import Rows as SymbolRows
+from smcpn.codegen.program import LaneProgram
+
+A, B = ca.SX.sym("a"), ca.SX.sym("b")
+EXPRESSIONS = {
+    "arithmetic": A * B - A / B + 2 * A - (-B) + A**2 + 1 / A,
+    "powers": ca.sqrt(ca.fabs(A)) + ca.fabs(A) ** 2.5 + ca.fabs(A) ** B,
+    "exponentials": ca.exp(-A) + ca.log(ca.fabs(B)) + ca.log1p(ca.fabs(A)) + ca.expm1(B),
+    "circular": ca.sin(A) + ca.cos(B) + ca.tan(A) + ca.atan(B) + ca.atan2(A, B),
+    "inverse circular": ca.asin(A / 4) + ca.acos(B / 4),
+    "hyperbolic": ca.sinh(A) + ca.cosh(B) + ca.tanh(A),
+    "inverse hyperbolic": ca.asinh(A) + ca.acosh(1 + ca.fabs(B)) + ca.atanh(A / 4),
+    "rounding": ca.floor(A) + ca.ceil(B) + ca.fmod(A, 0.7) + ca.sign(A) + ca.copysign(A, B),
+    "extrema": ca.fmax(A, B) + 3 * ca.fmin(A, B) + ca.fabs(A - B),
+    "comparisons": (A < B) + 2 * (A <= B) + 4 * (A == B) + 8 * (A != B) + 16 * ca.logic_not(A < 0),
+    "logic": ca.logic_and(A > 0, B > 0) + 2 * ca.logic_or(A > 0, B > 0),
+    "choice": ca.if_else(A > B, A, B * 3),
+    "special": ca.erf(A) + ca.hypot(A, B),
+}
+
+
+def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray) -> np.ndarray:
+    """Emit ``expression`` of a (per particle) and b (shared) once, for every particle."""
+    nothing, state = ca.SX.sym("none", 0, 1), ca.SX.sym("state")
+    program = LaneProgram(
+        theta=A,
+        state=state,
+        start_row=nothing,
+        step_row=nothing,
+        gain_row=nothing,
+        sample_row=B,
+        start=ca.SX(0),
+        step=state,
+        emitted=expression,
+    )
+    kernel = LaneKernel(program, threads=1)
+    rows = Rows(np.empty(0), np.empty((0, 0)), np.empty((1, 0)), shared[:, None], 1)
+    start = kernel.start(theta[None, :], rows)
+    return kernel.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_every_operation_computes_what_casadi_computes(name):
+    theta = np.concatenate([np.random.default_rng(0).uniform(-3, 3, 97), [0.5, -0.5, 1.7]])
+    expected = ca.Function("f", [A, B], [EXPRESSIONS[name]])(theta[None, :], 1.7)
+    values = emit(EXPRESSIONS[name], theta, np.array([1.7]))
+    np.testing.assert_allclose(values, np.array(expected)[0], rtol=5e-14, atol=1e-15)
+
+
+def test_every_listed_operation_is_tested():
+    names = {getattr(ca, name): name for name in dir(ca) if name.startswith("OP_")}
+    graph = ca.Function("f", [A, B], list(EXPRESSIONS.values()))
+    met = {names[graph.instruction_id(k)] for k in range(graph.n_instructions())}
+    # CasADi folds these two away when it builds a graph.
+    assert set(OPERATIONS) - met <= {"OP_ASSIGN", "OP_LIFT"}
+
+
+def test_logarithm_over_the_range_of_doubles():
+    x = np.exp(np.random.default_rng(1).uniform(-700, 700, 5000))
+    near_one = 1 + np.linspace(-1e-3, 1e-3, 501)
+    x = np.concatenate([x, near_one[near_one != 1]])
+    np.testing.assert_allclose(emit(ca.log(A), x, np.zeros(1)), np.log(x), rtol=1e-15)
+
+
+def test_logarithm_of_what_has_none():
+    values = emit(ca.log(A), np.array([0.0, -1.0, np.inf, np.nan, 1.0]), np.zeros(1))
+    np.testing.assert_array_equal(values, [-np.inf, np.nan, np.inf, np.nan, 0.0])
+
+
+@pytest.mark.parametrize("expression", [ca.fmax(A, B), ca.fmin(A, B), ca.sign(A), ca.fmax(B, A)])
+def test_nan_passes_through(expression):
+    assert np.isnan(emit(expression, np.array([np.nan]), np.zeros(1))).all()
+
+
+def test_unsupported_operation_is_named():
+    with pytest.raises(InputError, match="operation erfinv"):
+        lower(ca.erfinv(A), [SymbolRows(A, "p", Level.LANE)], "a")
+
+
+def test_what_depends_on_parameters_only_leaves_the_loop():
+    state = ca.SX.sym("m")
+    statements = lower(
+        state / (A * A),
+        [SymbolRows(A, "p", Level.PARTICLE), SymbolRows(state, "m", Level.LANE)],
+        "a",
+    )
+    assert len(statements.by_level[Level.PARTICLE]) == 2
+    assert len(statements.by_level[Level.LANE]) == 1
+    assert "*" in statements.by_level[Level.LANE][0][1]
+
+
+def test_second_start_compiles_nothing(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from problems import duffing_problem\n"
+        "from smcpn import EKF0\n"
+        "from smcpn.likelihood.build import build_likelihood\n"
+        "build_likelihood(duffing_problem(), EKF0(steps=2))\n"
+        "from numba.core.dispatcher import Dispatcher\n"
+        "kernel = [m for n, m in sys.modules.items() if n.startswith('kernel_')][0]\n"
+        "stats = kernel.advance.stats\n"
+        "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))\n"
+    )
+
+    def start() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env={**__import__("os").environ, "SMCPN_CACHE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert start() == "0 1"
+    assert start() == "1 0"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import casadi as ca
+import numpy as np
+import pytest
+from problems import lotka_volterra
+from scipy import linalg
+
+from smcpn.pn.gains import shared_gains
+from smcpn.pn.iwp import lower_factor, process_noise, process_noise_factor, transition
+from smcpn.pn.taylor import taylor_derivatives
+
+ORDERS = range(1, 7)
+
+
+def drift(order: int) -> np.ndarray:
+    return np.diag(np.ones(order), 1)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_transition_and_noise_are_those_of_the_process(order):
+    """Against the matrix exponential of Van Loan, brought to Nordsieck coordinates."""
+    h, size = 0.3, order + 1
+    noise = np.zeros((size, size))
+    noise[-1, -1] = 1.0
+    block = np.block([[-drift(order), noise], [np.zeros((size, size)), drift(order).T]])
+    exponential = linalg.expm(block * h)
+    plain_transition = exponential[size:, size:].T
+    plain_noise = plain_transition @ exponential[:size, size:]
+    scale = np.array([h**j / float(np.prod(np.arange(1, j + 1))) for j in range(size)])
+    np.testing.assert_allclose(
+        scale[:, None] * plain_transition / scale, transition(order), rtol=1e-10, atol=1e-12
+    )
+    np.testing.assert_allclose(
+        scale[:, None] * plain_noise * scale,
+        h ** (2 * order + 1) * process_noise(order),
+        rtol=1e-9,
+    )
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_closed_form_factor(order):
+    factor = process_noise_factor(order)
+    assert np.array_equal(factor, np.tril(factor))
+    np.testing.assert_allclose(factor @ factor.T, process_noise(order), rtol=1e-12)
+
+
+def test_lower_factor_adds_squares():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(3, 3)), rng.normal(size=(3, 5))
+    factor = lower_factor(a, b)
+    np.testing.assert_allclose(factor @ factor.T, a @ a.T + b @ b.T, rtol=1e-12)
+    assert (np.diag(factor) > 0).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_cutting_at_the_stationary_gain_changes_nothing(order):
+    lengths = np.full(600, 0.1)
+    cut, whole = shared_gains(order, lengths, True), shared_gains(order, lengths, False)
+    assert len(cut.gain) < 400
+    rest = whole.gain[len(cut.gain) :]
+    np.testing.assert_allclose(rest - cut.gain[-1], 0.0, atol=1e-12)
+    np.testing.assert_allclose(cut.variance, whole.variance, rtol=1e-9)
+
+
+def test_gain_of_the_rate_is_one():
+    gains = shared_gains(3, np.random.default_rng(0).uniform(0.5, 2, 50), False)
+    np.testing.assert_allclose(gains.gain[:, 1], 1.0, rtol=1e-10)
+
+
+def test_taylor_derivatives_of_lotka_volterra():
+    """Golden values of the Fenrir paper's problem, x0 = (5, 3), theta = (2, 1, 4, 1)."""
+    x, u, t = ca.SX.sym("x", 2), ca.SX(0, 1), ca.SX.sym("t")
+    rhs = lotka_volterra.rhs(x, u, t, ca.DM([2.0, 1.0, 4.0, 1.0]))
+    derivatives, _ = taylor_derivatives(x, u, t, rhs, 5)
+    values = ca.Function("f", [x], [ca.horzcat(*derivatives)])([5.0, 3.0])
+    golden = [(5, 3), (-5, 3), (-10, -12), (100, -72), (170, 318), (-5120, 4188)]
+    np.testing.assert_array_equal(np.array(values).T, golden)
+
+
+def test_taylor_derivatives_follow_input_and_time():
+    x, u, t = ca.SX.sym("x"), ca.SX.sym("u"), ca.SX.sym("t")
+    derivatives, rates = taylor_derivatives(x, u, t, -x + u * t, 3)
+    values = ca.Function("f", [x, u, t, ca.vertcat(*rates)], [ca.horzcat(*derivatives)])
+    # x' = -x + ut, x'' = -x' + u't + u, x''' = -x'' + u''t + 2u'
+    np.testing.assert_allclose(np.array(values(1.0, 2.0, 3.0, [0.5, 0.25]))[0], [1, 5, -1.5, 3.25])
+
+
+def test_missing_higher_derivatives_count_as_zero():
+    x, u, t = ca.SX.sym("x"), ca.SX(0, 1), ca.SX.sym("t")
+    derivatives, _ = taylor_derivatives(x, u, t, 1 - ca.sqrt(x), 3)
+    values = np.array(ca.Function("f", [x], [ca.horzcat(*derivatives)])(0.0))[0]
+    np.testing.assert_array_equal(values, [0, 1, 0, 0])

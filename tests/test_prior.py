@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from smcpn import InputError, Prior
+
+FAMILIES = {
+    "normal": (stats.norm(1.0, 2.0), "identity"),
+    "lognormal": (stats.lognorm(0.5, scale=3.0), "log"),
+    "gamma": (stats.gamma(2.0), "log"),
+    "shifted": (stats.expon(loc=-2.0), "log"),
+    "negative": (stats.truncnorm(-np.inf, 4.0, loc=-1.3, scale=0.325), "log"),
+    "uniform": (stats.uniform(-1.0, 3.0), "logit"),
+    "beta": (stats.beta(2.0, 3.0), "logit"),
+}
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_coordinate_follows_from_the_support(name):
+    distribution, expected = FAMILIES[name]
+    assert Prior({"a": distribution}).maps[0].name == expected
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_density_in_coordinates_integrates_to_one(name):
+    prior = Prior({"a": FAMILIES[name][0]})
+    z = np.linspace(-40, 40, 200_001)
+    density = np.exp(prior.log_density(z[:, None]))
+    assert integrate.trapezoid(density, z) == pytest.approx(1.0, abs=1e-6)
+
+
+@given(z=st.floats(-20, 20))
+def test_round_trip(z):
+    prior = Prior({name: distribution for name, (distribution, _) in FAMILIES.items()})
+    theta = np.full((1, len(prior)), z / 2)
+    np.testing.assert_allclose(
+        prior.unconstrained(prior.natural(theta)), theta, rtol=1e-3, atol=1e-6
+    )
+
+
+def test_samples_follow_the_prior():
+    prior = Prior({name: distribution for name, (distribution, _) in FAMILIES.items()})
+    values = prior.natural(prior.sample(np.random.default_rng(0), 4000))
+    for column, (distribution, _) in zip(values.T, FAMILIES.values(), strict=True):
+        assert stats.kstest(column, distribution.cdf).pvalue > 1e-3
+
+
+def test_refusals():
+    with pytest.raises(InputError, match="has no rvs"):
+        Prior({"a": object()})
+    with pytest.raises(InputError, match="does not fit its prior"):
+        Prior({"a": stats.norm()}, {"a": "log"})
+    with pytest.raises(InputError, match="none of identity, log, logit"):
+        Prior({"a": stats.norm()}, {"a": "cube"})
+    with pytest.raises(InputError, match="names 'b', which has no prior"):
+        Prior({"a": stats.norm()}, {"b": "log"})
+    with pytest.raises(InputError, match="no valid support"):
+        Prior({"a": stats.lognorm(-1.0)})
+    with pytest.raises(InputError, match="empty"):
+        Prior({})
+
+
+def test_named_coordinate_is_used():
+    prior = Prior({"a": stats.lognorm(0.5)}, {"a": "identity"})
+    assert prior.maps[0].name == "identity"
+    assert prior.log_density(np.array([[-1.0]]))[0] == -np.inf
