@@ -18,6 +18,10 @@ Array = NDArray[np.float64]
 OPTIMAL_SCALE = 2.38
 """Step of a random walk in posterior standard deviations, times sqrt(d)."""
 
+TRUSTED_BY_WALK = 2.0
+"""Effective particles per dimension below which a walk shrinks correlations: its steps need not
+cover the target, and on a narrow ridge they must not leave it."""
+
 
 @dataclass(frozen=True)
 class Move:
@@ -118,7 +122,7 @@ class RandomWalkKernel:
     @classmethod
     def fit(cls, theta: Array, weights: Array) -> Self:
         """Scale the covariance of weighted particles, (N, d) and (N,)."""
-        _, factor = weighted_moments(theta, weights)
+        _, factor = weighted_moments(theta, weights, TRUSTED_BY_WALK)
         return cls(OPTIMAL_SCALE / np.sqrt(theta.shape[1]) * factor)
 
     @property

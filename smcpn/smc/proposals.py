@@ -84,10 +84,13 @@ class DefensiveGaussian:
         return np.logaddexp(np.log1p(-self.t_share) + gaussian, np.log(self.t_share) + student)
 
 
-def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
+def weighted_moments(
+    theta: Array, weights: Array, per_dimension: float = TRUSTED_PER_DIMENSION
+) -> tuple[Array, Array]:
     """Mean (d,) and lower Cholesky factor (d, d) of the covariance of weighted particles.
 
-    Where few particles carry the weight, correlations are shrunk towards zero. The factor comes
+    Where fewer than ``per_dimension`` effective particles per dimension carry the weight,
+    correlations are shrunk towards zero. The factor comes
     from a QR decomposition of the particles, not from their covariance: a direction in which the
     posterior is 1e-6 of its width in others has lost half its digits there.
     """
@@ -95,7 +98,7 @@ def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
     scaled = np.sqrt(weights)[:, None] * (theta - mean)
     spread = np.sqrt(np.square(scaled).sum(axis=0))
     spread = np.maximum(spread, np.finfo(float).tiny ** 0.5)
-    trusted = trusted_share(1.0 / np.square(weights).sum(), theta.shape[1])
+    trusted = trusted_share(1.0 / np.square(weights).sum(), theta.shape[1], per_dimension)
     if trusted < 1.0:
         shrunk = np.sqrt(1.0 - trusted) * np.diag(spread)
         scaled = np.vstack([np.sqrt(trusted) * scaled, shrunk])
@@ -105,9 +108,11 @@ def weighted_moments(theta: Array, weights: Array) -> tuple[Array, Array]:
     return mean, upper.T
 
 
-def trusted_share(ess: float, dimension: int) -> float:
+def trusted_share(
+    ess: float, dimension: int, per_dimension: float = TRUSTED_PER_DIMENSION
+) -> float:
     """Share of an estimated correlation to believe, given the particles that carry it."""
-    return min(1.0, ess / (TRUSTED_PER_DIMENSION * dimension))
+    return min(1.0, ess / (per_dimension * dimension))
 
 
 def student_log_density(square: Array, dimension: int, degrees: float) -> Array:
