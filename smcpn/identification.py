@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -15,10 +16,19 @@ from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
-from smcpn.smc.engine import Ibis, Progress, Settings
-from smcpn.smc.moves import MoveSettings
+from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.engine import Ibis
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
+from smcpn.smc.rejuvenation import MoveSettings
+from smcpn.smc.replicates import Populations, combine
+from smcpn.smc.resampling import SCHEMES
+from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.tempering import Tempering
+from smcpn.smc.weights import normalise
 from smcpn.solver import EKF0
 
+PATHS = {"data": Ibis, "tempering": Tempering}
+"""Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
 
 
@@ -31,6 +41,10 @@ def ibis(
     ess: float = 0.5,
     block: int = 64,
     max_moves: int = 10,
+    moves: MoveStrategy | None = None,
+    path: str = "data",
+    resampling: str = "systematic",
+    replicates: int = 1,
     threads: int | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
 ) -> Posterior:
@@ -51,7 +65,15 @@ def ibis(
     block : int
         Most samples weighed in one call.
     max_moves : int
-        Most moves of one rejuvenation.
+        Most moves of one rejuvenation, where ``moves`` is not given.
+    moves : MoveStrategy, optional
+        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
+    path : {"data", "tempering"}
+        Absorb one sample after the other, or the whole record at rising exponents.
+    resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
+    replicates : int
+        Independent populations of ``particles`` each, combined by their evidence; they give the
+        error of the log-evidence and R-hat.
     threads : int, optional
         Threads of the kernel; all processors by default.
     progress : bool or callable, optional
@@ -67,39 +89,52 @@ def ibis(
     InputError
         For settings out of range, or when the model diverges for every particle.
 
+    Warns
+    -----
+    SamplerWarning
+        For what deserves a second look; `Posterior.concerns` keeps the sentences.
+
     References
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
-    settings = Settings(particles, ess, block, MoveSettings(max_moves=max_moves))
-    if seed is not None and (not isinstance(seed, int) or seed < 0):
-        raise InputError(f"seed is {seed!r}: give a whole number from 0")
+    settings = Settings(
+        particles,
+        ess,
+        block,
+        moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
+        SCHEMES[_choice("resampling", resampling, SCHEMES)],
+    )
+    sampler = PATHS[_choice("path", path, PATHS)]
+    rngs = _generators(seed, replicates)
     begin, before = time.perf_counter(), replace(CLOCK)
     solver = EKF0() if solver is None else solver
     automatic = getattr(solver, "steps", None) == "auto"
     if automatic:
         solver = sufficient_steps(problem, solver, _prior_median(problem))
+
+    def sample(solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
+        likelihood = build_likelihood(problem, solver, threads)
+        runs = [sampler(problem.prior, likelihood, settings, rng) for rng in rngs()]
+        for run in runs:
+            run.run(progress=report)
+        return combine(runs)
+
     with progress_line(progress) as report:
-        sampler = _sample(problem, solver, settings, seed, threads, report)
-        share = solver_share(problem, solver, _mean(sampler))
+        populations = sample(solver, report)
+        share = solver_share(problem, solver, _mean(problem, populations))
         while automatic and share > SOLVER_SHARE:
             least = 2 * int(solver.steps)
-            solver = sufficient_steps(problem, solver, _mean(sampler), least=least)
-            sampler = _sample(problem, solver, settings, seed, threads, report)
-            share = solver_share(problem, solver, _mean(sampler))
+            solver = sufficient_steps(problem, solver, _mean(problem, populations), least=least)
+            populations = sample(solver, report)
+            share = solver_share(problem, solver, _mean(problem, populations))
     work = CLOCK.since(before)
+    for concern in populations.concerns:
+        warnings.warn(concern, SamplerWarning, stacklevel=2)
     return Posterior(
         problem=problem,
         solver=solver,
-        theta=sampler.system.theta,
-        log_weights=sampler.system.log_weights,
-        log_likelihood=sampler.system.log_likelihood,
-        eve=sampler.system.eve,
-        log_evidence=sampler.log_evidence,
-        ess_path=np.array(sampler.ess),
-        log_evidence_path=np.array(sampler.log_evidence_path),
-        rejuvenations=tuple(sampler.rejuvenations),
         solver_share=share,
         timing=Timing(
             wall=time.perf_counter() - begin - work.compile_seconds,
@@ -108,25 +143,29 @@ def ibis(
             theta_steps=work.theta_steps,
         ),
         seed=seed,
+        **vars(populations),
     )
 
 
-def _sample(
-    problem: Problem,
-    solver: Solver,
-    settings: Settings,
-    seed: int | None,
-    threads: int | None,
-    report: Callable[[Progress], None] | None,
-) -> Ibis:
-    likelihood = build_likelihood(problem, solver, threads)
-    sampler = Ibis(problem.prior, likelihood, settings, np.random.default_rng(seed))
-    sampler.run(progress=report)
-    return sampler
+def _generators(seed: int | None, replicates: int) -> Callable[[], list[np.random.Generator]]:
+    """Fresh generators for the populations, the same ones at every call."""
+    if seed is not None and (not isinstance(seed, int) or seed < 0):
+        raise InputError(f"seed is {seed!r}: give a whole number from 0")
+    if not isinstance(replicates, int) or replicates < 1:
+        raise InputError(f"replicates is {replicates!r}: give a whole number from 1")
+    root = np.random.SeedSequence(seed)
+    children = [root] if replicates == 1 else root.spawn(replicates)
+    return lambda: [np.random.default_rng(child) for child in children]
 
 
-def _mean(sampler: Ibis) -> np.ndarray:
-    return sampler.system.weights @ sampler.prior.natural(sampler.system.theta)
+def _choice(name: str, value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+    return value
+
+
+def _mean(problem: Problem, populations: Populations) -> np.ndarray:
+    return normalise(populations.log_weights) @ problem.prior.natural(populations.theta)
 
 
 def _prior_median(problem: Problem) -> np.ndarray:

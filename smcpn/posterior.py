@@ -16,7 +16,7 @@ from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation import Simulation, simulate_particles
-from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
 from smcpn.summary import ParameterRow, parameter_rows, summary_text
@@ -62,6 +62,17 @@ class Posterior:
         Mean share of solver variance over noise variance, at the posterior mean.
     timing : Timing
     seed : int or None
+    log_evidence_se : float
+        Standard error of ``log_evidence``: from the ancestry of the particles, or from the
+        spread of the replicates.
+    log_evidences : ndarray, (R,)
+        Of each replicate.
+    replicate : ndarray, (N,)
+        Number of the population of each particle.
+    r_hat : ndarray, (d,)
+        Potential scale reduction over replicates; nan for one.
+    concerns : tuple of str
+        What deserves a second look.
     """
 
     problem: Problem
@@ -77,6 +88,11 @@ class Posterior:
     solver_share: float
     timing: Timing
     seed: int | None = None
+    log_evidence_se: float = float("nan")
+    log_evidences: Array = field(default_factory=lambda: np.empty(0))
+    replicate: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    r_hat: Array = field(default_factory=lambda: np.empty(0))
+    concerns: tuple[str, ...] = ()
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -112,7 +128,7 @@ class Posterior:
     def acceptance(self) -> float:
         """Share of proposals accepted over all rejuvenations; nan without any."""
         proposed = sum(r.evaluations for r in self.rejuvenations)
-        accepted = sum(r.acceptance * r.evaluations for r in self.rejuvenations)
+        accepted = sum(r.accepted for r in self.rejuvenations)
         return accepted / proposed if proposed else float("nan")
 
     def __getitem__(self, name: str) -> Array:
@@ -186,6 +202,12 @@ class Posterior:
             steps,
             step_length=interval / int(self.solver.steps),
         )
+
+    def to_arviz(self, seed: int = 0) -> Any:
+        """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
+        from smcpn.interop.arviz import to_arviz
+
+        return to_arviz(self, seed)
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges.

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.distributions import draw, support
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -17,7 +18,7 @@ Array = NDArray[np.float64]
 class Distribution(Protocol):
     """What a prior must offer; frozen `scipy.stats` distributions do."""
 
-    def rvs(self, *, size: int, random_state: np.random.Generator) -> Any: ...
+    def rvs(self, *, size: int) -> Any: ...
     def logpdf(self, x: Array, /) -> Any: ...
 
 
@@ -101,7 +102,8 @@ class Prior:
     Parameters
     ----------
     distributions : mapping of str to Distribution
-        Frozen `scipy.stats` distributions, or anything with ``rvs`` and ``logpdf``.
+        Frozen `scipy.stats` distributions, those of `particles.distributions`, or anything with
+        ``rvs`` and ``logpdf``.
     coordinates : mapping of str to str, optional
         ``"identity"``, ``"log"`` or ``"logit"`` for parameters whose unconstrained coordinate
         should not follow from the support of the prior.
@@ -136,7 +138,7 @@ class Prior:
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
         columns = [
-            coordinate.unconstrained(np.asarray(d.rvs(size=size, random_state=rng), dtype=float))
+            coordinate.unconstrained(draw(d, rng, size))
             for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
         ]
         return np.stack(columns, axis=1)
@@ -190,10 +192,7 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:
-    support = getattr(distribution, "support", None)
-    if support is None:
-        return -np.inf, np.inf
-    lower, upper = (float(bound) for bound in support())
+    lower, upper = support(distribution)
     if not lower < upper:
         raise InputError(f"prior of '{name}' has no valid support: check its arguments")
     return lower, upper

@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +17,7 @@ from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.posterior import Posterior
 from smcpn.simulation import Simulation
+from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.solver import EKF0
 
 
@@ -91,13 +93,16 @@ def identify_case(
         order=case.order if order is None else order,
         steps=case.steps if wanted is None else wanted,
     )
-    posterior = ibis(
-        case.problem,
-        solver=solver,
-        particles=particles,
-        seed=seed,
-        progress=not as_json,
-    )
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        posterior = ibis(
+            case.problem,
+            solver=solver,
+            particles=particles,
+            seed=seed,
+            progress=not as_json,
+        )
     simulations = case.simulations(posterior)
     scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
     work = CLOCK.since(before)
@@ -132,8 +137,10 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "peak_memory_mb": peak_memory_mb(),
         "theta_steps": outcome.work.theta_steps,
         "log_evidence": posterior.log_evidence,
+        "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
+        "concerns": list(posterior.concerns),
         "parameters": {
             name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
             for name in posterior.names
