@@ -8,8 +8,8 @@ from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.record import Record
-from smcpn.simulation import Simulation
-from smcpn.simulator import simulate
+from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulator import simulate
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.rejuvenation import MoveSettings

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Collection
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
-from smcpn.likelihood.budget import SOLVER_SHARE, solver_share, sufficient_steps
+from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
 from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
@@ -30,6 +30,7 @@ from smcpn.solver import EKF0
 PATHS = {"data": Ibis, "tempering": Tempering}
 """Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
+_FALLBACK_STEPS = 4
 
 
 def ibis(
@@ -106,36 +107,25 @@ def ibis(
         moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
         SCHEMES[_choice("resampling", resampling, SCHEMES)],
     )
-    sampler = PATHS[_choice("path", path, PATHS)]
-    rngs = _generators(seed, replicates)
+    run = _Run(
+        problem,
+        settings,
+        PATHS[_choice("path", path, PATHS)],
+        _generators(seed, replicates),
+        threads,
+    )
     begin, before = time.perf_counter(), replace(CLOCK)
-    solver = EKF0() if solver is None else solver
-    automatic = getattr(solver, "steps", None) == "auto"
-    if automatic:
-        solver = sufficient_steps(problem, solver, _prior_median(problem))
-
-    def sample(solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
-        likelihood = build_likelihood(problem, solver, threads)
-        runs = [sampler(problem.prior, likelihood, settings, rng) for rng in rngs()]
-        for run in runs:
-            run.run(progress=report)
-        return combine(runs)
-
     with progress_line(progress) as report:
-        populations = sample(solver, report)
-        share = solver_share(problem, solver, _mean(problem, populations))
-        while automatic and share > SOLVER_SHARE:
-            least = 2 * int(solver.steps)
-            solver = sufficient_steps(problem, solver, _mean(problem, populations), least=least)
-            populations = sample(solver, report)
-            share = solver_share(problem, solver, _mean(problem, populations))
+        solver, populations, budget = run.with_sufficient_steps(solver or EKF0(), report)
     work = CLOCK.since(before)
-    for concern in populations.concerns:
+    concerns = populations.concerns + _solver_concerns(budget)
+    populations = replace(populations, concerns=concerns)
+    for concern in concerns:
         warnings.warn(concern, SamplerWarning, stacklevel=2)
     return Posterior(
         problem=problem,
         solver=solver,
-        solver_share=share,
+        budget=budget,
         timing=Timing(
             wall=time.perf_counter() - begin - work.compile_seconds,
             compile=work.compile_seconds,
@@ -144,6 +134,68 @@ def ibis(
         ),
         seed=seed,
         **vars(populations),
+    )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Everything of an identification but the solver."""
+
+    problem: Problem
+    settings: Settings
+    path: type[Ibis] | type[Tempering]
+    generators: Callable[[], list[np.random.Generator]]
+    threads: int | None
+
+    def with_sufficient_steps(
+        self, solver: Solver, report: Callable[[Progress], None] | None
+    ) -> tuple[Solver, Populations, ErrorBudget]:
+        """Sample, and where the steps are chosen here, again with more until they suffice."""
+        automatic = getattr(solver, "steps", None) == "auto"
+        if automatic:
+            solver = self._first_steps(solver)
+        while True:
+            populations = self.sample(solver, report)
+            mean = self._mean(populations)
+            budget = error_budget(self.problem, solver, mean)
+            if not automatic or budget.share <= SOLVER_SHARE:
+                return solver, populations, budget
+            least = 2 * int(solver.steps)
+            solver = sufficient_steps(self.problem, solver, mean, least=least)
+
+    def sample(self, solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
+        """Run every population."""
+        likelihood = build_likelihood(self.problem, solver, self.threads)
+        samplers = [
+            self.path(self.problem.prior, likelihood, self.settings, rng)
+            for rng in self.generators()
+        ]
+        for sampler in samplers:
+            sampler.run(progress=report)
+        return combine(samplers)
+
+    def _first_steps(self, solver: Solver) -> Solver:
+        prior = self.problem.prior
+        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+        try:
+            return sufficient_steps(self.problem, solver, median)
+        except InputError:
+            # The median of a wide prior may diverge where the posterior does not: begin with a
+            # few steps, the posterior mean decides.
+            return replace(solver, steps=_FALLBACK_STEPS)
+
+    def _mean(self, populations: Populations) -> np.ndarray:
+        values = self.problem.prior.natural(populations.theta)
+        return normalise(populations.log_weights) @ values
+
+
+def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:
+    if budget.share <= SOLVER_SHARE:
+        return ()
+    return (
+        f"the solver's error is {budget.share:.2g} of the noise variance at the posterior mean: "
+        "raise steps (or steps='auto'), parameters may be biased",
     )
 
 
@@ -162,12 +214,3 @@ def _choice(name: str, value: str, known: Collection[str]) -> str:
     if value not in known:
         raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
     return value
-
-
-def _mean(problem: Problem, populations: Populations) -> np.ndarray:
-    return normalise(populations.log_weights) @ problem.prior.natural(populations.theta)
-
-
-def _prior_median(problem: Problem) -> np.ndarray:
-    theta = problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-    return problem.prior.natural(np.median(theta, axis=0)[None, :])[0]

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.initialisation import simulate_started
+from smcpn.likelihood.budget import ErrorBudget
 from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
-from smcpn.simulation import Simulation, simulate_particles
+from smcpn.simulation.initialisation import simulate_started
+from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
@@ -58,8 +59,8 @@ class Posterior:
     ess_path, log_evidence_path : ndarray, (T,)
         After each sample: effective sample size before any rejuvenation, and log-evidence.
     rejuvenations : tuple of Rejuvenation
-    solver_share : float
-        Mean share of solver variance over noise variance, at the posterior mean.
+    budget : ErrorBudget
+        Solver error at the posterior mean, in units of the noise variance.
     timing : Timing
     seed : int or None
     log_evidence_se : float
@@ -85,7 +86,7 @@ class Posterior:
     ess_path: Array
     log_evidence_path: Array
     rejuvenations: tuple[Rejuvenation, ...]
-    solver_share: float
+    budget: ErrorBudget
     timing: Timing
     seed: int | None = None
     log_evidence_se: float = float("nan")
@@ -158,6 +159,7 @@ class Posterior:
         observe: Any = None,
         steps: int | str = "auto",
         initialise: int = 0,
+        like: Record | None = None,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
@@ -180,6 +182,8 @@ class Posterior:
         initialise : int
             Samples at the start from which every particle finds its initial state by least
             squares; they are not compared. With 0 the initial state is that of the problem.
+        like : Record, optional
+            The record learned from whose initial state this one shares, where these differ.
 
         Raises
         ------
@@ -201,6 +205,7 @@ class Posterior:
             observe,
             steps,
             step_length=interval / int(self.solver.steps),
+            like=like,
         )
 
     def to_arviz(self, seed: int = 0) -> Any:

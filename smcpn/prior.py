@@ -38,6 +38,10 @@ class Coordinate(Protocol):
         """Map parameter values to unconstrained values."""
         ...
 
+    def inside(self, x: Array) -> Array:
+        """Move values at a bound to the nearest representable one inside."""
+        ...
+
     def log_jacobian(self, z: Array) -> Array | float:
         """Return log |dx/dz|."""
         ...
@@ -53,6 +57,9 @@ class Identity:
         return z
 
     def unconstrained(self, x: Array) -> Array:
+        return x
+
+    def inside(self, x: Array) -> Array:
         return x
 
     def log_jacobian(self, z: Array) -> float:
@@ -73,6 +80,10 @@ class Log:
     def unconstrained(self, x: Array) -> Array:
         return np.log(self.sign * (x - self.bound))
 
+    def inside(self, x: Array) -> Array:
+        nearest = np.nextafter(self.bound, self.sign * np.inf)
+        return np.where(self.sign * (x - self.bound) > 0, x, nearest)
+
     def log_jacobian(self, z: Array) -> Array:
         return z
 
@@ -90,6 +101,9 @@ class Logit:
 
     def unconstrained(self, x: Array) -> Array:
         return np.log(x - self.lower) - np.log(self.upper - x)
+
+    def inside(self, x: Array) -> Array:
+        return np.clip(x, np.nextafter(self.lower, np.inf), np.nextafter(self.upper, -np.inf))
 
     def log_jacobian(self, z: Array) -> Array:
         return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)
@@ -138,7 +152,8 @@ class Prior:
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
         columns = [
-            coordinate.unconstrained(draw(d, rng, size))
+            # A draw may round to the bound of its support, which has no finite coordinate.
+            coordinate.unconstrained(coordinate.inside(draw(d, rng, size)))
             for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
         ]
         return np.stack(columns, axis=1)

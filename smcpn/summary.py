@@ -133,7 +133,8 @@ def summary_text(posterior: Posterior) -> str:
             else ""
         ),
         f"solver           {posterior.solver}",
-        f"solver variance  {posterior.solver_share:.2%} of the noise variance",
+        f"solver error     {100 * posterior.budget.claimed:.2g} % of the noise variance claimed, "
+        f"{100 * posterior.budget.change:.2g} % by doubling the steps",
         f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
         f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
     ]

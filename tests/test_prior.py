@@ -68,3 +68,11 @@ def test_named_coordinate_is_used():
     prior = Prior({"a": stats.lognorm(0.5)}, {"a": "identity"})
     assert prior.maps[0].name == "identity"
     assert prior.log_density(np.array([[-1.0]]))[0] == -np.inf
+
+
+@pytest.mark.parametrize("distribution", [stats.gamma(0.005), stats.beta(0.01, 0.01)])
+def test_draws_at_the_bound_have_a_finite_coordinate(distribution):
+    prior = Prior({"a": distribution})
+    theta = prior.sample(np.random.default_rng(0), 2000)
+    assert np.isfinite(theta).all()
+    assert np.isfinite(prior.log_density(theta)).all()

@@ -16,7 +16,7 @@ from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.posterior import Posterior
-from smcpn.simulation import Simulation
+from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.solver import EKF0
 
@@ -129,7 +129,8 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "particles": len(posterior.theta),
         "seed": posterior.seed,
         "steps": posterior.solver.steps,
-        "solver_share": posterior.solver_share,
+        "solver_share": posterior.budget.claimed,
+        "step_change": posterior.budget.change,
         "wall_s": outcome.wall_s,
         "identify_s": posterior.timing.wall,
         "kernel_s": outcome.work.run_seconds,

@@ -21,8 +21,8 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.problem import Model, Problem, check_record
 from smcpn.record import Record
-from smcpn.simulation import Simulation, simulate_particles
-from smcpn.simulator import Simulator
+from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 

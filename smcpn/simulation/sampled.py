@@ -22,7 +22,7 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols, sample_rows
 from smcpn.problem import Model
 from smcpn.record import Record
-from smcpn.simulator import CHUNK
+from smcpn.simulation.simulator import CHUNK
 
 Array = NDArray[np.float64]
 
