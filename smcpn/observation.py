@@ -13,6 +13,7 @@ from smcpn.ode import ODE, TIME
 from smcpn.tracing import argument_names, trace
 
 Parameter = Callable[[str], ca.SX]
+Constant = Callable[[float, str], ca.SX]
 
 
 def observed_outputs(
@@ -41,7 +42,9 @@ def observed_outputs(
     return ca.vertcat(*outputs)
 
 
-def noise_variances(noise: list[Any], observe: list[Any], parameter: Parameter) -> ca.SX:
+def noise_variances(
+    noise: list[Any], observe: list[Any], parameter: Parameter, constant: Constant
+) -> ca.SX:
     """Variance of each output's noise, from a standard deviation or a parameter's name."""
     if len(noise) == 1:
         noise = noise * len(observe)
@@ -50,11 +53,11 @@ def noise_variances(noise: list[Any], observe: list[Any], parameter: Parameter) 
             f"noise has {len(noise)} entries but observe has {len(observe)}: one per output"
         )
     variances: list[ca.SX] = []
-    for sd in noise:
+    for number, sd in enumerate(noise):
         if isinstance(sd, str):
             variances.append(parameter(sd) ** 2)
         elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
-            variances.append(ca.SX(float(sd) ** 2))
+            variances.append(constant(float(sd), f"noise[{number}]") ** 2)
         else:
             raise InputError(
                 f"noise is {sd!r}: give a positive standard deviation, or a parameter's name"

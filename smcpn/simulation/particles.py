@@ -178,10 +178,10 @@ def starting_like(problem: Problem, model: Model, record: Record) -> Model:
     InputError
         If the problem's records start differently and this is none of them.
     """
-    first = model.initial[0]
-    if all(ca.is_equal(ca.densify(other - first), ca.SX.zeros(*first.shape), 2)
-           for other in model.initial[1:]):  # fmt: skip
-        return replace(model, initial=(first,))
+    initial = model.with_numbers().initial
+    zero = ca.SX.zeros(*initial[0].shape)
+    if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):
+        return replace(model, initial=model.initial[:1])
     for number, own in enumerate(problem.records):
         if own is record:
             return replace(model, initial=(model.initial[number],))

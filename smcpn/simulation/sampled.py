@@ -56,7 +56,8 @@ class SampledSimulator(ABC):
     def __init__(self, model: Model, record: Record, initial: Array, steps: int) -> None:
         if not record.uniform:
             raise InputError(f"{record.name}: this simulation needs uniform sampling")
-        self.model, self.record, self.initial, self.steps = model, record, initial, steps
+        self.model, self.record = model.with_numbers(), record
+        self.initial, self.steps = initial, steps
         self.start_state = ca.SX.sym("start", model.x.numel(), 1)
         self._kernel = LaneKernel(self.program())
         self._rows = self.rows()
