@@ -1,6 +1,6 @@
 """Across one informative sample in parts, so that it never kills the whole population.
 
-With small noise a single observation can leave one particle alive (`smc.md` section 1.2). Its
+With small noise a single observation can leave one particle alive. Its
 likelihood is raised to an exponent that keeps the effective sample size, the particles are
 rejuvenated there, and so on until the exponent is one.
 """

@@ -41,7 +41,7 @@ class DefensiveGaussian:
     """A Gaussian with a share of Student's t around the same centre.
 
     A Gaussian alone is a safe proposal only where the target over the proposal is bounded; the
-    tails of the t bound it at little cost (`smc.md` section 1.7).
+    tails of the t bound it at little cost.
 
     Attributes
     ----------
@@ -90,9 +90,9 @@ def weighted_moments(
     """Mean (d,) and lower Cholesky factor (d, d) of the covariance of weighted particles.
 
     Where fewer than ``per_dimension`` effective particles per dimension carry the weight,
-    correlations are shrunk towards zero. The factor comes
-    from a QR decomposition of the particles, not from their covariance: a direction in which the
-    posterior is 1e-6 of its width in others has lost half its digits there.
+    correlations are shrunk towards zero. The factor comes from a QR decomposition of the
+    particles, not from their covariance: a direction in which the posterior is 1e-6 of its width
+    in others has lost half its digits there.
     """
     mean = weights @ theta
     scaled = np.sqrt(weights)[:, None] * (theta - mean)
