@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numba import njit
 from scipy import stats
@@ -116,7 +117,7 @@ def multiply_adds(values, factor, term, rounds):
 def operations_per_step(symbols: MarginalSymbols) -> float:
     """Arithmetic of a step and its share of a sample, fused multiply-adds counted once."""
     program = symbols.program(symbols.log_density())
-    theta = SymbolRows(program.theta, "p", Level.PARTICLE)
+    theta = SymbolRows(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = SymbolRows(program.state, "m", Level.LANE)
     shared = [SymbolRows(program.step_row, "r", Level.SHARED)]
     shared.append(SymbolRows(program.gain_row, "g", Level.SHARED))

@@ -8,8 +8,11 @@ from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.record import Record
-from smcpn.simulation import Simulation
-from smcpn.simulator import simulate
+from smcpn.simulation.particles import Simulation
+from smcpn.simulation.simulator import simulate
+from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.solver import EKF0, RK4
 from smcpn.validation import Validation
 
@@ -19,13 +22,18 @@ __all__ = [
     "EKF0",
     "ODE",
     "RK4",
+    "IndependentMetropolis",
     "InputError",
+    "MoveSettings",
     "Posterior",
     "Prior",
     "Problem",
+    "RandomWalkMetropolis",
     "Record",
+    "SamplerWarning",
     "Simulation",
     "Validation",
+    "WasteFree",
     "datasets",
     "ibis",
     "models",

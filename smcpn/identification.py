@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from smcpn.arguments import real_number, whole_number
 from smcpn.codegen.kernel import CLOCK
-from smcpn.likelihood.budget import SOLVER_SHARE, solver_share, sufficient_steps
+from smcpn.errors import InputError
+from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
 from smcpn.likelihood.build import Solver, build_likelihood, check_solver
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
-from smcpn.smc.engine import Ibis, Progress, Settings
-from smcpn.smc.moves import MoveSettings
+from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.engine import Ibis
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
+from smcpn.smc.rejuvenation import MoveSettings
+from smcpn.smc.replicates import Populations, combine
+from smcpn.smc.resampling import SCHEMES
+from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.tempering import Tempering
+from smcpn.smc.weights import normalise
 from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
+PATHS = {"data": Ibis, "tempering": Tempering}
+"""Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
+_FALLBACK_STEPS = 4
 
 
 def ibis(
@@ -32,6 +44,10 @@ def ibis(
     ess: float = 0.5,
     block: int = 64,
     max_moves: int = 10,
+    moves: MoveStrategy | None = None,
+    path: str = "data",
+    resampling: str = "systematic",
+    replicates: int = 1,
     threads: int | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
 ) -> Posterior:
@@ -52,7 +68,15 @@ def ibis(
     block : int
         Most samples weighed in one call.
     max_moves : int
-        Most moves of one rejuvenation.
+        Most moves of one rejuvenation, where ``moves`` is not given.
+    moves : MoveStrategy, optional
+        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
+    path : {"data", "tempering"}
+        Absorb one sample after the other, or the whole record at rising exponents.
+    resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
+    replicates : int
+        Independent populations of ``particles`` each, combined by their evidence; they give the
+        error of the log-evidence and R-hat.
     threads : int, optional
         Threads of the kernel; all processors by default.
     progress : bool or callable, optional
@@ -68,48 +92,50 @@ def ibis(
     InputError
         For settings out of range, or when the model diverges for every particle.
 
+    Warns
+    -----
+    SamplerWarning
+        For what deserves a second look; `Posterior.concerns` keeps the sentences.
+
     References
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
-    settings = Settings(
-        particles=whole_number("particles", particles, LEAST_PARTICLES),
-        ess=real_number("ess", ess, "choose a share between 0 and 1"),
-        block=whole_number("block", block, 1),
-        moves=MoveSettings(max_moves=whole_number("max_moves", max_moves, 1)),
-    )
     if seed is not None:
         seed = whole_number("seed", seed, 0)
     if threads is not None:
         threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
-    begin, before = time.perf_counter(), replace(CLOCK)
+    max_moves = whole_number("max_moves", max_moves, 1)
+    replicates = whole_number("replicates", replicates, 1)
+    settings = Settings(
+        particles=whole_number("particles", particles, LEAST_PARTICLES),
+        ess=real_number("ess", ess, "choose a share between 0 and 1"),
+        block=whole_number("block", block, 1),
+        moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
+        resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
+    )
     solver = EKF0() if solver is None else solver
     check_solver(solver)
-    automatic = getattr(solver, "steps", None) == "auto"
-    if automatic:
-        solver = sufficient_steps(problem, solver, _prior_median(problem))
+    run = _Run(
+        problem,
+        settings,
+        PATHS[_choice("path", path, PATHS)],
+        _generators(seed, replicates),
+        threads,
+    )
+    begin, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report:
-        sampler = _sample(problem, solver, settings, seed, threads, report)
-        share = solver_share(problem, solver, _mean(sampler))
-        while automatic and share > SOLVER_SHARE:
-            least = 2 * int(solver.steps)
-            solver = sufficient_steps(problem, solver, _mean(sampler), least=least)
-            sampler = _sample(problem, solver, settings, seed, threads, report)
-            share = solver_share(problem, solver, _mean(sampler))
+        solver, populations, budget = run.with_sufficient_steps(solver, report)
     work = CLOCK.since(before)
+    concerns = populations.concerns + _solver_concerns(budget)
+    populations = replace(populations, concerns=concerns)
+    for concern in concerns:
+        warnings.warn(concern, SamplerWarning, stacklevel=2)
     return Posterior(
         problem=problem,
         solver=solver,
-        theta=sampler.system.theta,
-        log_weights=sampler.system.log_weights,
-        log_likelihood=sampler.system.log_likelihood,
-        eve=sampler.system.eve,
-        log_evidence=sampler.log_evidence,
-        ess_path=np.array(sampler.ess),
-        log_evidence_path=np.array(sampler.log_evidence_path),
-        rejuvenations=tuple(sampler.rejuvenations),
-        solver_share=share,
+        budget=budget,
         timing=Timing(
             wall=time.perf_counter() - begin - work.compile_seconds,
             compile=work.compile_seconds,
@@ -117,27 +143,80 @@ def ibis(
             theta_steps=work.theta_steps,
         ),
         seed=seed,
+        **vars(populations),
     )
 
 
-def _sample(
-    problem: Problem,
-    solver: Solver,
-    settings: Settings,
-    seed: int | None,
-    threads: int | None,
-    report: Callable[[Progress], None] | None,
-) -> Ibis:
-    likelihood = build_likelihood(problem, solver, threads)
-    sampler = Ibis(problem.prior, likelihood, settings, np.random.default_rng(seed))
-    sampler.run(progress=report)
-    return sampler
+@dataclass(frozen=True)
+class _Run:
+    """Everything of an identification but the solver."""
+
+    problem: Problem
+    settings: Settings
+    path: type[Ibis] | type[Tempering]
+    generators: Callable[[], list[np.random.Generator]]
+    threads: int | None
+
+    def with_sufficient_steps(
+        self, solver: Solver, report: Callable[[Progress], None] | None
+    ) -> tuple[Solver, Populations, ErrorBudget]:
+        """Sample, and where the steps are chosen here, again with more until they suffice."""
+        automatic = getattr(solver, "steps", None) == "auto"
+        if automatic:
+            solver = self._first_steps(solver)
+        while True:
+            populations = self.sample(solver, report)
+            mean = self._mean(populations)
+            budget = error_budget(self.problem, solver, mean)
+            if not automatic or budget.share <= SOLVER_SHARE:
+                return solver, populations, budget
+            least = 2 * int(solver.steps)
+            solver = sufficient_steps(self.problem, solver, mean, least=least)
+
+    def sample(self, solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
+        """Run every population."""
+        likelihood = build_likelihood(self.problem, solver, self.threads)
+        samplers = [
+            self.path(self.problem.prior, likelihood, self.settings, rng)
+            for rng in self.generators()
+        ]
+        for sampler in samplers:
+            sampler.run(progress=report)
+        return combine(samplers)
+
+    def _first_steps(self, solver: Solver) -> Solver:
+        prior = self.problem.prior
+        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+        try:
+            return sufficient_steps(self.problem, solver, median)
+        except InputError:
+            # The median of a wide prior may diverge where the posterior does not: begin with a
+            # few steps, the posterior mean decides.
+            return replace(solver, steps=_FALLBACK_STEPS)
+
+    def _mean(self, populations: Populations) -> np.ndarray:
+        values = self.problem.prior.natural(populations.theta)
+        return normalise(populations.log_weights) @ values
 
 
-def _mean(sampler: Ibis) -> np.ndarray:
-    return sampler.system.weights @ sampler.prior.natural(sampler.system.theta)
+def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:
+    if budget.share <= SOLVER_SHARE:
+        return ()
+    return (
+        f"the solver's error is {budget.share:.2g} of the noise variance at the posterior mean: "
+        "raise steps (or steps='auto'), parameters may be biased",
+    )
 
 
-def _prior_median(problem: Problem) -> np.ndarray:
-    theta = problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-    return problem.prior.natural(np.median(theta, axis=0)[None, :])[0]
+def _generators(seed: int | None, replicates: int) -> Callable[[], list[np.random.Generator]]:
+    """Fresh generators for the populations, the same ones at every call."""
+    root = np.random.SeedSequence(seed)
+    children = [root] if replicates == 1 else root.spawn(replicates)
+    return lambda: [np.random.default_rng(child) for child in children]
+
+
+def _choice(name: str, value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+    return value

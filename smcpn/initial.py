@@ -14,6 +14,7 @@ from smcpn.ode import ODE
 from smcpn.prior import Distribution
 
 Parameter = Callable[..., ca.SX]
+Constant = Callable[[float, str], ca.SX]
 
 
 @dataclass
@@ -31,7 +32,7 @@ class AddedParameters:
 
 
 def initial_states(
-    ode: ODE, initial: Any, n_records: int, parameter: Parameter
+    ode: ODE, initial: Any, n_records: int, parameter: Parameter, constant: Constant
 ) -> tuple[tuple[ca.SX, ...], AddedParameters]:
     """Initial state of each record, (n, 1), and the parameters added for them."""
     added = AddedParameters()
@@ -39,7 +40,7 @@ def initial_states(
     for number, values in enumerate(_per_record(initial, n_records)):
         label = "" if n_records == 1 else f"[{number}]"
         entries = [
-            _entry(value, f"{state}(0){label}", parameter, added)
+            _entry(value, f"{state}(0){label}", parameter, constant, added)
             for state, value in zip(ode.states, _per_state(ode, values), strict=True)
         ]
         states.append(ca.vertcat(*entries))
@@ -81,11 +82,13 @@ def _per_state(ode: ODE, values: Any) -> list[Any]:
     return values
 
 
-def _entry(value: Any, name: str, parameter: Parameter, added: AddedParameters) -> ca.SX:
+def _entry(
+    value: Any, name: str, parameter: Parameter, constant: Constant, added: AddedParameters
+) -> ca.SX:
     if isinstance(value, str):
         return parameter(value)
     if isinstance(value, (int, float, np.number)):
         if not np.isfinite(value):
             raise InputError(f"initial {name} is {value}: give a finite number")
-        return ca.SX(float(value))
+        return constant(float(value), name)
     return added.add(name, value)

@@ -16,6 +16,7 @@ from smcpn.tracing import argument_names, trace
 
 Parameter = Callable[..., ca.SX]
 """The symbol or value of a parameter by its name; a second argument is its value otherwise."""
+Constant = Callable[[float, str], ca.SX]
 
 
 def observed_outputs(
@@ -44,7 +45,9 @@ def observed_outputs(
     return ca.vertcat(*outputs)
 
 
-def noise_variances(noise: list[Any], observe: list[Any], parameter: Parameter) -> ca.SX:
+def noise_variances(
+    noise: list[Any], observe: list[Any], parameter: Parameter, constant: Constant
+) -> ca.SX:
     """Variance of each output's noise, from a standard deviation or a parameter's name."""
     if len(noise) == 1:
         noise = noise * len(observe)
@@ -53,17 +56,11 @@ def noise_variances(noise: list[Any], observe: list[Any], parameter: Parameter) 
             f"noise has {len(noise)} entries but observe has {len(observe)}: one per output"
         )
     variances: list[ca.SX] = []
-    for sd in noise:
+    for number, sd in enumerate(noise):
         if isinstance(sd, str):
-            value = parameter(sd)
-            if value.is_constant() and not float(value) > 0:
-                raise InputError(
-                    f"noise '{sd}' is fixed to {float(value):g}: give it a positive number or a "
-                    "distribution in prior"
-                )
-            variances.append(value**2)
+            variances.append(parameter(sd) ** 2)
         elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
-            variances.append(ca.SX(float(sd) ** 2))
+            variances.append(constant(float(sd), f"noise[{number}]") ** 2)
         else:
             raise InputError(
                 f"noise is {sd!r}: give a positive standard deviation, or a parameter's name"

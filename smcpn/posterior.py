@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.initialisation import simulate_started
+from smcpn.likelihood.budget import ErrorBudget
 from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
-from smcpn.simulation import Simulation, simulate_particles
-from smcpn.smc.moves import Rejuvenation
+from smcpn.simulation.initialisation import simulate_started
+from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
 from smcpn.summary import ParameterRow, parameter_rows, summary_text
@@ -58,10 +59,21 @@ class Posterior:
     ess_path, log_evidence_path : ndarray, (T,)
         After each sample: effective sample size before any rejuvenation, and log-evidence.
     rejuvenations : tuple of Rejuvenation
-    solver_share : float
-        Mean share of solver variance over noise variance, at the posterior mean.
+    budget : ErrorBudget
+        Solver error at the posterior mean, in units of the noise variance.
     timing : Timing
     seed : int or None
+    log_evidence_se : float
+        Standard error of ``log_evidence``: from the ancestry of the particles, or from the
+        spread of the replicates.
+    log_evidences : ndarray, (R,)
+        Of each replicate.
+    replicate : ndarray, (N,)
+        Number of the population of each particle.
+    r_hat : ndarray, (d,)
+        Potential scale reduction over replicates; nan for one.
+    concerns : tuple of str
+        What deserves a second look.
     """
 
     problem: Problem
@@ -74,9 +86,14 @@ class Posterior:
     ess_path: Array
     log_evidence_path: Array
     rejuvenations: tuple[Rejuvenation, ...]
-    solver_share: float
+    budget: ErrorBudget
     timing: Timing
     seed: int | None = None
+    log_evidence_se: float = float("nan")
+    log_evidences: Array = field(default_factory=lambda: np.empty(0))
+    replicate: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    r_hat: Array = field(default_factory=lambda: np.empty(0))
+    concerns: tuple[str, ...] = ()
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -112,7 +129,7 @@ class Posterior:
     def acceptance(self) -> float:
         """Share of proposals accepted over all rejuvenations; nan without any."""
         proposed = sum(r.evaluations for r in self.rejuvenations)
-        accepted = sum(r.acceptance * r.evaluations for r in self.rejuvenations)
+        accepted = sum(r.accepted for r in self.rejuvenations)
         return accepted / proposed if proposed else float("nan")
 
     def __getitem__(self, name: str) -> Array:
@@ -142,6 +159,7 @@ class Posterior:
         observe: Any = None,
         steps: int | str = "auto",
         initialise: int = 0,
+        like: Record | None = None,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
@@ -164,6 +182,8 @@ class Posterior:
         initialise : int
             Samples at the start from which every particle finds its initial state by least
             squares; they are not compared. With 0 the initial state is that of the problem.
+        like : Record, optional
+            The record learned from whose initial state this one shares, where these differ.
 
         Raises
         ------
@@ -185,7 +205,14 @@ class Posterior:
             observe,
             steps,
             step_length=interval / int(self.solver.steps),
+            like=like,
         )
+
+    def to_arviz(self, seed: int = 0) -> Any:
+        """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
+        from smcpn.interop.arviz import to_arviz
+
+        return to_arviz(self, seed)
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges.

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import shown
+from smcpn.distributions import draw, support
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -18,7 +19,7 @@ Array = NDArray[np.float64]
 class Distribution(Protocol):
     """What a prior must offer; frozen `scipy.stats` distributions do."""
 
-    def rvs(self, *, size: int, random_state: np.random.Generator) -> Any: ...
+    def rvs(self, *, size: int) -> Any: ...
     def logpdf(self, x: Array, /) -> Any: ...
 
 
@@ -38,6 +39,10 @@ class Coordinate(Protocol):
         """Map parameter values to unconstrained values."""
         ...
 
+    def inside(self, x: Array) -> Array:
+        """Move values at a bound to the nearest representable one inside."""
+        ...
+
     def log_jacobian(self, z: Array) -> Array | float:
         """Return log |dx/dz|."""
         ...
@@ -53,6 +58,9 @@ class Identity:
         return z
 
     def unconstrained(self, x: Array) -> Array:
+        return x
+
+    def inside(self, x: Array) -> Array:
         return x
 
     def log_jacobian(self, z: Array) -> float:
@@ -73,6 +81,10 @@ class Log:
     def unconstrained(self, x: Array) -> Array:
         return np.log(self.sign * (x - self.bound))
 
+    def inside(self, x: Array) -> Array:
+        nearest = np.nextafter(self.bound, self.sign * np.inf)
+        return np.where(self.sign * (x - self.bound) > 0, x, nearest)
+
     def log_jacobian(self, z: Array) -> Array:
         return z
 
@@ -91,6 +103,9 @@ class Logit:
     def unconstrained(self, x: Array) -> Array:
         return np.log(x - self.lower) - np.log(self.upper - x)
 
+    def inside(self, x: Array) -> Array:
+        return np.clip(x, np.nextafter(self.lower, np.inf), np.nextafter(self.upper, -np.inf))
+
     def log_jacobian(self, z: Array) -> Array:
         return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)
 
@@ -102,7 +117,8 @@ class Prior:
     Parameters
     ----------
     distributions : mapping of str to Distribution
-        Frozen `scipy.stats` distributions, or anything with ``rvs`` and ``logpdf``.
+        Frozen `scipy.stats` distributions, those of `particles.distributions`, or anything with
+        ``rvs`` and ``logpdf``.
     coordinates : mapping of str to str, optional
         ``"identity"``, ``"log"`` or ``"logit"`` for parameters whose unconstrained coordinate
         should not follow from the support of the prior.
@@ -137,7 +153,8 @@ class Prior:
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
         columns = [
-            coordinate.unconstrained(np.asarray(d.rvs(size=size, random_state=rng), dtype=float))
+            # A draw may round to the bound of its support, which has no finite coordinate.
+            coordinate.unconstrained(coordinate.inside(draw(d, rng, size)))
             for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
         ]
         return np.stack(columns, axis=1)
@@ -168,7 +185,7 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
                 f"prior of '{name}' is {distribution!r}, which has no {method}: "
                 "give a frozen scipy.stats distribution, or a number to fix the parameter"
             )
-    lower, upper = _scalar_support(name, distribution)
+    lower, upper = _support(name, distribution)
     by_support: Coordinate
     if np.isfinite(lower) and np.isfinite(upper):
         by_support = Logit(lower, upper)
@@ -190,31 +207,25 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
     raise InputError(f"coordinate '{wanted}' of '{name}' is none of identity, log, logit")
 
 
-def _scalar_support(name: str, distribution: Distribution) -> tuple[float, float]:
+def _support(name: str, distribution: Distribution) -> tuple[float, float]:
     """Bounds of the support, once the distribution has shown that it is one of a number."""
     mend = "give a frozen scipy.stats distribution of one number, such as stats.lognorm(0.5)"
+    density = np.empty(0)
     try:
-        bounds = _support(name, distribution)
-        with np.errstate(all="ignore"):
-            draws = np.asarray(distribution.rvs(size=2, random_state=np.random.default_rng(0)))
-            density = np.asarray(distribution.logpdf(draws[:1]), dtype=float)
-    except InputError:
-        raise
+        lower, upper = support(distribution)
+        if lower < upper:
+            with np.errstate(all="ignore"):
+                draws = draw(distribution, np.random.default_rng(0), 2)
+                density = np.asarray(distribution.logpdf(draws[:1]))
+    except InputError as error:
+        raise InputError(f"prior of '{name}': {error}") from error
     except Exception as error:
         why = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(f"prior of '{name}' cannot be used ({why}): {mend}") from error
-    if draws.shape != (2,) or density.shape != (1,):
-        raise InputError(f"prior of '{name}' is not of one number but of an array: {mend}")
-    return bounds
-
-
-def _support(name: str, distribution: Distribution) -> tuple[float, float]:
-    support = getattr(distribution, "support", None)
-    if support is None:
-        return -np.inf, np.inf
-    lower, upper = (float(bound) for bound in support())
     if not lower < upper:
         raise InputError(f"prior of '{name}' has no valid support: check its arguments")
+    if density.shape != (1,):
+        raise InputError(f"prior of '{name}' has a density of shape {density.shape}: {mend}")
     return lower, upper
 
 

@@ -40,6 +40,8 @@ class Model:
         Variance of the noise of each output, (q, 1), a function of theta at most.
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
+    constants : casadi.SX
+        Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
     """
 
     x: ca.SX
@@ -50,10 +52,29 @@ class Model:
     outputs: ca.SX
     noise_variance: ca.SX
     initial: tuple[ca.SX, ...]
+    constants: ca.SX
+    constant_values: tuple[float, ...]
+
+    def with_numbers(self) -> Model:
+        """The same model with the known numbers in place of their symbols."""
+
+        def numbers(expression: ca.SX) -> ca.SX:
+            return ca.substitute(expression, self.constants, ca.SX(self.constant_values))
+
+        return replace(
+            self,
+            rhs=numbers(self.rhs),
+            outputs=numbers(self.outputs),
+            noise_variance=numbers(self.noise_variance),
+            initial=tuple(numbers(state) for state in self.initial),
+            constants=ca.SX(0, 1),
+            constant_values=(),
+        )
 
     def noise_variances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Noise variance of each output, (q, N), at parameter values (N, d)."""
-        function = ca.Function("variance", [self.theta], [self.noise_variance])
+        variance = self.with_numbers().noise_variance
+        function = ca.Function("variance", [self.theta], [variance])
         return np.array(function(values.T))
 
 
@@ -186,6 +207,23 @@ def check_ode(ode: ODE) -> None:
         raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
 
 
+class Constants:
+    """Known numbers as symbols, each name once; 0 and 1 stay numbers, they shape the graph."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, ca.SX] = {}
+        self.values: list[float] = []
+
+    def symbol(self, value: float, name: str) -> ca.SX:
+        """Symbol of a number."""
+        if value in (0.0, 1.0):
+            return ca.SX(value)
+        if name not in self.symbols:
+            self.symbols[name] = ca.SX.sym(name)
+            self.values.append(float(value))
+        return self.symbols[name]
+
+
 def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
     """Refuse a record whose columns are not those of the model; outputs may be absent.
 
@@ -237,21 +275,30 @@ def make_model(
     """
     symbols = {name: ca.SX.sym(name) for name in free}
     used: set[str] = set()
+    constants = Constants()
 
     def parameter(name: str, default: float | None = None) -> ca.SX:
         used.add(name)
         if name in symbols:
             return symbols[name]
-        value = fixed.get(name, default)
-        if value is None:
+        if name in fixed:
+            return constants.symbol(fixed[name], name)
+        if default is None:
             raise InputError(lacking.format(name=name))
-        return ca.SX(value)
+        # Two functions may give one name different defaults.
+        return constants.symbol(default, f"{name}={default!r}")
 
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
-    variances = noise_variances(noise, observe, parameter)
-    initials, added = initial_states(ode, initial, n_records, parameter)
+    for sd in noise:
+        if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
+            raise InputError(
+                f"noise '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
+                "distribution in prior"
+            )
+    variances = noise_variances(noise, observe, parameter, constants.symbol)
+    initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
         u=u,
@@ -261,6 +308,8 @@ def make_model(
         outputs=outputs,
         noise_variance=variances,
         initial=initials,
+        constants=ca.vertcat(*constants.symbols.values()),
+        constant_values=tuple(constants.values),
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from smcpn.smc.engine import Progress
+from smcpn.smc.sampler import Progress
 
 Report = Callable[[Progress], None]
 

@@ -125,7 +125,7 @@ def summary_text(posterior: Posterior) -> str:
     lines = [
         align([columns, *rows], left=(0, 1, 7)),
         "",
-        f"log-evidence     {posterior.log_evidence:.2f}",
+        f"log-evidence     {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}",
         f"rejuvenations    {len(posterior.rejuvenations)}"
         + (
             f", acceptance {posterior.acceptance:.2f} (last {last[0].acceptance:.2f})"
@@ -133,8 +133,10 @@ def summary_text(posterior: Posterior) -> str:
             else ""
         ),
         f"solver           {posterior.solver}",
-        f"solver variance  {posterior.solver_share:.2%} of the noise variance",
+        f"solver error     {100 * posterior.budget.claimed:.2g} % of the noise variance claimed, "
+        f"{100 * posterior.budget.change:.2g} % by doubling the steps",
         f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
         f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
     ]
+    lines += [f"look again       {concern}" for concern in posterior.concerns]
     return "\n".join(lines)

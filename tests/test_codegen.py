@@ -8,13 +8,17 @@ import sys
 import casadi as ca
 import numpy as np
 import pytest
+from scipy import stats
 
-from smcpn import InputError
+from smcpn import EKF0, InputError, Problem, Record
 from smcpn.codegen import cache, kernel
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import OPERATIONS, Level, lower
 from smcpn.codegen.lower import Rows as SymbolRows
 from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.source import kernel_source
+from smcpn.likelihood.build import build_likelihood
+from smcpn.models import duffing
 
 A, B = ca.SX.sym("a"), ca.SX.sym("b")
 EXPRESSIONS = {
@@ -193,3 +197,19 @@ def test_forked_child_has_threads_of_its_own(monkeypatch):
     if child.exitcode is None:
         child.kill()
     assert child.exitcode == 0
+
+
+def test_another_number_is_not_another_kernel():
+    """Noise, fixed parameters and initial values reach the kernel as arguments."""
+    record = Record(u=np.ones(20), y=np.zeros(20), dt=0.1)
+    kernels, logs = set(), set()
+    for noise, k3, x0 in ((0.1, 0.5, 0.3), (0.2, 0.7, 0.4)):
+        problem = Problem(
+            duffing, record, observe="x", noise=noise, initial=[x0, 0.0],
+            prior={"m": stats.lognorm(0.2), "c": 0.3, "k": 2.0, "k3": k3},
+        )  # fmt: skip
+        kernel = build_likelihood(problem, EKF0(steps=2))
+        kernels.add(kernel_source(kernel._kernel.program))
+        logs.add(float(kernel.browse(np.ones((1, 1)), 20)[1][0]))
+    assert len(kernels) == 1
+    assert len(logs) == 2

@@ -168,7 +168,9 @@ def test_a_long_record_stays_a_small_file():
     record = smcpn.Record(u=rng.normal(size=n), y=rng.normal(size=n), dt=0.01)
     problem = small.problem(small.measured())
     values = np.array([list(small.TRUTH.values())])
-    simulation = smcpn.simulation.simulate_particles(problem, record, values, np.ones(1), steps=1)
+    simulation = smcpn.simulation.particles.simulate_particles(
+        problem, record, values, np.ones(1), steps=1
+    )
     assert len(svg_text(prediction_figure(simulation))) < 400_000
 
 

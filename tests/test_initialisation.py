@@ -5,8 +5,12 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn.initialisation import StartedSimulator, fitted_initial_states, simulate_started
-from smcpn.simulation import simulate_particles
+from smcpn.simulation.initialisation import (
+    StartedSimulator,
+    fitted_initial_states,
+    simulate_started,
+)
+from smcpn.simulation.particles import simulate_particles
 
 TRUE = {"m": 1.0, "c": 0.4, "k": 30.0, "k3": 50.0}
 START = {"x": 0.3, "v": -1.2}

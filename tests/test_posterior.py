@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from problems import duffing_problem, forced_input
@@ -7,8 +9,10 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record
-from smcpn.likelihood.budget import SOLVER_SHARE, solver_share, sufficient_steps
+from smcpn.likelihood.budget import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.likelihood.predictive import predictive_moments
 from smcpn.models import duffing
+from smcpn.smc.diagnostics import SamplerWarning
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}
 PRIOR = {name: stats.lognorm(0.4, scale=value * 1.2) for name, value in TRUTH.items()}
@@ -40,7 +44,7 @@ def test_truth_is_found(posterior):
 
 def test_automatic_steps_meet_the_stated_share(posterior):
     assert isinstance(posterior.solver.steps, int)
-    assert posterior.solver_share <= SOLVER_SHARE
+    assert posterior.budget.share <= SOLVER_SHARE
 
 
 def test_run_is_recorded(posterior):
@@ -54,7 +58,7 @@ def test_run_is_recorded(posterior):
 
 def test_summary_reads(posterior):
     text = posterior.summary()
-    for word in ("sigma", "lognorm(0.4", "log-evidence", "rejuvenations", "solver variance"):
+    for word in ("sigma", "lognorm(0.4", "log-evidence", "rejuvenations", "solver error"):
         assert word in text
     assert "prior-dominated" not in text
 
@@ -159,20 +163,96 @@ def test_rmse_is_what_it_says(posterior):
     assert simulation.rmse[17, 0] == pytest.approx(rmse, rel=1e-10)
 
 
-def test_solver_share_falls_with_the_steps():
+def test_solver_error_falls_with_the_steps():
     problem = duffing_problem()
     values = np.array(list(TRUTH.values()))
     for make in (lambda s: EKF0(order=3, steps=s), lambda s: RK4(steps=s)):
-        shares = [solver_share(problem, make(s), values) for s in (2, 4, 8)]
+        shares = [error_budget(problem, make(s), values).share for s in (2, 4, 8)]
         assert shares[0] > 4 * shares[1] > 16 * shares[2] > 0
-    assert solver_share(problem, EKF0(order=6, steps=1), values) == np.inf
+    assert error_budget(problem, EKF0(order=6, steps=1), values).share == np.inf
+    assert error_budget(problem, RK4(4), values).claimed == 0.0
     chosen = sufficient_steps(problem, EKF0(), values)
-    assert solver_share(problem, chosen, values) <= SOLVER_SHARE
+    assert error_budget(problem, chosen, values).share <= SOLVER_SHARE
+
+
+@pytest.mark.parametrize("hold", ["zoh", "foh", "bandlimited"])
+def test_automatic_steps_bound_the_true_error(hold):
+    """Against RK4 at a fine step, not against what the solver says of itself."""
+    u = forced_input(150, 0.2, seed=2)
+    record = Record(u=u, y=np.zeros(150), dt=0.2, hold=hold)
+    problem = Problem(duffing, record, observe="x", noise=1e-3, prior=PRIOR)
+    values = np.array(list(TRUTH.values()))
+    solver = sufficient_steps(problem, EKF0(order=3), values)
+    exact = smcpn.simulate(duffing, record, TRUTH, observe="x", steps=64)
+    ((mean, _),) = predictive_moments(problem, solver, values, [(0, record)])
+    assert np.square(mean - exact).mean() <= SOLVER_SHARE * 1e-6
+
+
+def test_prior_median_that_diverges_is_no_obstacle():
+    @smcpn.ode
+    def growth(x, u, *, a):
+        return a * x + u
+
+    record = Record(u=np.ones(200), dt=0.1)
+    y = smcpn.simulate(growth, record, {"a": -1.0}, observe="x")
+    record = Record(u=record.u, y=y, dt=0.1)
+    problem = Problem(growth, record, observe="x", noise=0.01, prior={"a": stats.norm(5, 4)})
+    posterior = smcpn.ibis(problem, particles=300, seed=0, progress=False)
+    assert posterior.mean["a"] == pytest.approx(-1.0, abs=5 * posterior.sd["a"])
+    assert posterior.budget.share <= SOLVER_SHARE
+
+
+def test_a_solver_that_is_too_coarse_is_a_concern():
+    record = simulated(100, noise=1e-3)
+    problem = Problem(duffing, record, observe="x", noise=1e-3, prior=PRIOR)
+    with pytest.warns(SamplerWarning, match="raise steps"):
+        posterior = smcpn.ibis(problem, solver=EKF0(order=1, steps=1), particles=200, seed=0)
+    assert "raise steps" in posterior.summary()
 
 
 def test_impossible_share_is_refused():
     with pytest.raises(InputError, match="steps 'auto' finds no number up to 1024"):
         sufficient_steps(duffing_problem(), RK4(), np.array([np.nan, 1.0, 1.0, 1.0]))
+
+
+def test_each_record_starts_from_its_own_state():
+    a, b = simulated(80, seed=1), simulated(80, seed=2)
+    moved = smcpn.simulate(duffing, Record(u=b.u, dt=0.2, hold="bandlimited"), TRUTH,
+                           observe="x", initial=[1.0, 0.0])  # fmt: skip
+    b = Record(u=b.u, y=moved, dt=0.2, hold="bandlimited", name="moved")
+    problem = Problem(duffing, [a, b], observe="x", noise=0.02, prior=PRIOR,
+                      initial=["rest", {"x": stats.norm(0.5, 1.0)}])  # fmt: skip
+    posterior = smcpn.ibis(problem, solver=EKF0(steps=4), particles=300, seed=1)
+    assert posterior.mean["x(0)[1]"] == pytest.approx(1.0, abs=0.1)
+    assert posterior.simulate(a).rmse_of_mean[0] < 0.04
+    assert posterior.simulate(b).rmse_of_mean[0] < 0.04
+    with pytest.raises(InputError, match="choose which one with like="):
+        posterior.simulate(b.hide(0, 10))
+    assert posterior.simulate(b.hide(0, 10), like=b).rmse_of_mean[0] < 0.04
+
+
+def test_one_diverging_particle_does_not_spoil_the_prediction():
+    @smcpn.ode
+    def cubic(x, u, *, k):
+        return -x + k * x**3 + u
+
+    record = Record(u=0.3 * np.ones(60), y=np.linspace(0, 0.3, 60), dt=0.1)
+    problem = Problem(cubic, record, observe="x", noise=10.0, prior={"k": stats.norm(0, 1)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplerWarning)
+        posterior = smcpn.ibis(problem, solver=RK4(4), particles=500, seed=0)
+    harder = Record(u=1.0 * np.ones(60), y=np.linspace(0, 1, 60), dt=0.1)
+    simulation = posterior.simulate(harder, steps=8)
+    assert 0 < simulation.diverged < 1
+    assert np.isfinite(simulation.mean).all()
+    assert np.isfinite(simulation.sd).all()
+    assert np.isinf(simulation.rmse).any()
+
+
+def test_steps_beyond_half_the_limit_can_be_simulated():
+    problem = duffing_problem(30)
+    posterior = smcpn.ibis(problem, solver=RK4(600), particles=100, seed=0)
+    assert np.isfinite(posterior.simulate(problem.records[0]).mean).all()
 
 
 def test_simulate_refusals():

@@ -96,6 +96,7 @@ def test_bad_solvers_are_refused(make, message):
         make()
 
 
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 def test_numbers_of_numpy_are_numbers():
     assert EKF0(order=np.int32(2), steps=np.int64(2)) == EKF0(order=2, steps=2)
     assert type(RK4(steps=np.int64(2)).steps) is int
@@ -163,11 +164,15 @@ def test_default_of_an_observe_function_holds_unless_a_prior_names_it():
     def scaled(x, *, gain=2.0):
         return gain * x
 
-    problem = build(observe=scaled)
+    def scaled_again(x, *, gain=5.0):
+        return gain * x
+
+    problem = build(observe=[scaled, scaled_again], records=record(y=np.zeros((20, 2))))
     assert problem.names == ("m", "c", "k", "k3")
     model = problem.model
-    outputs = ca.Function("outputs", [model.x], [model.outputs])
-    assert float(outputs([3.0, 0.0])) == 6.0
+    outputs = ca.Function("outputs", [model.x, model.constants], [model.outputs])
+    values = np.array(outputs([3.0, 0.0], model.constant_values)).ravel()
+    np.testing.assert_array_equal(values, [6.0, 15.0])
     assert build().model_observing(scaled).outputs.shape == (1, 1)
     assert build(observe=scaled, prior=PRIOR | {"gain": stats.norm()}).names[-1] == "gain"
 

@@ -13,7 +13,9 @@ from toys import ExponentialRate, HalfNan, LinearRegression
 import smcpn
 from smcpn import EKF0, RK4
 from smcpn.smc.engine import Ibis, Settings
-from smcpn.smc.moves import MoveSettings, rejuvenate
+from smcpn.smc.moves import IndependentMetropolis
+from smcpn.smc.rejuvenation import MoveSettings
+from smcpn.smc.resampling import systematic
 from smcpn.smc.target import Target
 
 
@@ -96,8 +98,9 @@ def test_move_leaves_the_posterior_as_it_is():
     system = target.evaluate(rng.multivariate_normal(mean, covariance, 20_000))
     # A proposal far too wide: a wrong acceptance ratio would show.
     system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
+    moves = IndependentMetropolis(MoveSettings(max_moves=1))
     for _ in range(20):
-        system, record = rejuvenate(system, target, rng, MoveSettings(max_moves=1), 0.99)
+        system, record = moves.rejuvenate(system, target, rng, systematic, None)
         assert record.moves == 1
     ratio = system.theta.var(axis=0) / np.diag(covariance)
     np.testing.assert_allclose(ratio, 1.0, atol=0.05)
@@ -113,7 +116,7 @@ def test_moves_correct_a_wrong_start():
     target = Target(likelihood.prior, likelihood, 24, 1.0)
     system = target.evaluate(mean + 3 * rng.multivariate_normal(np.zeros(2), covariance, 5000))
     for _ in range(10):
-        system, _ = rejuvenate(system, target, rng, MoveSettings(), 0.3)
+        system, _ = IndependentMetropolis().rejuvenate(system, target, rng, systematic, None)
     np.testing.assert_allclose(system.theta.var(axis=0) / np.diag(covariance), 1.0, atol=0.1)
 
 

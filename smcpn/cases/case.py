@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from smcpn.errors import InputError
 from smcpn.problem import Problem
 from smcpn.record import Record
-from smcpn.simulation import Simulation
+from smcpn.simulation.particles import Simulation
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior

@@ -26,10 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.datasets.emps import INITIALISATION, INTERVAL, Controller, Emps, Experiment
-from smcpn.initialisation import StartedSimulator, fitted_initial_states
-from smcpn.prediction import StateFilter, WindowPrediction
-from smcpn.sampled import ClosedLoop
-from smcpn.simulation import TWO_SIDED_95, ParticleSimulator, Simulation, simulate_particles
+from smcpn.simulation.initialisation import StartedSimulator, fitted_initial_states
+from smcpn.simulation.particles import (
+    TWO_SIDED_95,
+    ParticleSimulator,
+    Simulation,
+    simulate_particles,
+)
+from smcpn.simulation.prediction import StateFilter, WindowPrediction
+from smcpn.simulation.sampled import ClosedLoop
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +15,8 @@ from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.posterior import Posterior
-from smcpn.simulation import Simulation
+from smcpn.simulation.particles import Simulation
+from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.solver import EKF0
 
 
@@ -90,13 +92,16 @@ def identify_case(
         order=case.order if order is None else order,
         steps=case.steps if wanted is None else wanted,
     )
-    posterior = ibis(
-        case.problem,
-        solver=solver,
-        particles=particles,
-        seed=seed,
-        progress=not as_json,
-    )
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        posterior = ibis(
+            case.problem,
+            solver=solver,
+            particles=particles,
+            seed=seed,
+            progress=not as_json,
+        )
     simulations = case.simulations(posterior)
     scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
     work = CLOCK.since(before)
@@ -123,7 +128,8 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "particles": len(posterior.theta),
         "seed": posterior.seed,
         "steps": posterior.solver.steps,
-        "solver_share": posterior.solver_share,
+        "solver_share": posterior.budget.claimed,
+        "step_change": posterior.budget.change,
         "wall_s": outcome.wall_s,
         "identify_s": posterior.timing.wall,
         "kernel_s": outcome.work.run_seconds,
@@ -131,8 +137,10 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "peak_memory_mb": peak_memory_mb(),
         "theta_steps": outcome.work.theta_steps,
         "log_evidence": posterior.log_evidence,
+        "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
+        "concerns": list(posterior.concerns),
         "parameters": {
             name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
             for name in posterior.names

@@ -100,7 +100,7 @@ class LaneKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         state = np.empty((self.program.state.numel(), theta.shape[1]))
-        self._module.start(theta, rows.start, state)
+        self._module.start(self._with_constants(theta), rows.start, state)
         CLOCK.run_seconds += time.perf_counter() - begin
         return state
 
@@ -127,7 +127,7 @@ class LaneKernel:
         """
         begin = time.perf_counter()
         n, n_emitted = theta.shape[1], self.program.emitted.numel()
-        state = state.copy()
+        state, theta = state.copy(), self._with_constants(theta)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         totals = np.empty((n_emitted, n))
         blocks = -(-n // self.lanes)
@@ -147,6 +147,14 @@ class LaneKernel:
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += steps * n
         return state, emitted, totals
+
+    def _with_constants(self, theta: Array) -> Array:
+        constants = np.array(self.program.constant_values)
+        if not len(constants):
+            return theta
+        return np.vstack(
+            [theta, np.broadcast_to(constants[:, None], (len(constants), theta.shape[1]))]
+        )
 
 
 def processors() -> int:

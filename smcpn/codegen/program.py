@@ -20,11 +20,14 @@ class LaneProgram:
     ----------
     theta, state : casadi.SX
         Symbols of one particle: parameters (p, 1) and solver state (k, 1).
+    constants : casadi.SX
+        Symbols of numbers that are the same for all, (c, 1): they reach the kernel as arguments,
+        so that another number is not another kernel. ``constant_values`` holds them.
     start_row, interval_row, step_row, gain_row, sample_row : casadi.SX
         Symbols of the shared rows: one per record, one per interval between samples, one per
         solver step, one per solver step until they recur or stay, one per sample.
     start : casadi.SX
-        State at the first sample, (k, 1), of theta and start_row.
+        State at the first sample, (k, 1), of theta and start_row (and, as all below, constants).
     interval : casadi.SX or None
         State at the beginning of an interval, (k, 1), of theta, state and interval_row.
     step : casadi.SX
@@ -42,5 +45,7 @@ class LaneProgram:
     start: ca.SX
     step: ca.SX
     emitted: ca.SX
+    constants: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    constant_values: tuple[float, ...] = ()
     interval_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     interval: ca.SX | None = None

@@ -16,6 +16,8 @@ that the compiler turns the innermost loop into vector instructions:
 
 from __future__ import annotations
 
+import casadi as ca
+
 from smcpn.codegen.lower import Level, Rows, Statements, lower, names_in
 from smcpn.codegen.program import LaneProgram
 
@@ -115,7 +117,7 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
 
 def kernel_source(program: LaneProgram) -> tuple[str, int]:
     """Return the source text of a program's kernel and its number of lanes."""
-    theta = Rows(program.theta, "p", Level.PARTICLE)
+    theta = Rows(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Rows(program.state, "m", Level.LANE)
     step = lower(
         program.step,
@@ -148,7 +150,8 @@ class _Layout:
         sample: Statements,
     ) -> None:
         self.program, self.interval, self.step, self.sample = program, interval, step, sample
-        self.n_state, self.n_theta = program.state.numel(), program.theta.numel()
+        self.n_state = program.state.numel()
+        self.n_theta = program.theta.numel() + program.constants.numel()
         self.n_emitted = program.emitted.numel()
         self.slot = {f"m{k}": k for k in range(self.n_state)}
         self.slot |= {f"p{k}": self.n_state + k for k in range(self.n_theta)}
@@ -190,7 +193,7 @@ class _Layout:
     def _start(self) -> list[str]:
         program = self.program
         inputs = [
-            Rows(program.theta, "p", Level.LANE),
+            Rows(ca.vertcat(program.theta, program.constants), "p", Level.LANE),
             Rows(program.start_row, "r", Level.LANE),
         ]
         graph = lower(program.start, inputs, "c")

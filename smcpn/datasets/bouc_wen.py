@@ -19,7 +19,7 @@ from smcpn.datasets.files import find_file
 from smcpn.errors import InputError
 from smcpn.models import bouc_wen as equation
 from smcpn.record import Record
-from smcpn.simulator import simulate
+from smcpn.simulation.simulator import simulate
 
 Array = NDArray[np.float64]
 

@@ -2,56 +2,71 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
-from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.likelihood.marginal import (
-    MarginalSymbols,
-    marginal_rows,
-    must_restart,
-    require_first_order,
-)
+from smcpn.likelihood.predictive import predictive_moments
 from smcpn.problem import Problem
-from smcpn.solver import EKF0, MAX_STEPS, RK4
+from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]
 
 SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
+MOST_STEPS = 4_000_000
+"""Solver steps over all records beyond which ``steps="auto"`` gives up."""
 
 
-def solver_share(problem: Problem, solver: Solver, values: Array) -> float:
-    """Solver variance over noise variance of the outputs, mean over samples, worst output.
+@dataclass(frozen=True)
+class ErrorBudget:
+    """Solver error in units of the noise variance, mean over samples, of the worst output.
 
-    For `EKF0` the variance is the one that the marginal likelihood counts; for `RK4`, which
-    claims none, the squared change of the outputs when the steps are doubled.
-
-    Parameters
+    Attributes
     ----------
-    values : ndarray, (d,)
-        Parameter values.
-
-    Returns
-    -------
-    float
-        inf where the solution diverges.
+    claimed : float
+        Variance that the likelihood counts; 0 for a solver that claims no error.
+    change : float
+        Squared change of the outputs when the steps are doubled (halved, where the limit is
+        near): about the error there is. inf where the solution diverges.
     """
-    theta = np.asarray(values, dtype=float)[:, None]
-    if isinstance(solver, EKF0):
-        per_sample = _shares_ekf0(problem, solver, theta)
-    else:
-        per_sample = _shares_rk4(problem, solver, theta)
-    measured = np.concatenate([np.isfinite(r.y) for r in problem.records])
+
+    claimed: float
+    change: float
+
+    @property
+    def share(self) -> float:
+        """The larger of the two."""
+        return max(self.claimed, self.change)
+
+
+def error_budget(problem: Problem, solver: Solver, values: Array) -> ErrorBudget:
+    """Measure the solver's error at parameter values (d,), in two ways.
+
+    A variance alone may be told wrong: what the solver does not see, it does not claim.
+    """
+    steps = int(solver.steps)
+    compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
+    numbered = list(enumerate(problem.records))
+    own, other = (
+        predictive_moments(problem, replace(solver, steps=n), values, numbered)
+        for n in (steps, compared)
+    )
+    noise = problem.model.noise_variances(np.asarray(values, dtype=float)[None, :])[:, 0]
+    measured = np.concatenate([np.isfinite(record.y) for record in problem.records])
     with np.errstate(over="ignore", invalid="ignore"):
-        means = [per_sample[measured[:, j], j].mean() for j in range(measured.shape[1])]
+        variance = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in own])
+        change = np.concatenate(
+            [np.square(a - b) for (a, _), (b, _) in zip(own, other, strict=True)]
+        )
+        return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
+
+
+def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:
+    means = [shares[seen, j].mean() for j, seen in enumerate(measured.T) if seen.any()]
     worst = float(np.max(means))
     return worst if np.isfinite(worst) else np.inf
 
@@ -67,55 +82,13 @@ def sufficient_steps(
         If even the largest number of steps is not enough.
     """
     steps = least
-    while steps <= MAX_STEPS:
+    while steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS:
         candidate = replace(solver, steps=steps)
-        if solver_share(problem, candidate, values) <= share:
+        if error_budget(problem, candidate, values).share <= share:
             return candidate
         steps *= 2
     raise InputError(
-        f"steps 'auto' finds no number up to {MAX_STEPS} that brings the solver's variance below "
-        f"{share:.0%} of the noise variance: check the model at the prior's median, or the noise"
-    )
-
-
-def _shares_ekf0(problem: Problem, solver: EKF0, theta: Array) -> Array:
-    require_first_order(solver)
-    model, restarts = problem.model, must_restart(problem.records)
-    symbols = MarginalSymbols(model, solver.order, restarts)
-    _, numerical = symbols.prediction()
-    ratio = ca.diag(numerical) / model.noise_variance
-    kernel = LaneKernel(symbols.program(ratio), threads=1)
-    rows = [
-        marginal_rows(record, model, solver, restarts, number)
-        for number, record in enumerate(problem.records)
-    ]
-    return _emitted(kernel, theta, rows)
-
-
-def _shares_rk4(problem: Problem, solver: RK4, theta: Array) -> Array:
-    model = problem.model
-    sample = SampleSymbols.of(model)
-    scaled = outputs_at(model, model.x, sample) / ca.sqrt(model.noise_variance)
-    kernel = LaneKernel(runge_kutta_program(model, sample, scaled), threads=1)
-    coarse, fine = (
-        _emitted(
-            kernel,
-            theta,
-            [
-                runge_kutta_rows(record, model, int(solver.steps) * factor, number)
-                for number, record in enumerate(problem.records)
-            ],
-        )
-        for factor in (1, 2)
-    )
-    return np.square(coarse - fine)
-
-
-def _emitted(kernel: LaneKernel, theta: Array, records: list[Rows]) -> Array:
-    """What each sample of every record emits for one particle, (T, e)."""
-    return np.concatenate(
-        [
-            kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)[1][:, :, 0]
-            for rows in records
-        ]
+        f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
+        f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
+        "a number of steps"
     )

@@ -75,6 +75,8 @@ def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> 
     start = StartSymbols.of(model, [])
     return LaneProgram(
         theta=model.theta,
+        constants=model.constants,
+        constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
         step_row=ca.vertcat(begin, middle, end, t),

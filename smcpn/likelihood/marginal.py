@@ -122,6 +122,8 @@ class MarginalSymbols:
         restart = ca.substitute(coordinates, model.x, self._values)
         return LaneProgram(
             theta=model.theta,
+            constants=model.constants,
+            constant_values=model.constant_values,
             state=ca.vertcat(*[v for row in self.m for v in row], self.residual_sum),
             start_row=ca.vertcat(start.row, self.h),
             interval_row=ca.vertcat(model.u, model.t, *rates, self.h),

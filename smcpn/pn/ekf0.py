@@ -86,6 +86,7 @@ class _Functions:
     """The model's graphs as plain functions of numbers."""
 
     def __init__(self, model: Model, order: int) -> None:
+        model = model.with_numbers()
         at = [model.x, model.u, model.t, model.theta]
         self._rate = ca.Function("rate", at, [model.rhs])
         jacobian = ca.jacobian(model.outputs, model.x)

@@ -1,9 +1,9 @@
 """The part of EKF0 that does not see the vector field: computed once for all parameters.
 
 With an integrated Wiener process prior, a zeroth-order linearisation and no noise on the residual
-z = f(x) - x', the covariance recursion depends on the grid only (`pn_solvers.md` section 3). Every
-particle shares the gains and the variance of the residual; on a uniform grid they are stationary
-after some fifty steps, and the variance of the state then grows by the same amount each step.
+z = f(x) - x', the covariance recursion depends on the grid only. Every particle shares the gains
+and the variance of the residual; on a uniform grid they are stationary after some fifty steps, and
+the variance of the state then grows by the same amount each step.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Coordinates are those of Nordsieck, m_j = h^j x^(j) / j!. The transition is then the Pascal matrix
 for any h, and the process noise a constant matrix times h^(2 nu + 1)
-(PN-SMC eq. 15 with nu in place of q + 1; `pn_solvers.md` section 1.1 lists the misprints).
+(PN-SMC eq. 15 with nu in place of q + 1; other papers print other, wrong exponents).
 """
 
 from __future__ import annotations

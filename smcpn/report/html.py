@@ -19,7 +19,7 @@ from smcpn.report.residuals import error_budget_figure, innovations_figure
 from smcpn.report.run import run_figure
 from smcpn.report.svg import data_uri
 from smcpn.report.tables import Table, parameter_table, score_table, summary_facts
-from smcpn.simulation import Simulation
+from smcpn.simulation.particles import Simulation
 from smcpn.validation import frequency_response
 
 if TYPE_CHECKING:

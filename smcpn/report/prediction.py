@@ -14,7 +14,7 @@ from smcpn.report.envelope import band_envelope, envelope
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, plain, styled, with_unit
 
 if TYPE_CHECKING:
-    from smcpn.simulation import Simulation
+    from smcpn.simulation.particles import Simulation
 
 Array = NDArray[np.float64]
 

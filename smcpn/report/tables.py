@@ -10,7 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior
-    from smcpn.simulation import Simulation
+    from smcpn.simulation.particles import Simulation
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def summary_facts(posterior: Posterior) -> list[tuple[str, str]]:
         ("log-evidence", f"{posterior.log_evidence:.2f}"),
         ("rejuvenations", f"{len(posterior.rejuvenations)}"),
         ("proposals accepted", _percent(posterior.acceptance)),
-        ("solver / noise variance", f"{posterior.solver_share:.2g}"),
+        ("solver / noise variance", f"{posterior.budget.share:.2g}"),
         ("time", f"{timing.wall:.2f} s"),
     ]
 

@@ -1,6 +1,6 @@
 """Across one informative sample in parts, so that it never kills the whole population.
 
-With small noise a single observation can leave one particle alive (`smc.md` section 1.2). Its
+With small noise a single observation can leave one particle alive. Its
 likelihood is raised to an exponent that keeps the effective sample size, the particles are
 rejuvenated there, and so on until the exponent is one.
 """
@@ -17,7 +17,9 @@ Array = NDArray[np.float64]
 
 WHOLE = 0.8
 """A sample is absorbed whole while the ESS stays above this share of the threshold."""
-BISECTIONS = 60
+PRECISION = 1e-8
+"""Bisection ends at this relative width of the step."""
+BISECTIONS = 200
 
 
 def next_exponent(
@@ -50,6 +52,8 @@ def next_exponent(
         return 1.0, weights_at(1.0)
     low, high = exponent, 1.0
     for _ in range(BISECTIONS):
+        if high - low <= PRECISION * (low - exponent):
+            break
         middle = 0.5 * (low + high)
         if effective_sample_size(weights_at(middle)) < threshold:
             high = middle

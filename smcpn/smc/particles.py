@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +34,8 @@ class ParticleSystem:
         Solver state, at the pending sample if there is one.
     eve : ndarray, (N,)
         Index of the ancestor at the start of the run.
+    family : ndarray, (N,)
+        The same since the evidence was last estimated independently of the ancestry.
     """
 
     theta: Array
@@ -42,6 +45,7 @@ class ParticleSystem:
     pending: Array
     state: Array
     eve: NDArray[np.int64]
+    family: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -66,10 +70,25 @@ class ParticleSystem:
             pending=self.pending[index],
             state=self.state[:, index],
             eve=self.eve[index],
+            family=self.family[index],
+        )
+
+    @staticmethod
+    def concatenate(systems: Sequence[ParticleSystem]) -> ParticleSystem:
+        """All particles of several systems, in order."""
+        return ParticleSystem(
+            theta=np.concatenate([s.theta for s in systems]),
+            log_weights=np.concatenate([s.log_weights for s in systems]),
+            log_prior=np.concatenate([s.log_prior for s in systems]),
+            log_likelihood=np.concatenate([s.log_likelihood for s in systems]),
+            pending=np.concatenate([s.pending for s in systems]),
+            state=np.concatenate([s.state for s in systems], axis=1),
+            eve=np.concatenate([s.eve for s in systems]),
+            family=np.concatenate([s.family for s in systems]),
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:
-        """Particles of ``other`` where ``mask`` holds; weights and eves stay with the place."""
+        """Particles of ``other`` where ``mask`` holds; weights and ancestry stay with the place."""
         return replace(
             self,
             theta=np.where(mask[:, None], other.theta, self.theta),

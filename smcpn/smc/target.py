@@ -31,6 +31,11 @@ class Target:
     sample: int
     exponent: float
 
+    @property
+    def n_samples(self) -> int:
+        """Samples that an evaluation weighs."""
+        return self.sample + 1
+
     def evaluate(self, theta: Array) -> ParticleSystem:
         """Browse the past for new parameters, (n, d), and return them with all they need."""
         values = self.prior.natural(theta)
@@ -45,11 +50,37 @@ class Target:
             pending=finite_or_excluded(increments[0]),
             state=state,
             eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
         )
 
     def log_density(self, system: ParticleSystem) -> Array:
         """Unnormalised log density of the particles, (N,)."""
         return system.log_prior + system.log_likelihood + tempered(system.pending, self.exponent)
+
+
+@dataclass(frozen=True)
+class RecordTarget(Target):
+    """prior x p(y_0, ..., y_T-1 | theta)^exponent: the whole record is pending."""
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that an evaluation weighs."""
+        return self.likelihood.n_samples
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """Browse the record for new parameters, (n, d)."""
+        state, log_likelihood = self.likelihood.browse(self.prior.natural(theta), self.n_samples)
+        n = len(theta)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=np.zeros(n),
+            pending=finite_or_excluded(log_likelihood),
+            state=state,
+            eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
+        )
 
 
 def finite_or_excluded(log_density: Array) -> Array:

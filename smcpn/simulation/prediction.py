@@ -14,7 +14,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.lanes import sample_rows
 from smcpn.problem import Model
 from smcpn.record import Record
-from smcpn.sampled import SampledSimulator, WrittenOutSteps
+from smcpn.simulation.sampled import SampledSimulator, WrittenOutSteps
 
 Array = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols, sample_rows
 from smcpn.problem import Model
 from smcpn.record import Record
-from smcpn.simulator import CHUNK
+from smcpn.simulation.simulator import CHUNK
 
 Array = NDArray[np.float64]
 
@@ -56,7 +56,8 @@ class SampledSimulator(ABC):
     def __init__(self, model: Model, record: Record, initial: Array, steps: int) -> None:
         if not record.uniform:
             raise InputError(f"{record.name}: this simulation needs uniform sampling")
-        self.model, self.record, self.initial, self.steps = model, record, initial, steps
+        self.model, self.record = model.with_numbers(), record
+        self.initial, self.steps = initial, steps
         self.start_state = ca.SX.sym("start", model.x.numel(), 1)
         self._kernel = LaneKernel(self.program())
         self._rows = self.rows()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import whole_number
-from smcpn.problem import Problem, check_record
+from smcpn.errors import InputError
+from smcpn.problem import Model, Problem, check_record
 from smcpn.record import Record
-from smcpn.simulator import Simulator
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
@@ -67,6 +69,8 @@ class Simulation:
         Share of measured samples inside the 95 % band.
     steps : int
         Runge-Kutta steps per sample.
+    diverged : float
+        Weight of the particles whose simulation diverged; they count nowhere else.
     """
 
     record: Record
@@ -80,6 +84,7 @@ class Simulation:
     fit: Array
     coverage: Array
     steps: int
+    diverged: float = 0.0
 
     @property
     def lower(self) -> Array:
@@ -118,6 +123,7 @@ def simulate_particles(
     steps: int | str = "auto",
     step_length: float | None = None,
     simulator: ParticleSimulator | None = None,
+    like: Record | None = None,
 ) -> Simulation:
     """Simulate a record with weighted parameter values, (N, d) and (N,).
 
@@ -130,50 +136,118 @@ def simulate_particles(
     simulator : ParticleSimulator, optional
         What yields the outputs, where it is not the free simulation from the problem's initial
         state; ``steps`` and ``step_length`` are then not used.
+    like : Record, optional
+        The record of the problem whose initial state this one shares, where these differ.
 
     Raises
     ------
     InputError
-        If the record does not fit the problem.
+        If the record does not fit the problem, or every particle diverges.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
-    n, q = len(values), model.outputs.numel()
-    check_record(record, problem.ode, q)
-    measured = np.isfinite(record.y) if record.n_outputs else np.zeros((len(record), q), bool)
-    # Moments about the measured value, where there is one: the error is small against the output.
-    reference = np.where(measured, record.y, 0.0) if record.n_outputs else measured.astype(float)
-    mean, spread, squares = np.empty_like(reference), np.empty_like(reference), np.zeros((q, n))
-    noise = model.noise_variances(values) @ weights
+    check_record(record, problem.ode, model.outputs.numel())
     if simulator is None:
-        simulator = Simulator(model, record, steps, step_length)
-    for a, b, outputs in simulator(np.ascontiguousarray(values.T)):
-        error = outputs - reference[a:b, :, None]
-        shift = error @ weights
-        np.square(error, out=error)
-        mean[a:b] = reference[a:b] + shift
-        spread[a:b] = np.maximum(error @ weights - np.square(shift), 0.0)
-        for j in range(q):
-            squares[j] += measured[a:b, j].astype(float) @ error[:, j]
-    solver = np.square(simulator.halving_change((weights @ values)[:, None]))
-    sd = np.sqrt(spread + noise + solver)
-    counts = measured.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rmse = np.sqrt(squares.T / counts)
-    scores = [_score(record, mean, sd, measured, j) for j in range(q)]
+        started = starting_like(problem, model, record if like is None else like)
+        simulator = Simulator(started, record, steps, step_length)
+    theta = np.ascontiguousarray(values.T)
+    moments = _Moments(record, model.outputs.numel(), weights)
+    # A particle that diverges is found late: its part in what came before is taken back by a
+    # second run without it.
+    while moments.spoiled_by(simulator(theta)):
+        if not moments.weights.any():
+            raise InputError(f"{record.name}: the simulation diverges for every particle")
+    noise = model.noise_variances(values) @ moments.weights
+    solver = np.square(simulator.halving_change((moments.weights @ values)[:, None]))
+    sd = np.sqrt(moments.spread + noise + solver)
+    scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
         record=record,
-        mean=mean,
+        mean=moments.mean,
         sd=sd,
-        parameter_variance=spread,
+        parameter_variance=moments.spread,
         noise_variance=noise,
         solver_variance=solver,
-        rmse=rmse,
+        rmse=moments.rmse,
         rmse_of_mean=rmse_of_mean,
         fit=fit,
         coverage=coverage,
         steps=int(simulator.steps),
+        diverged=float(weights[moments.diverged].sum()),
     )
+
+
+def starting_like(problem: Problem, model: Model, record: Record) -> Model:
+    """Choose the initial state of the problem's record that is ``record``.
+
+    Raises
+    ------
+    InputError
+        If the problem's records start differently and this is none of them.
+    """
+    initial = model.with_numbers().initial
+    zero = ca.SX.zeros(*initial[0].shape)
+    if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):
+        return replace(model, initial=model.initial[:1])
+    for number, own in enumerate(problem.records):
+        if own is record:
+            return replace(model, initial=(model.initial[number],))
+    raise InputError(
+        f"{record.name}: the problem's {len(problem.records)} records start from different states: "
+        "choose which one with like=, one of these records"
+    )
+
+
+class _Moments:
+    """Weighted moments of the outputs over the particles, and each particle's squared error."""
+
+    def __init__(self, record: Record, n_outputs: int, weights: Array) -> None:
+        shape = (len(record), n_outputs)
+        self.weights, self.diverged = weights, np.zeros(len(weights), bool)
+        self.measured = np.isfinite(record.y) if record.n_outputs else np.zeros(shape, bool)
+        # About the measured value, where there is one: the error is small against the output.
+        self._reference = np.zeros(shape)
+        if record.n_outputs:
+            self._reference = np.where(self.measured, record.y, 0.0)
+        self.mean, self.spread = np.empty(shape), np.empty(shape)
+        self._squares = np.zeros((n_outputs, len(weights)))
+
+    @property
+    def rmse(self) -> Array:
+        """Root mean square error of each particle, (N, q); inf where it diverged."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            rmse = np.sqrt(self._squares.T / self.measured.sum(axis=0))
+        rmse[self.diverged] = np.inf
+        return rmse
+
+    def spoiled_by(self, parts: Iterator[tuple[int, int, Array]]) -> bool:
+        """Accumulate a run; tell whether a particle diverged that did not before."""
+        known = self.diverged.copy()
+        self._squares[:] = 0.0
+        for a, b, outputs in parts:
+            with np.errstate(over="ignore", invalid="ignore"):
+                error = outputs - self._reference[a:b, :, None]
+                self._add(a, b, error, known)
+        if not (self.diverged & ~known).any():
+            return False
+        self.weights = np.where(self.diverged, 0.0, self.weights)
+        total = self.weights.sum()
+        self.weights = self.weights / total if total else self.weights
+        return True
+
+    def _add(self, a: int, b: int, error: Array, known: NDArray[np.bool_]) -> None:
+        if known.any():
+            error[:, :, known] = 0.0
+        shift = error @ self.weights
+        np.square(error, out=error)
+        second = error @ self.weights
+        self.mean[a:b] = self._reference[a:b] + shift
+        self.spread[a:b] = np.maximum(second - np.square(shift), 0.0)
+        for j in range(error.shape[1]):
+            self._squares[j] += self.measured[a:b, j].astype(float) @ error[:, j]
+        # A particle of weight zero spoils a weighted sum as well: 0 times infinity.
+        if not np.isfinite(second).all():
+            self.diverged |= ~np.isfinite(error).all(axis=(0, 1))
 
 
 def _score(

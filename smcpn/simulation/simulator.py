@@ -112,7 +112,8 @@ class Simulator:
         self._model, self._record, self.steps = model, record, RK4(steps).steps
         self._least_steps, self._settled = LEAST_STEPS, None
         if step_length is not None:
-            self._least_steps = max(1, round(float(np.diff(record.t).mean()) / step_length))
+            wanted = round(float(np.diff(record.t).mean()) / step_length)
+            self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         sample = SampleSymbols.of(model)
         emitted = outputs_at(model, model.x, sample)
         self._kernel = LaneKernel(runge_kutta_program(model, sample, emitted))

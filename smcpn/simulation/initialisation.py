@@ -21,8 +21,8 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.problem import Model, Problem, check_record
 from smcpn.record import Record
-from smcpn.simulation import Simulation, simulate_particles
-from smcpn.simulator import Simulator
+from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
@@ -211,6 +211,7 @@ def simulate_started(
 
 
 def _first_guess(model: Model, window: Record, values: Array) -> Array:
+    model = model.with_numbers()
     initial = ca.Function("initial", [model.theta], [model.initial[0]])
     guess = np.array(initial(values.T)).T
     jacobian = ca.jacobian(model.outputs, model.x)

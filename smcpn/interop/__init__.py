@@ -1,0 +1,1 @@
+"""Bridges to other libraries; each module needs its library only when it is used."""

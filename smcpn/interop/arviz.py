@@ -1,0 +1,69 @@
+"""Posteriors for ArviZ 1.x: plots, diagnostics, and model comparison of others."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from smcpn.errors import InputError
+from smcpn.posterior import Posterior
+from smcpn.smc.resampling import systematic
+from smcpn.smc.weights import normalise
+
+
+def to_arviz(posterior: Posterior, seed: int = 0) -> Any:
+    """Export a posterior as an `arviz_base` DataTree.
+
+    Raises
+    ------
+    InputError
+        If arviz-base is not installed.
+    """
+    try:
+        arviz_base = import_module("arviz_base")
+    except ImportError:
+        raise InputError(
+            "to_arviz needs the package arviz-base (Python 3.12 or later): "
+            "install it with pip install smcpn[arviz]"
+        ) from None
+    return arviz_base.from_dict(
+        arviz_groups(posterior, seed),
+        attrs={
+            "/": {
+                "inference_library": "smcpn",
+                "log_evidence": posterior.log_evidence,
+                "log_evidence_se": posterior.log_evidence_se,
+            }
+        },
+    )
+
+
+def arviz_groups(posterior: Posterior, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
+    """Groups of variables as ArviZ wants them, replicates on the first axis (``chain``).
+
+    ArviZ does not know weighted samples: the group ``posterior`` is an equally weighted resample
+    of each replicate, (R, N), in random order; ``sample_stats`` keeps the log-weight and the
+    log-likelihood that each draw had.
+    """
+    rng = np.random.default_rng(seed)
+    replicate = posterior.replicate
+    if len(replicate) == 0:
+        replicate = np.zeros(len(posterior.theta), dtype=np.int64)
+    chosen = []
+    for number in range(int(replicate.max()) + 1):
+        members = np.flatnonzero(replicate == number)
+        weights = normalise(posterior.log_weights[members])
+        chosen.append(members[rng.permutation(systematic(weights, rng))])
+    index = np.stack(chosen)
+    return {
+        "posterior": {name: posterior.values[index, j] for j, name in enumerate(posterior.names)},
+        "sample_stats": {
+            "log_weight": posterior.log_weights[index],
+            "lp": posterior.log_likelihood[index],
+        },
+        "observed_data": {
+            f"y_{number}": record.y for number, record in enumerate(posterior.problem.records)
+        },
+    }

@@ -1,0 +1,140 @@
+"""The evidence and how well it is known.
+
+The weights give it as a by-product, with an error that grows with every rejuvenation; resampling
+makes the particles relatives of each other, and the share of pairs of unrelated ones tells the
+variance. Proposals of independent moves give it a second time, afresh: they are draws from a known
+density, so the mean of target over proposal is unbiased. Where the proposal fits, this is far
+the better estimate, and the error starts anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.smc.weights import ess_and_log_mean
+
+Array = NDArray[np.float64]
+
+TRUSTED_ESS = 50.0
+"""Effective draws below which an importance estimate cannot even tell its own variance."""
+
+
+@dataclass(frozen=True)
+class EvidenceEstimate:
+    """An estimate of the evidence.
+
+    Attributes
+    ----------
+    log : float
+        Its logarithm.
+    variance : float
+        Relative variance of the evidence, that is, variance of the logarithm.
+    """
+
+    log: float = float("nan")
+    variance: float = float("inf")
+
+
+def importance_estimate(log_ratio: Array) -> EvidenceEstimate:
+    """Estimate from independent draws, given log target - log density of each, (n,)."""
+    ess, log_mean = ess_and_log_mean(log_ratio)
+    if ess < TRUSTED_ESS:
+        return EvidenceEstimate()
+    return EvidenceEstimate(float(log_mean), float(1.0 / ess - 1.0 / len(log_ratio)))
+
+
+def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
+    """Mean of independent estimates of the same evidence, weighted by their precision."""
+    usable = [e for e in estimates if np.isfinite(e.variance)]
+    if not usable:
+        return EvidenceEstimate()
+    precision = 1.0 / np.maximum([e.variance for e in usable], np.finfo(float).tiny)
+    logs = np.array([e.log for e in usable])
+    top = logs.max()
+    mean = precision @ np.exp(logs - top) / precision.sum()
+    return EvidenceEstimate(float(np.log(mean) + top), float(1.0 / precision.sum()))
+
+
+def unrelated_share(weights: Array, family: NDArray[np.int64]) -> float:
+    """Probability that two particles drawn by weight are of different families."""
+    return 1.0 - float(np.square(np.bincount(family, weights=weights)).sum())
+
+
+def log_pair_ratio(weights: Array, family: NDArray[np.int64], index: NDArray[np.int64]) -> float:
+    """Log of the share of unrelated pairs before a resampling over the share after it.
+
+    Resampling by chance merges families without telling anything about the variance. Lee and
+    Whiteley undo it for multinomial resampling by its expectation, N / (N - 1); other schemes
+    merge less, the less the better they keep a family's share. The ratio itself serves all.
+
+    Parameters
+    ----------
+    weights : ndarray, (N,)
+        Before resampling; they sum to one.
+    family : ndarray, (N,)
+        Before resampling.
+    index : ndarray, (M,)
+        Parents.
+    """
+    before = unrelated_share(weights, family)
+    after = unrelated_share(np.full(len(index), 1.0 / len(index)), family[index])
+    if before <= 0.0 or after <= 0.0:
+        return 0.0
+    return float(np.log(before) - np.log(after))
+
+
+def ancestral_variance(
+    weights: Array,
+    family: NDArray[np.int64],
+    unrelated_at_start: float,
+    log_pair_ratios: Sequence[float],
+) -> float:
+    """Relative variance of an evidence estimate, by the ancestry of its particles.
+
+    Parameters
+    ----------
+    weights : ndarray, (N,)
+        At the end; they sum to one.
+    family : ndarray, (N,)
+        Ancestor of each particle at the start of the estimate.
+    unrelated_at_start : float
+        `unrelated_share` then: 1 - 1 / N for independent particles.
+    log_pair_ratios : sequence of float
+        `log_pair_ratio` of every resampling since.
+
+    References
+    ----------
+    Lee, A., Whiteley, N. (2018). Variance estimation in the particle filter. Biometrika 105,
+    eq. (6); the correction for the resampling scheme is described in `log_pair_ratio`.
+    """
+    correction = np.exp(np.sum(log_pair_ratios)) / max(unrelated_at_start, np.finfo(float).tiny)
+    return max(0.0, 1.0 - float(correction) * unrelated_share(weights, family))
+
+
+def combined_log_evidence(log_evidences: Array) -> tuple[Array, Array]:
+    """Log of the mean evidence of R populations (first axis), and its standard error.
+
+    The mean of the evidences is unbiased, the mean of their logarithms is not. The error is that
+    of the mean, by the delta method.
+    """
+    log_evidences = np.asarray(log_evidences, dtype=float)
+    count = len(log_evidences)
+    top = log_evidences.max(axis=0)
+    relative = np.exp(log_evidences - top)
+    mean = relative.mean(axis=0)
+    error = relative.std(axis=0, ddof=1) / np.sqrt(count) / mean
+    return np.log(mean) + top, error
+
+
+def r_hat(means: Array, variances: Array, size: int) -> Array:
+    """Potential scale reduction of R populations, from their means and variances, (R, d).
+
+    Each population plays the part of a chain of ``size`` draws (Gelman and Rubin 1992).
+    """
+    within = variances.mean(axis=0)
+    between = means.var(axis=0, ddof=1)
+    return np.sqrt((size - 1) / size + between / np.maximum(within, np.finfo(float).tiny))
