@@ -18,9 +18,9 @@ from smcpn.codegen.source import kernel_source
 
 Array = NDArray[np.float64]
 
-INLINE_STEPS = 50_000
+INLINE_STEPS = 200_000
 """Particle steps that take less time than handing them to a thread."""
-TASKS_PER_THREAD = 4
+TASKS_PER_THREAD = 2
 
 
 @dataclass(frozen=True)
