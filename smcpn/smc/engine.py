@@ -8,9 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import Likelihood
-from smcpn.prior import Prior
-from smcpn.smc.sampler import Progress, Sampler, Settings
+from smcpn.smc.sampler import Progress, Sampler
 from smcpn.smc.target import Target, finite_or_excluded
 from smcpn.smc.weights import ess_and_log_mean
 
@@ -32,18 +30,6 @@ class Ibis(Sampler):
     ess, log_evidence_path : list of float
         After each sample: effective sample size before a rejuvenation, and log p(y_0, ..., y_t).
     """
-
-    def __init__(
-        self,
-        prior: Prior,
-        likelihood: Likelihood,
-        settings: Settings,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(prior, likelihood, settings, rng)
-        self.sample = 0
-        self.ess: list[float] = []
-        self.log_evidence_path: list[float] = []
 
     def run(
         self, last: int | None = None, progress: Callable[[Progress], None] | None = None

@@ -74,9 +74,10 @@ class Sampler:
     sample : int
         Number of samples absorbed.
     rejuvenations : list of Rejuvenation
+    ess, log_evidence_path : list of float
+        After each sample: effective sample size before a rejuvenation, and log p(y_0, ..., y_t);
+        nan where a path does not know it.
     """
-
-    sample: int
 
     def __init__(
         self,
@@ -98,7 +99,10 @@ class Sampler:
             eve=np.arange(n),
             family=np.arange(n),
         )
+        self.sample = 0
         self.rejuvenations: list[Rejuvenation] = []
+        self.ess: list[float] = []
+        self.log_evidence_path: list[float] = []
         self._log_evidence_at_resampling = 0.0
         self._begin_ancestry(0.0)
 

@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from smcpn.likelihood.contract import Likelihood
-from smcpn.prior import Prior
-from smcpn.smc.sampler import Progress, Sampler, Settings
+from smcpn.smc.sampler import Progress, Sampler
 from smcpn.smc.target import RecordTarget, finite_or_excluded
 
 
@@ -32,18 +30,6 @@ class Tempering(Sampler):
     Jasra, A. et al. (2011). Inference for Levy-driven stochastic volatility models via adaptive
     sequential Monte Carlo. Scandinavian Journal of Statistics 38.
     """
-
-    def __init__(
-        self,
-        prior: Prior,
-        likelihood: Likelihood,
-        settings: Settings,
-        rng: np.random.Generator,
-    ) -> None:
-        super().__init__(prior, likelihood, settings, rng)
-        self.sample = 0
-        self.ess: list[float] = []
-        self.log_evidence_path: list[float] = []
 
     def run(self, progress: Callable[[Progress], None] | None = None) -> None:
         """Take the population from the prior to the posterior."""
