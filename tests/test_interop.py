@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from problems import duffing_problem
 from sampling_problems import decay_problem
 from scipy import stats
 
@@ -250,3 +251,14 @@ def test_static_model_without_the_package(monkeypatch):
     monkeypatch.delitem(sys.modules, "smcpn.interop.static_model", raising=False)
     with pytest.raises(InputError, match=r"pip install --no-deps particles==0\.4"):
         __import__("smcpn.interop.static_model")
+
+
+def test_arviz_itself_takes_the_groups():
+    pytest.importorskip("arviz_base", reason="arviz-base needs Python 3.12")
+    problem = duffing_problem(30)
+    posterior = smcpn.ibis(problem, solver=RK4(2), particles=100, seed=0, replicates=2)
+    tree = posterior.to_arviz()
+    assert dict(tree.posterior.sizes) == {"chain": 2, "draw": 100}
+    assert set(tree.posterior.data_vars) == set(problem.names)
+    assert tree.attrs["log_evidence"] == posterior.log_evidence
+    assert tree.observed_data["y_0"].shape == (30, 1)
