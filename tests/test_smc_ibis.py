@@ -12,10 +12,11 @@ from toys import ExponentialRate, HalfNan, LinearRegression
 
 import smcpn
 from smcpn import EKF0, RK4
-from smcpn.smc.engine import Ibis, Settings
+from smcpn.smc.engine import Ibis
 from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import systematic
+from smcpn.smc.sampler import Settings
 from smcpn.smc.target import Target
 
 

@@ -99,6 +99,7 @@ class LaneKernel:
     def start(self, theta: Array, rows: Rows) -> Array:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
+        self._check(theta, rows)
         state = np.empty((self.program.state.numel(), theta.shape[1]))
         self._module.start(self._with_constants(theta), rows.start, state)
         CLOCK.run_seconds += time.perf_counter() - begin
@@ -126,12 +127,13 @@ class LaneKernel:
             Sum over the samples.
         """
         begin = time.perf_counter()
+        self._check(theta, rows)
         n, n_emitted = theta.shape[1], self.program.emitted.numel()
         state, theta = state.copy(), self._with_constants(theta)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         totals = np.empty((n_emitted, n))
         blocks = -(-n // self.lanes)
-        steps = (last - first) * rows.steps
+        steps = (last - max(first, 1)) * rows.steps
 
         def run(part: tuple[int, int]) -> None:
             self._module.advance(
@@ -145,8 +147,24 @@ class LaneKernel:
         else:
             list(_pool(self.threads or processors(), os.getpid()).map(run, parts))
         CLOCK.run_seconds += time.perf_counter() - begin
-        CLOCK.theta_steps += steps * n
+        CLOCK.theta_steps += max(steps, 0) * n
         return state, emitted, totals
+
+    def _check(self, theta: Array, rows: Rows) -> None:
+        """Compiled code does not look where it reads: refuse arrays it would read beyond."""
+        program, intervals = self.program, len(rows) - 1
+        fits = (
+            len(theta) == program.theta.numel()
+            and len(rows.start) == program.start_row.numel()
+            and rows.inputs.shape == (intervals * rows.steps, program.step_row.numel())
+            and rows.gains.shape[1] == program.gain_row.numel()
+            and len(rows.gains) > 0
+            and rows.samples.shape[1] == program.sample_row.numel()
+        )
+        if program.interval is not None:
+            fits = fits and rows.intervals.shape == (intervals, program.interval_row.numel())
+        if not fits:
+            raise ValueError("theta or the shared rows are not of the program's shape")
 
     def _with_constants(self, theta: Array) -> Array:
         constants = np.array(self.program.constant_values)
