@@ -9,6 +9,7 @@ from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation.particles import Simulation
+from smcpn.simulation.prediction import StateFilter
 from smcpn.simulation.simulator import simulate
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
@@ -32,6 +33,7 @@ __all__ = [
     "Record",
     "SamplerWarning",
     "Simulation",
+    "StateFilter",
     "Validation",
     "WasteFree",
     "datasets",

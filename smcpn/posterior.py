@@ -16,7 +16,8 @@ from smcpn.likelihood.build import Solver
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation.initialisation import simulate_started
-from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
+from smcpn.simulation.prediction import StateFilter, WindowPrediction
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import systematic
 from smcpn.smc.weights import normalise
@@ -164,10 +165,8 @@ class Posterior:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
         This is a free run: the input and the initial state go in, the outputs only compare. Its
-        band counts parameters, noise and the error of the simulation's own step. A k-step
-        prediction needs a state that the data have corrected. Given its parameters and its
-        initial state the model has no other uncertainty of the state than the solver's, which the
-        likelihood of `EKF0` here does not condition on the data, so there is no such state.
+        band counts parameters, noise and the error of the simulation's own step. For a run that
+        the measured outputs correct on the way see `predict`.
 
         Parameters
         ----------
@@ -190,12 +189,10 @@ class Posterior:
         InputError
             If the record does not have the inputs of the model, or ``initialise`` is too small.
         """
-        learned_from = self.problem.records[0]
-        interval = float(np.diff(learned_from.t).mean())
         if initialise:
             return simulate_started(
                 self.problem, record, self.values, self.weights, initialise,
-                observe, steps, interval / int(self.solver.steps),
+                observe, steps, self._step_length,
             )  # fmt: skip
         return simulate_particles(
             self.problem,
@@ -204,9 +201,53 @@ class Posterior:
             self.weights,
             observe,
             steps,
-            step_length=interval / int(self.solver.steps),
+            step_length=self._step_length,
             like=like,
         )
+
+    def predict(
+        self, record: Record, horizon: int, filter: StateFilter, *, like: Record | None = None
+    ) -> Simulation:
+        """Predict up to ``horizon`` samples ahead, over windows that begin at a filtered state.
+
+        At samples 0, k, 2 k, ... the run takes the state of an extended Kalman filter, which has
+        seen the outputs up to that sample and none after it; in between it runs on the input
+        alone. All samples count, so the errors are those of horizons 1 to k, each as often. The
+        filter is not the likelihood's: what disturbs the state beside the model is for the user
+        to say.
+
+        Parameters
+        ----------
+        record : Record
+            Uniformly sampled, with one output, measured as the problem observes.
+        horizon : int
+            k, samples.
+        filter : StateFilter
+        like : Record, optional
+            The record learned from whose initial state this one shares, where these differ.
+
+        Raises
+        ------
+        InputError
+            If the record does not fit, or the horizon is not positive.
+
+        Examples
+        --------
+        >>> posterior.predict(test, 100, smcpn.StateFilter(  # doctest: +SKIP
+        ...     sensor=1e-3, disturbance=(0.0, 0.1), initial=(0.01, 1.0)))
+        """
+        model = starting_like(self.problem, self.problem.model, record if like is None else like)
+        steps = max(1, round(record.interval / self._step_length))
+        initial = model.initial_states(self.values)
+        simulator = WindowPrediction(model, record, initial, horizon, filter, steps)
+        return simulate_particles(
+            self.problem, record, self.values, self.weights, simulator=simulator
+        )
+
+    @property
+    def _step_length(self) -> float:
+        """Seconds of a solver step in the identification."""
+        return self.problem.records[0].interval / int(self.solver.steps)
 
     def to_arviz(self, seed: int = 0) -> Any:
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""

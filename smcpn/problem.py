@@ -71,6 +71,11 @@ class Model:
             constant_values=(),
         )
 
+    def initial_states(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Initial state of the first record, (N, n), at parameter values (N, d)."""
+        function = ca.Function("initial", [self.theta], [self.with_numbers().initial[0]])
+        return np.array(function(values.T)).T
+
     def noise_variances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Noise variance of each output, (q, N), at parameter values (N, d)."""
         variance = self.with_numbers().noise_variance

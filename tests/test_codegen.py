@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import casadi as ca
 import numpy as np
@@ -213,3 +214,17 @@ def test_another_number_is_not_another_kernel():
         logs.add(float(kernel.browse(np.ones((1, 1)), 20)[1][0]))
     assert len(kernels) == 1
     assert len(logs) == 2
+
+
+def test_rows_of_another_shape_are_refused():
+    """Compiled code would read beyond them."""
+    problem = Problem(
+        duffing, Record(u=np.ones(20), y=np.zeros(20), dt=0.1), observe="x", noise=0.1,
+        prior={"m": stats.lognorm(0.2), "c": 0.3, "k": 2.0, "k3": 0.5},
+    )  # fmt: skip
+    likelihood = build_likelihood(problem, EKF0(steps=2))
+    with pytest.raises(ValueError, match="not of the program's shape"):
+        likelihood.browse(np.ones((5, 2)), 20)
+    short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
+    with pytest.raises(ValueError, match="not of the program's shape"):
+        likelihood._kernel.start(np.ones((1, 5)), short)

@@ -8,7 +8,7 @@ from problems import duffing_problem, forced_input
 from scipy import stats
 
 import smcpn
-from smcpn import EKF0, RK4, InputError, Problem, Record
+from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.likelihood.budget import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.likelihood.predictive import predictive_moments
 from smcpn.models import duffing
@@ -123,6 +123,22 @@ def test_simulation_of_new_data(posterior):
         simulation.plot(3)
     figure = simulation.plot()
     assert "fit" in figure.axes[0].get_title()
+
+
+def test_short_predictions_see_through_a_disturbance(posterior):
+    """A push that the model does not know of: the free run is off from there, windows recover."""
+    test = simulated(200, seed=9)
+    y = test.y.copy()
+    y[100:, 0] += 0.3 * np.exp(-0.2 * 0.2 * np.arange(100)) * np.cos(1.4 * 0.2 * np.arange(100))
+    pushed = Record(u=test.u, y=y, dt=0.2, hold="bandlimited")
+    state_filter = StateFilter(sensor=0.02, disturbance=(0.05, 0.1), initial=(0.1, 0.1))
+    free = posterior.simulate(pushed).rmse_of_mean[0]
+    errors = [posterior.predict(pushed, k, state_filter).rmse_of_mean[0] for k in (1, 5, 40)]
+    assert 0.015 < errors[0] < errors[1] < errors[2] < free
+    with pytest.raises(InputError, match="horizon is 0"):
+        posterior.predict(pushed, 0, state_filter)
+    with pytest.raises(InputError, match="one per state"):
+        posterior.predict(pushed, 5, StateFilter(0.02, (0.1,), (0.1, 0.1)))
 
 
 def test_simulation_of_what_was_not_measured(posterior):

@@ -211,9 +211,7 @@ def simulate_started(
 
 
 def _first_guess(model: Model, window: Record, values: Array) -> Array:
-    model = model.with_numbers()
-    initial = ca.Function("initial", [model.theta], [model.initial[0]])
-    guess = np.array(initial(values.T)).T
+    guess = model.initial_states(values)
     jacobian = ca.jacobian(model.outputs, model.x)
     for j in range(model.outputs.numel()):
         for i in range(model.x.numel()):

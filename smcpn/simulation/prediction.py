@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StateFilter:
-    """What an extended Kalman filter assumes beyond the model.
+    """What an extended Kalman filter assumes beyond the model, for `Posterior.predict`.
 
     Attributes
     ----------
@@ -75,6 +75,11 @@ class WindowPrediction(SampledSimulator):
         filter: StateFilter,
         steps: int,
     ) -> None:
+        if len(filter.disturbance) != model.x.numel() or len(filter.initial) != model.x.numel():
+            raise InputError(
+                f"filter has {len(filter.disturbance)} disturbances and {len(filter.initial)} "
+                f"initial values for {model.x.numel()} states: one per state"
+            )
         if horizon < 1:
             raise InputError(f"horizon is {horizon}: choose 1 or more samples")
         if model.outputs.numel() != 1:
