@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import casadi as ca
 import numpy as np
@@ -228,3 +229,23 @@ def test_rows_of_another_shape_are_refused():
     short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)
+
+
+def test_kernel_removed_under_our_hands_is_written_again(tmp_path, monkeypatch):
+    """Another process keeps the folder small at the moment of our import."""
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    looked, removed = cache._text, []
+
+    def removed_after_the_look(path):
+        text = looked(path)
+        if not removed and text is not None:
+            removed.append(path)
+            path.unlink()
+        return text
+
+    source = "VALUE = 41 + 1"
+    path = cache.load_kernel(source).__file__
+    del sys.modules[Path(str(path)).stem]
+    monkeypatch.setattr(cache, "_text", removed_after_the_look)
+    assert cache.load_kernel(source).VALUE == 42
+    assert removed

@@ -34,6 +34,14 @@ def load_kernel(source: str) -> ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     path = _folder() / f"{name}.py"
+    try:
+        return _written_and_imported(name, path, source)
+    except FileNotFoundError:
+        # Another process tidied the folder between our look and our import.
+        return _written_and_imported(name, path, source)
+
+
+def _written_and_imported(name: str, path: Path, source: str) -> ModuleType:
     # A disk that was full leaves half a file, which would break every later start.
     if _text(path) != source:
         _write_whole(path, source)
