@@ -166,12 +166,12 @@ class _Run:
             solver = self._first_steps(solver)
         while True:
             populations = self.sample(solver, report)
-            mean = self._mean(populations)
-            budget = error_budget(self.problem, solver, mean)
+            centre = self._centre(populations)
+            budget = error_budget(self.problem, solver, centre)
             if not automatic or budget.share <= SOLVER_SHARE:
                 return solver, populations, budget
             least = 2 * int(solver.steps)
-            solver = sufficient_steps(self.problem, solver, mean, least=least)
+            solver = sufficient_steps(self.problem, solver, centre, least=least)
 
     def sample(self, solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
         """Run every population."""
@@ -195,9 +195,10 @@ class _Run:
             # few steps, the posterior mean decides.
             return replace(solver, steps=_FALLBACK_STEPS)
 
-    def _mean(self, populations: Populations) -> np.ndarray:
-        values = self.problem.prior.natural(populations.theta)
-        return normalise(populations.log_weights) @ values
+    def _centre(self, populations: Populations) -> np.ndarray:
+        """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
+        theta = normalise(populations.log_weights) @ populations.theta
+        return self.problem.prior.natural(theta[None, :])[0]
 
 
 def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:

@@ -64,6 +64,17 @@ class ParameterRow:
         return wide and abs(self.correlation) > RIDGE
 
     @property
+    def figures(self) -> list[str]:
+        """Mean, sd, sd %, 2.5 % and 97.5 % as text."""
+        return [
+            f"{self.mean:.5g}",
+            f"{self.sd:.2g}",
+            f"{self.sd_percent:.2g}",
+            f"{self.low:.5g}",
+            f"{self.high:.5g}",
+        ]
+
+    @property
     def flag(self) -> str:
         """What a reader of the table must know; "" for a parameter that the data determine."""
         if self.prior_dominated:
@@ -108,19 +119,7 @@ def describe(distribution: Any) -> str:
 def summary_text(posterior: Posterior) -> str:
     """Render a posterior as a plain-text table."""
     columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-    rows = [
-        [
-            row.name,
-            row.prior,
-            f"{row.mean:.5g}",
-            f"{row.sd:.2g}",
-            f"{row.sd_percent:.2g}",
-            f"{row.low:.5g}",
-            f"{row.high:.5g}",
-            row.flag,
-        ]
-        for row in posterior.table()
-    ]
+    rows = [[row.name, row.prior, *row.figures, row.flag] for row in posterior.table()]
     timing, last = posterior.timing, posterior.rejuvenations[-1:]
     lines = [
         align([columns, *rows], left=(0, 1, 7)),

@@ -74,12 +74,19 @@ def bouc_wen_case(hold: str = "bandlimited", model: str = "bouc-wen", split: str
         truth=TRUE_PARAMETERS,
         # Named on both splits: the tests are free of noise, so their band must hold none.
         test_observes="x",
-        note=f"{_training_source(data, paper)}, tests {data.tests_from}",
+        note=f"{_training_source(data, paper)}, {_tests_source(data)}",
     )
 
 
 def _training_source(data: BoucWen, paper: bool) -> str:
     return "training after the paper's recipe" if paper else f"training {data.official_from}"
+
+
+def _tests_source(data: BoucWen) -> str:
+    if data.tests_from != "generated":
+        return f"tests {data.tests_from}"
+    # Without the official file's own integrator error the scores come out better.
+    return "tests generated, not the official ones that the paper was scored on"
 
 
 def _one_sided(mean: float, variance: float) -> Any:

@@ -41,11 +41,7 @@ def parameter_table(posterior: Posterior, truth: Mapping[str, float]) -> Table:
     rows = [
         [
             row.name,
-            f"{row.mean:.5g}",
-            f"{row.sd:.2g}",
-            f"{row.sd_percent:.2g}",
-            f"{row.low:.5g}",
-            f"{row.high:.5g}",
+            *row.figures,
             *([f"{truth[row.name]:.5g}" if row.name in truth else ""] if truth else []),
             row.flag,
             row.prior,
