@@ -14,13 +14,14 @@ from smcpn.simulation.simulator import simulate
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.rejuvenation import MoveSettings
-from smcpn.solver import EKF0, RK4
+from smcpn.solver import EKF0, EKF1, RK4
 from smcpn.validation import Validation
 
 __version__ = "0.1.0"
 
 __all__ = [
     "EKF0",
+    "EKF1",
     "ODE",
     "RK4",
     "IndependentMetropolis",

@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from smcpn.arguments import shown, whole_number
+from smcpn.arguments import real_number, shown, whole_number
 from smcpn.errors import InputError
 
 MAX_STEPS = 1024
-ORDERS = range(1, 7)
+ORDERS = range(1, 12)
+FORMS = ("first", "chain")
+CALIBRATED = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
+JACOBIANS = ("full", "diagonal")
 
 
-@dataclass(frozen=True)
-class EKF0:
+@dataclass(frozen=True, repr=False)
+class _GaussianFilter:
+    """What the probabilistic solvers share: prior, grid, diffusion."""
+
+    order: int = 3
+    steps: int | str = "auto"
+    form: str = "first"
+    diffusion: float | str = "fixed-diagonal"
+    smooth: bool = False
+
+    def __post_init__(self) -> None:
+        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
+        object.__setattr__(self, "order", order)
+        object.__setattr__(self, "steps", _steps(self.steps))
+        _choice("form", self.form, FORMS)
+        object.__setattr__(self, "diffusion", _diffusion(self.diffusion))
+        if not isinstance(self.smooth, bool):
+            raise InputError(f"smooth is {shown(self.smooth)}: choose True or False")
+
+    def __repr__(self) -> str:
+        """Order, steps, and what differs from the default."""
+        shown_fields = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(self)
+            if f.name in ("order", "steps") or getattr(self, f.name) != f.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown_fields)})"
+
+
+@dataclass(frozen=True, repr=False)
+class EKF0(_GaussianFilter):
     """Probabilistic solver: integrated Wiener process prior, zeroth-order filter.
 
     The mean converges with order nu + 1. The method is explicit: a mode of angular frequency w
@@ -22,30 +54,61 @@ class EKF0:
     Parameters
     ----------
     order : int
-        Number of integrations of the Wiener process (nu), 1 to 6.
+        Number of integrations of the Wiener process (nu), 1 to 11.
     steps : int or "auto"
-        Solver steps per sampling interval; ``"auto"`` doubles them until the solver's variance
-        is a stated share of the noise variance.
+        Solver steps per sampling interval; ``"auto"`` lets the error decide.
     form : {"first", "chain"}
         ``"first"`` gives every state its own process. ``"chain"`` lets x and v = x' share one,
-        which only likelihoods that condition the state on the data can use.
+        which the data-free marginal likelihood cannot use.
+    diffusion : float or str
+        Diffusion of the Wiener process. ``"fixed"``, ``"fixed-diagonal"``, ``"dynamic"`` and
+        ``"dynamic-diagonal"`` calibrate it by quasi maximum likelihood: one value for all time or
+        one per step, one value for all states or one each. A positive number is a standard
+        deviation that is known, the name of a parameter one that is learned.
+    smooth : bool
+        Whether a solution is also smoothed; likelihoods do not look at it.
 
     Raises
     ------
     InputError
-        If ``order``, ``steps`` or ``form`` is out of range.
+        If an argument is out of range.
     """
 
-    order: int = 3
-    steps: int | str = "auto"
-    form: str = "first"
+
+@dataclass(frozen=True, repr=False)
+class EKF1(_GaussianFilter):
+    """Probabilistic solver: integrated Wiener process prior, first-order filter.
+
+    It linearises the vector field, which makes it A-stable, and couples the states.
+
+    Parameters
+    ----------
+    order, steps, form, smooth
+        As of `EKF0`.
+    diffusion : float or str
+        As of `EKF0`; ``"fixed-diagonal"`` needs ``jacobian="diagonal"``.
+    jacobian : {"full", "diagonal"}
+        ``"diagonal"`` neglects what one state does to another, so that each keeps a covariance of
+        its own: the cost of `EKF0`, and stability where the stiffness is in the diagonal.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or a full Jacobian meets ``"fixed-diagonal"``: no
+        rescaling of a covariance that couples the states maximises that likelihood.
+    """
+
+    diffusion: float | str = "dynamic"
+    jacobian: str = "full"
 
     def __post_init__(self) -> None:
-        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
-        object.__setattr__(self, "order", order)
-        object.__setattr__(self, "steps", _steps(self.steps))
-        if not isinstance(self.form, str) or self.form not in ("first", "chain"):
-            raise InputError(f"form is {shown(self.form)}: choose 'first' or 'chain'")
+        super().__post_init__()
+        _choice("jacobian", self.jacobian, JACOBIANS)
+        if self.jacobian == "full" and self.diffusion == "fixed-diagonal":
+            raise InputError(
+                "diffusion 'fixed-diagonal' cannot be calibrated with a full Jacobian, which "
+                "couples the states: use 'fixed', 'dynamic', or jacobian='diagonal'"
+            )
 
 
 @dataclass(frozen=True)
@@ -68,3 +131,25 @@ def _steps(steps: int | str) -> int | str:
     if isinstance(steps, str) and steps == "auto":
         return steps
     return whole_number("steps", steps, 1, MAX_STEPS, " per sample, or 'auto'")
+
+
+def _choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise InputError(f"{name} is {shown(value)}: choose {' or '.join(map(repr, known))}")
+
+
+def _diffusion(diffusion: float | str) -> float | str:
+    if isinstance(diffusion, str) and (diffusion in CALIBRATED or diffusion.isidentifier()):
+        return diffusion
+    value = real_number(
+        "diffusion",
+        diffusion,
+        "give a positive number, the name of a parameter, or one of "
+        + ", ".join(map(repr, CALIBRATED)),
+    )
+    if not value > 0.0:
+        raise InputError(
+            f"diffusion is {value}: give a positive standard deviation, the name of a parameter, "
+            f"or one of {', '.join(map(repr, CALIBRATED))}"
+        )
+    return value

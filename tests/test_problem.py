@@ -78,8 +78,8 @@ def test_undecorated_function_is_refused():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: EKF0(order=7), "order is 7"),
-        (lambda: EKF0(order=3.0), "order is 3.0: give a whole number from 1 to 6"),
+        (lambda: EKF0(order=12), "order is 12"),
+        (lambda: EKF0(order=3.0), "order is 3.0: give a whole number from 1 to 11"),
         (lambda: EKF0(order=True), "order is True"),
         (lambda: EKF0(steps=True), "steps is True: give a whole number .*, or 'auto'"),
         (lambda: RK4(steps=np.ones(100)), r"steps is array\(.*: give"),

@@ -42,6 +42,8 @@ from smcpn.solver import EKF0
 
 Array = NDArray[np.float64]
 
+MAX_ORDER = 6
+
 
 def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> LaneLikelihood:
     """Build the likelihood of a problem.
@@ -77,6 +79,16 @@ def require_first_order(solver: EKF0) -> None:
             "form 'chain' cannot be used with the marginal likelihood: without data its variance "
             "of the displacement grows without bound, EKF0 knows no restoring force; "
             "use form='first'"
+        )
+    if solver.diffusion != "fixed-diagonal":
+        raise InputError(
+            f"diffusion {solver.diffusion!r} cannot be used with the marginal likelihood, which "
+            "calibrates by the running quasi-MLE: use diffusion='fixed-diagonal'"
+        )
+    if solver.order > MAX_ORDER:
+        raise InputError(
+            f"order is {solver.order}: the marginal likelihood takes orders up to {MAX_ORDER}, "
+            "beyond which its explicit steps would have to be tiny"
         )
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
