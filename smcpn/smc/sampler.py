@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
@@ -18,9 +19,11 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.target import Target
+from smcpn.smc.target import Target, tempered
 from smcpn.smc.trace import Trace
 from smcpn.smc.weights import log_mean_exp
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,35 @@ class Sampler:
     def advance(self, last: int) -> None:
         """Do the next part on the way to sample ``last``."""
         raise NotImplementedError
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """Weigh particles again from the first sample on.
+
+        Returns
+        -------
+        state : ndarray, (k, n)
+        log_likelihood, pending : ndarray, (n,)
+        """
+        raise NotImplementedError
+
+    def reweigh(self) -> None:
+        """Go on with a changed likelihood: the weights make up for the difference.
+
+        The input near the end of a record changes, for instance, when more of it becomes known.
+        """
+        state, log_likelihood, pending = self.recomputed(slice(None))
+        system, exponent = self.system, self.exponent or 0.0
+        alive = np.isfinite(system.log_weights)
+        with np.errstate(invalid="ignore"):
+            change = log_likelihood - system.log_likelihood
+            change += tempered(pending, exponent) - tempered(system.pending, exponent)
+        self.system = replace(
+            system,
+            log_weights=np.where(alive, system.log_weights + change, -np.inf),
+            log_likelihood=log_likelihood,
+            pending=pending,
+            state=state,
+        )
 
     def run(
         self, last: int | None = None, progress: Callable[[Progress], None] | None = None
