@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.arguments import shown
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
+from smcpn.labels import labelled
+from smcpn.model import Model
 from smcpn.observation import noise_variances, observed_outputs
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
@@ -22,65 +23,6 @@ LACKING = (
     "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
     "a scipy.stats distribution, or a number to fix it"
 )
-
-
-@dataclass(frozen=True)
-class Model:
-    """The problem as expression graphs over shared symbols: what kernels are generated from.
-
-    Attributes
-    ----------
-    x, u, t, theta : casadi.SX
-        States (n, 1), inputs, time, and the parameters that have a prior, in its order.
-    rhs : casadi.SX
-        Derivative of the states, (n, 1).
-    outputs : casadi.SX
-        Noise-free outputs g(x, u, t, theta), (q, 1).
-    noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most.
-    initial : tuple of casadi.SX
-        Initial state of each record, (n, 1), a function of theta at most.
-    constants : casadi.SX
-        Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
-    """
-
-    x: ca.SX
-    u: ca.SX
-    t: ca.SX
-    theta: ca.SX
-    rhs: ca.SX
-    outputs: ca.SX
-    noise_variance: ca.SX
-    initial: tuple[ca.SX, ...]
-    constants: ca.SX
-    constant_values: tuple[float, ...]
-
-    def with_numbers(self) -> Model:
-        """The same model with the known numbers in place of their symbols."""
-
-        def numbers(expression: ca.SX) -> ca.SX:
-            return ca.substitute(expression, self.constants, ca.SX(self.constant_values))
-
-        return replace(
-            self,
-            rhs=numbers(self.rhs),
-            outputs=numbers(self.outputs),
-            noise_variance=numbers(self.noise_variance),
-            initial=tuple(numbers(state) for state in self.initial),
-            constants=ca.SX(0, 1),
-            constant_values=(),
-        )
-
-    def initial_states(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Initial state of the first record, (N, n), at parameter values (N, d)."""
-        function = ca.Function("initial", [self.theta], [self.with_numbers().initial[0]])
-        return np.array(function(values.T)).T
-
-    def noise_variances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Noise variance of each output, (q, N), at parameter values (N, d)."""
-        variance = self.with_numbers().noise_variance
-        function = ca.Function("variance", [self.theta], [variance])
-        return np.array(function(values.T))
 
 
 class Problem:
@@ -107,6 +49,16 @@ class Problem:
         distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
+
+    Attributes
+    ----------
+    model : Model
+        Everything below as expression graphs.
+    observe, noise : list
+    initial : str, list or dict
+        As given, for tables, but a function by its name and a distribution by its text.
+    fixed : mapping of str to float
+        Parameters whose value is known.
 
     Raises
     ------
@@ -140,14 +92,15 @@ class Problem:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self.observe, self.noise = _as_list(observe), _as_list(noise)
-        self.initial = initial
+        given_outputs, given_noise = _as_list(observe), _as_list(noise)
+        self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
+        self.initial = labelled(initial)
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
             ode,
-            observe=self.observe,
-            noise=self.noise,
+            observe=given_outputs,
+            noise=given_noise,
             initial=initial,
             n_records=len(self.records),
             free=list(free),
@@ -159,7 +112,34 @@ class Problem:
                 f"({', '.join(ode.parameters)}): remove it or correct its name"
             )
         self.prior = Prior({**free, **added}, coordinates or {})
-        self._fixed = fixed
+        self.fixed = fixed
+
+    @classmethod
+    def assembled(
+        cls,
+        *,
+        ode: ODE,
+        records: tuple[Record, ...],
+        model: Model,
+        prior: Prior,
+        fixed: Mapping[str, float],
+        observe: list[Any],
+        noise: list[Any],
+        initial: Any,
+    ) -> Problem:
+        """Make a problem of its attributes, as they were read from a file; nothing is traced.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        problem = cls.__new__(cls)
+        problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
+        problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
+        problem.initial = initial
+        problem._check_records()
+        return problem
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,7 +158,7 @@ class Problem:
         def parameter(name: str, default: float | None = None) -> ca.SX:
             if name in self.names:
                 return model.theta[self.names.index(name)]
-            value = self._fixed.get(name, default)
+            value = self.fixed.get(name, default)
             if value is not None:
                 return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smcpn.columns import align
+from smcpn.distributions import describe
 from smcpn.validation.correlation import RIDGE, posterior_correlation
 
 if TYPE_CHECKING:
@@ -104,16 +105,6 @@ def parameter_rows(posterior: Posterior) -> list[ParameterRow]:
         )
         for j, (name, distribution) in enumerate(prior.distributions.items())
     ]
-
-
-def describe(distribution: Any) -> str:
-    """Short text of a prior: family and arguments of a frozen scipy distribution."""
-    family = getattr(getattr(distribution, "dist", None), "name", None)
-    if family is None:
-        return type(distribution).__name__
-    arguments = [f"{a:.4g}" for a in distribution.args]
-    arguments += [f"{key}={value:.4g}" for key, value in distribution.kwds.items()]
-    return f"{family}({', '.join(arguments)})"
 
 
 def summary_text(posterior: Posterior) -> str:
