@@ -1,6 +1,7 @@
 """Identify continuous-time dynamical systems from data, counting the solver's own error."""
 
 from smcpn import datasets, models
+from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
@@ -8,6 +9,7 @@ from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.record import Record
+from smcpn.resumption import load, resume
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.prediction import StateFilter
 from smcpn.simulation.simulator import simulate
@@ -24,6 +26,7 @@ __all__ = [
     "EKF1",
     "ODE",
     "RK4",
+    "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
     "MoveSettings",
@@ -39,7 +42,9 @@ __all__ = [
     "WasteFree",
     "datasets",
     "ibis",
+    "load",
     "models",
     "ode",
+    "resume",
     "simulate",
 ]

@@ -141,6 +141,25 @@ class Problem:
         problem._check_records()
         return problem
 
+    def with_records(self, records: Sequence[Record]) -> Problem:
+        """Return the same problem over records that are longer or shorter, or fewer.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        return Problem.assembled(
+            ode=self.ode,
+            records=tuple(records),
+            model=replace(self.model, initial=self.model.initial[: len(records)]),
+            prior=self.prior,
+            fixed=self.fixed,
+            observe=self.observe,
+            noise=self.noise,
+            initial=self.initial,
+        )
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the unknown parameters, in the order of the columns of theta."""

@@ -146,15 +146,18 @@ class Run:
         self.likelihood = build_likelihood(self.problem, solver, self.threads)
         self.samplers: list[Ibis | Tempering] = []
 
+    def judged(self) -> tuple[Populations, ErrorBudget]:
+        """Return the populations as they are, and the solver's error at their centre."""
+        populations = combine(self.samplers)
+        return populations, error_budget(self.problem, self.solver, self._centre(populations))
+
     def _conclude(self) -> None:
         """Accept the populations, or begin again with the steps that their centre asks for."""
-        populations = combine(self.samplers)
-        centre = self._centre(populations)
-        budget = error_budget(self.problem, self.solver, centre)
+        populations, budget = self.judged()
         if not self._automatic or budget.share <= SOLVER_SHARE:
             self.outcome = populations, budget
             return
-        least = 2 * int(self.solver.steps)
+        centre, least = self._centre(populations), 2 * int(self.solver.steps)
         self._begin(sufficient_steps(self.problem, self.solver, centre, least=least))
 
     def _first_solver(self) -> Solver:
