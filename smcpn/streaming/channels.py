@@ -39,7 +39,10 @@ class Channels:
 
     def __post_init__(self) -> None:
         slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
-        channels: tuple[tuple[Kind, tuple[str, ...]], ...] = (("y", self.outputs), ("u", self.inputs))
+        channels: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+            ("y", self.outputs),
+            ("u", self.inputs),
+        )
         for kind, names in channels:
             if len(names) == 1:
                 slots[kind] = (kind, 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from smcpn.streaming.checkpointing import Checkpoints
 from smcpn.streaming.events import Event, Report
+from smcpn.streaming.sample import Sample
 from smcpn.streaming.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.streaming.stop import Stop
 from smcpn.streaming.stream import Stream
@@ -30,10 +31,8 @@ class Run:
     report : callable
         Called with every `Event`.
     watch : Watch, optional
-    absorbed : int
-        Samples absorbed so far.
     limit : int, optional
-        Samples after which it ends, those before a checkpoint included.
+        Samples after which it ends.
     probabilities : tuple of float
         Quantiles in the output.
     """
@@ -45,41 +44,50 @@ class Run:
     stop: Stop
     report: Report
     watch: Watch | None = None
-    absorbed: int = 0
     limit: int | None = None
     probabilities: tuple[float, ...] = PROBABILITIES
-    _alarmed: bool = False
-    _degraded: bool = False
+    absorbed: int = field(default=0, init=False)
+    _degraded: bool = field(default=False, init=False)
 
     def run(self) -> int:
         """Run to the end, and return the exit code."""
-        if self.limit is not None and self.absorbed >= self.limit:
-            return 0
         try:
-            for _, t, state in self.samples:
-                self._deliver(t, state)
-                self.checkpoints.save_if_due(self.live)
+            try:
+                for sample, t, state in self.samples:
+                    self._deliver(sample, t, state)
+                    self.checkpoints.save_if_due(self.live)
+            finally:
+                # Before the end is told: what goes on from here is not the end.
+                self.checkpoints.save(self.live)
+            if self.samples.ended and self.absorbed:
+                self._finish()
         except OutputClosedError:
             return PIPE_CLOSED
-        finally:
-            self.checkpoints.save(self.live)
         return self.stop.exit_code
 
-    def _deliver(self, t: float, state: Any) -> None:
+    def _deliver(self, sample: Sample, t: float, state: Any) -> None:
         self.absorbed += 1
         if self.limit is not None and self.absorbed >= self.limit:
             self.stop.request()
-        self._tell_alarms(t, state)
+        self._tell(sample, t, state)
         if self.watch is not None:
             self.watch.sample(t, state, self.samples.waiting)
-        self.sink.write(state_fields(self.absorbed, t, state, self.probabilities))
+        self.sink.write(state_fields(t, state, self.probabilities))
 
-    def _tell_alarms(self, t: float, state: Any) -> None:
-        """Report an alarm and a loss of accuracy when they begin."""
-        alarmed, degraded = bool(state.alarm), bool(state.degraded)
-        if alarmed and not self._alarmed:
+    def _finish(self) -> None:
+        """Tell the posterior once nothing is under way and no later input is waited for."""
+        state = self.live.finish()
+        self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
+
+    def _tell(self, sample: Sample, t: float, state: Any) -> None:
+        """Report an alarm, a loss of accuracy where it begins, and a sample that did not count."""
+        if state.alarm:
             message = f"the innovations at t = {t:g} say that the system has changed"
-            self.report(Event("alarm", message, t=t))
-        if degraded and not self._degraded:
-            self.report(Event("degraded", f"behind its budget at t = {t:g}", t=t))
-        self._alarmed, self._degraded = alarmed, degraded
+            self.report(Event("alarm", message, sample.line, t))
+        if state.degraded and not self._degraded:
+            message = f"few particles count at t = {t:g}: {state.ess:.0f} effective ones"
+            self.report(Event("degraded", message, sample.line, t))
+        self._degraded = bool(state.degraded)
+        if state.status in ("duplicate", "late"):
+            message = f"t = {t:g} falls on the time of a sample absorbed before, skipped"
+            self.report(Event(state.status, message, sample.line, t))

@@ -67,11 +67,17 @@ class StreamOptions:
             For numbers out of range, a folder that does not exist, one file for two things.
         """
         if not self.checkpoint_every > 0:
-            raise InputError(f"--checkpoint-every is {self.checkpoint_every:g}: give seconds above 0")
+            raise InputError(
+                f"--checkpoint-every is {self.checkpoint_every:g}: give seconds above 0"
+            )
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
-        named = {"--from": self.source, "--to": self.to, "--checkpoint": self.checkpoint,
-                 "--events": self.events}
+        named = {
+            "--from": self.source,
+            "--to": self.to,
+            "--checkpoint": self.checkpoint,
+            "--events": self.events,
+        }
         paths = {
             option: os.path.abspath(path)
             for option, path in named.items()
@@ -134,12 +140,11 @@ def _run(
     return Run(
         live=live,
         samples=Stream(live, source, problem, report, last=live.t, stop=stop),
-        sink=JsonSink(None if options.to == STANDARD else options.to, live.samples),
+        sink=JsonSink(None if options.to == STANDARD else options.to, live.t),
         checkpoints=Checkpoints(options.checkpoint, options.checkpoint_every, report),
         stop=stop,
         report=report,
         watch=watch,
-        absorbed=live.samples,
         limit=options.limit,
         probabilities=PROBABILITIES if options.quantiles else (),
     )
@@ -161,8 +166,8 @@ def _live(options: StreamOptions, problem: Problem, steps: int | None, report: R
             lookahead=options.lookahead,
         )
     live = Online.load(options.checkpoint)
-    message = f"'{options.checkpoint}' read: {live.samples} samples to t = {live.t:g}"
-    report(Event("checkpoint", message, t=live.t, count=live.samples))
+    message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
+    report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live
 
 

@@ -13,6 +13,11 @@ import numpy as np
 from smcpn.errors import InputError
 
 PROBABILITIES = (0.025, 0.5, 0.975)
+PLAIN = (
+    "ess", "innovation", "log_evidence", "latency", "late", "lag", "degraded", "projected",
+    "rejuvenations", "status", "missing", "approximate",
+)  # fmt: skip
+"""What a line tells of a state as it is; `smcpn.online.State` explains them."""
 
 
 class OutputClosedError(Exception):
@@ -26,9 +31,9 @@ class JsonSink:
     ----------
     path : str, optional
         A file; standard output by default.
-    after : int
-        Samples absorbed before: the file of an earlier run is cut after the line of the last of
-        them and continued. 0 begins a new file.
+    after : float, optional
+        Time of the last sample of an earlier run: its file is cut after the line of that sample
+        and continued, as if nothing had happened. A new file otherwise.
 
     Raises
     ------
@@ -36,7 +41,7 @@ class JsonSink:
         If the file cannot be written.
     """
 
-    def __init__(self, path: str | None, after: int = 0) -> None:
+    def __init__(self, path: str | None, after: float | None = None) -> None:
         self._name = "standard output" if path is None else f"'{path}'"
         try:
             self._file = sys.stdout.buffer if path is None else _continued(path, after)
@@ -73,52 +78,44 @@ class JsonSink:
 
 
 def state_fields(
-    sample: int, t: float, state: Any, probabilities: tuple[float, ...] = PROBABILITIES
+    t: float, state: Any, probabilities: tuple[float, ...] = PROBABILITIES
 ) -> dict[str, Any]:
     """Return what a line says of the state after a sample.
 
     Parameters
     ----------
-    sample : int
-        Number of samples absorbed, this one included.
     t : float
-        Time in seconds.
-    state : OnlineState
+        Time of the sample in seconds.
+    state : smcpn.online.State
     probabilities : tuple of float
         Quantiles to tell; none where empty.
     """
-    fields = {
-        "n": sample,
-        "t": t,
-        "mean": _numbers(state.mean),
-        "sd": _numbers(state.sd),
-        "ess": _number(state.ess),
-        "innovation": _number(state.innovation),
-        "log_evidence": _number(state.log_evidence),
-        "latency": _number(state.latency),
-        "alarm": bool(state.alarm),
-    }
+    fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
     if probabilities:
-        fields["quantiles"] = {f"{p:g}": _numbers(state.quantile(p)) for p in probabilities}
-    return fields
+        # One call a parameter: each sorts the particles.
+        fields["quantiles"] = {
+            name: state.quantile(name, list(probabilities)) for name in state.mean
+        }
+    for name in PLAIN:
+        fields[name] = getattr(state, name)
+    fields["alarm"] = state.alarm is not None
+    return {name: _plain(value) for name, value in fields.items()}
 
 
-def _numbers(values: Any) -> dict[str, Any]:
-    return {name: _number(value) for name, value in values.items()}
+def _plain(value: Any) -> Any:
+    """The value as JSON knows it: null for a number that is not finite."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_plain(entry) for entry in value.tolist()]
+    if isinstance(value, (np.floating, np.integer)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _number(value: Any) -> Any:
-    """A number as JSON knows it: null where it is not finite, a list for an array."""
-    array = np.asarray(value)
-    if array.ndim:
-        return [_number(entry) for entry in array]
-    number = array.item()
-    return number if not isinstance(number, float) or math.isfinite(number) else None
-
-
-def _continued(path: str, after: int) -> BinaryIO:
+def _continued(path: str, after: float | None) -> BinaryIO:
     """Open a file for writing after the line of a sample."""
-    if after == 0 or not os.path.exists(path):
+    if after is None or not os.path.exists(path):
         return open(path, "wb")
     file = open(path, "r+b")  # noqa: SIM115
     file.truncate(_end_of(file, after))
@@ -126,14 +123,16 @@ def _continued(path: str, after: int) -> BinaryIO:
     return file
 
 
-def _end_of(file: BinaryIO, after: int) -> int:
+def _end_of(file: BinaryIO, after: float) -> int:
+    """Where the lines of samples up to a time end; a line cut off ends them too."""
     end = 0
     for line in file:
         try:
-            number = json.loads(line)["n"] if line.endswith(b"\n") else None
+            content = json.loads(line) if line.endswith(b"\n") else {}
+            before = float(content["t"]) <= after and "final" not in content
         except (ValueError, KeyError, TypeError):
-            number = None
-        if not isinstance(number, int) or number > after:
+            before = False
+        if not before:
             break
         end += len(line)
     return end

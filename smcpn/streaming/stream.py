@@ -44,6 +44,13 @@ class Stream:
     ahead : int
         Most items read ahead.
 
+    Attributes
+    ----------
+    waiting : int
+        Items read ahead at the moment.
+    ended : bool
+        Whether the source has ended.
+
     Examples
     --------
     >>> import smcpn.streaming as streaming
@@ -79,6 +86,7 @@ class Stream:
         self._clock = Clock(interval, start, first)
         self._ordering = Ordering(interval, report, last)
         self.waiting = 0
+        self.ended = False
 
     def __iter__(self) -> Iterator[tuple[Sample, float, Any]]:
         reader = Reader(self._source, self._ahead)
@@ -87,6 +95,7 @@ class Stream:
                 try:
                     item = reader.take()
                 except EOFError:
+                    self.ended = True
                     self._report(Event("end", f"{self._source.name} has ended"))
                     break
                 self.waiting = reader.waiting

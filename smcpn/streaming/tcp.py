@@ -27,9 +27,9 @@ class Tcp:
     host : str
     port : int
     announce : bool
-        Send one line on every connection, ``{"resume_after": t}`` with the time of the last
-        sample read, ``{"resume_after_n": n}`` where the lines have numbers and no times, and null
-        before the first: a server that reads it need not replay.
+        Send one line on every connection, ``{"resume_after": t, "resume_after_n": n}``: the time
+        and the sequence number of the last sample read, null where there is none. A server that
+        reads it need not replay.
     give_up : float, optional
         Seconds without data after which the source ends; it never does by default.
     """
@@ -81,6 +81,5 @@ class Tcp:
 
 
 def _resume_line(position: Position) -> bytes:
-    by_number = position.t is None and position.number is not None
-    key, value = ("resume_after_n", position.number) if by_number else ("resume_after", position.t)
-    return json.dumps({key: value}).encode() + b"\n"
+    known = {"resume_after": position.t, "resume_after_n": position.number}
+    return json.dumps(known).encode() + b"\n"

@@ -119,11 +119,13 @@ class Frames:
     def _caption(self) -> str:
         watch, p50, p99 = self._watch, *self._latency()
         innovation = ", ".join(f"{v:.3g}" for v in np.atleast_1d(watch.state.innovation))
-        alarm = "   ALARM: the system has changed" if watch.state.alarm else ""
+        alarms = self._watch.events.get("alarm", 0)
+        alarm = f"   ALARMS {alarms}: the system has changed" if alarms else ""
         events = "  ".join(f"{kind} {count}" for kind, count in sorted(watch.events.items()))
         return (
             f"ESS {watch.state.ess:.0f}   innovation {innovation}   "
-            f"latency p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms   waiting {watch.waiting}{alarm}\n{events}{self._last_event()}"
+            f"latency p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms   "
+            f"waiting {watch.waiting}{alarm}\n{events}{self._last_event()}"
         )
 
     def _last_event(self) -> str:
