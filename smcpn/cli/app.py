@@ -10,6 +10,7 @@ import typer
 from smcpn.cases import CASES
 from smcpn.cli.data import data_app
 from smcpn.cli.identify import identify_case
+from smcpn.cli.stream import stream
 from smcpn.errors import InputError
 
 app = typer.Typer(
@@ -19,6 +20,7 @@ app = typer.Typer(
     help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
 )
 app.add_typer(data_app, name="data")
+app.command()(stream)
 
 
 @app.callback()
