@@ -125,8 +125,11 @@ def summary_text(posterior: Posterior) -> str:
         f"solver           {posterior.solver}",
         f"solver error     {100 * posterior.budget.claimed:.2g} % of the noise variance claimed, "
         f"{100 * posterior.budget.change:.2g} % by doubling the steps",
-        f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
-        f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
     ]
+    if timing.wall:
+        lines.append(
+            f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
+            f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
+        )
     lines += [f"look again       {concern}" for concern in posterior.concerns]
     return "\n".join(lines)

@@ -121,29 +121,45 @@ _TEXTS = ("not_stored", "model_fingerprint", "data_fingerprint", "data_file", "c
 _DOCUMENTS = ("configuration", "versions")
 
 
-def checkpoint_image(contents: Contents, prior: Prior) -> bytes:
-    """Return the bytes of a checkpoint; the prior maps theta to values for other readers."""
-    begun = contents.begun
+def begun_image(begun: Begun) -> bytes:
+    """Return the part of a checkpoint that stays the same."""
 
     def fill(file: h5py.File) -> None:
         file.attrs["format"], file.attrs["format_version"] = TITLE, FORMAT_VERSION
-        file.attrs["status"], file.attrs["written"] = contents.status, contents.written
         file.attrs["n_samples"] = begun.n_samples
         file.attrs["names"] = list(begun.names)
         for name in _TEXTS:
             file.attrs[name] = getattr(begun, name)
         for name in _DOCUMENTS:
             file.attrs[name] = json.dumps(getattr(begun, name))
-        file.attrs["solver"] = json.dumps(solver_document(contents.snapshot.solver))
         problem = file.create_group("problem")
         problem.attrs["document"] = json.dumps(begun.problem)
         for name, values in begun.arrays.items():
             problem[name] = values
+
+    return image(TITLE, fill)
+
+
+def checkpoint_image(contents: Contents, begun: bytes, prior: Prior) -> bytes:
+    """Return the bytes of a checkpoint.
+
+    Parameters
+    ----------
+    contents : Contents
+    begun : bytes
+        See `begun_image`.
+    prior : Prior
+        Maps theta to values, for other readers.
+    """
+
+    def fill(file: h5py.File) -> None:
+        file.attrs["status"], file.attrs["written"] = contents.status, contents.written
+        file.attrs["solver"] = json.dumps(solver_document(contents.snapshot.solver))
         populations = file.create_group("populations")
         for number, sampler in enumerate(contents.snapshot.samplers):
             write_population(populations.create_group(str(number)), sampler, prior)
 
-    return image(TITLE, fill)
+    return image(TITLE, fill, onto=begun)
 
 
 def contents_of(content: bytes, path: str) -> Contents:

@@ -18,6 +18,8 @@ import h5py
 from smcpn.errors import InputError
 
 HEADER_BYTES = 512
+_WRITABLE = 1
+"""H5LT_FILE_IMAGE_OPEN_RW."""
 PREVIOUS = ".previous"
 """What the name of the last but one version ends with."""
 
@@ -26,7 +28,7 @@ class DamagedFileError(InputError):
     """A file is not what was written."""
 
 
-def image(title: str, fill: Callable[[h5py.File], None]) -> bytes:
+def image(title: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> bytes:
     """Return the bytes of a file.
 
     Parameters
@@ -35,14 +37,20 @@ def image(title: str, fill: Callable[[h5py.File], None]) -> bytes:
         First line of the header.
     fill : callable
         Writes groups, datasets and attributes.
+    onto : bytes
+        Another image, of what many files have in common; it is not changed.
     """
-    with h5py.File(
-        "image", "w", driver="core", backing_store=False, userblock_size=HEADER_BYTES
-    ) as file:
+    with _in_memory(onto) as file:
         fill(file)
         file.flush()
         body = file.id.get_file_image()
     return _header(title, body) + body
+
+
+def _in_memory(onto: bytes) -> h5py.File:
+    if onto:
+        return h5py.File(h5py.h5f.open_file_image(onto, _WRITABLE))
+    return h5py.File("new", "w", driver="core", backing_store=False, userblock_size=HEADER_BYTES)
 
 
 def publish(path: Path, content: bytes) -> None:

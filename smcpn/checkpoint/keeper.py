@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from smcpn.checkpoint.contents import Begun, Contents, checkpoint_image
+from smcpn.checkpoint.contents import Begun, Contents, begun_image, checkpoint_image
 from smcpn.checkpoint.file import publish
 from smcpn.prior import Prior
 from smcpn.run import RunSnapshot
@@ -48,6 +48,7 @@ class Keeper:
 
     def __init__(self, path: Path, begun: Begun, prior: Prior, every: float) -> None:
         self.path, self.begun, self.every, self._prior = path, begun, every, prior
+        self._image = begun_image(begun)
         self.writes: list[float] = []
         self._failure, self._told = "", False
         self._kept: RunSnapshot | None = None
@@ -132,10 +133,8 @@ class Keeper:
     def _write(self, snapshot: RunSnapshot, status: str) -> None:
         begin = time.monotonic()
         try:
-            publish(
-                self.path,
-                checkpoint_image(Contents(self.begun, snapshot, status, now()), self._prior),
-            )
+            contents = Contents(self.begun, snapshot, status, now())
+            publish(self.path, checkpoint_image(contents, self._image, self._prior))
         except OSError as error:
             self._failure = error.strerror or str(error)
         else:

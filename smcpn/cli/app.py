@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from smcpn.cases import CASES
+from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app
 from smcpn.cli.identify import identify_case
 from smcpn.cli.stream import stream
@@ -20,6 +21,8 @@ app = typer.Typer(
     help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
 )
 app.add_typer(data_app, name="data")
+for command in (checkpoint.resume, checkpoint.inspect, checkpoint.report):
+    app.command()(command)
 app.command()(stream)
 
 
@@ -52,6 +55,14 @@ def identify(
     report: Annotated[
         str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
     ] = None,
+    checkpoint_file: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            help="Keep the run in this HDF5 file, and go on from it.",
+            metavar="FILE",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Identify a benchmark system and score the posterior on its test record.
@@ -69,11 +80,16 @@ def identify(
         split=split,
         as_json=json,
         report=report,
+        checkpoint=checkpoint_file,
     )
 
 
 def main() -> None:
-    """Run the command line: 0 on success, 2 for an input that cannot be used."""
+    """Run the command line.
+
+    Exit codes: 0 on success, 2 for an input that cannot be used, 130 after an interrupt (SIGINT),
+    143 after SIGTERM.
+    """
     try:
         app()
     except InputError as error:

@@ -70,6 +70,7 @@ def identify_case(
     split: str | None,
     as_json: bool,
     report: str | None = None,
+    checkpoint: str | None = None,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
 
@@ -101,6 +102,7 @@ def identify_case(
             particles=particles,
             seed=seed,
             progress=not as_json,
+            checkpoint=checkpoint,
         )
     simulations = case.simulations(posterior)
     scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
