@@ -205,7 +205,9 @@ class ExpressionTable:
         for name in ("input_shapes", "output_shapes"):
             # Python's integers do not overflow.
             shapes = getattr(self, name).tolist()
-            if any(min(shape) < 0 for shape in shapes) or _elements(shapes) > MAX_ELEMENTS:
+            sides = [side for shape in shapes for side in shape]
+            within = not sides or (min(sides) >= 0 and max(sides) <= MAX_ELEMENTS)
+            if not within or _elements(shapes) > MAX_ELEMENTS:
                 raise InputError(f"expression table: {name} {shapes} cannot be: {_DAMAGED}")
         if np.isnan(self.constant).any():
             row = int(np.isnan(self.constant).argmax())

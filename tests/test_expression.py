@@ -141,6 +141,7 @@ TABLE = ExpressionTable.of(ca.Function("f", [A, B], [ca.sin(A * B + 2.5), A]))
         (changed(("input_shapes", (0, 0)), -1), "input_shapes"),
         (changed(("input_shapes", (0, 0)), 2**62), "input_shapes"),
         (changed(("output_shapes", (0, 0)), 2), "not computed once"),
+        (TABLE.arrays() | {"input_shapes": np.array([[0, 2**62]])}, "input_shapes"),
         (TABLE.arrays() | {"operands": np.zeros((3, 3), int)}, "operands has shape"),
         (TABLE.arrays() | {"operands": TABLE.operands.astype(float)}, "type float64"),
         (TABLE.arrays() | {"constant": TABLE.constant.astype("S8")}, "constant has shape"),
