@@ -9,6 +9,7 @@ import sys
 from dataclasses import fields
 from types import SimpleNamespace
 
+import casadi as ca
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -296,6 +297,18 @@ def test_priors_of_the_users_own_are_named():
     with pytest.raises(NotStorableError, match=message):
         problem_document(problem)
     assert len(model_fingerprint(problem)) == 64
+
+
+def test_a_model_that_would_come_back_otherwise_is_refused():
+    ca.GlobalOptions.setSimplificationOnTheFly(False)
+    try:
+        doubled = smcpn.ode(lambda x, *, a: a * (x + x))
+    finally:
+        ca.GlobalOptions.setSimplificationOnTheFly(True)
+    record = Record(y=np.ones(9), dt=0.1)
+    problem = Problem(doubled, record, observe="x", noise=0.1, prior={"a": stats.norm()})
+    with pytest.raises(NotStorableError, match="would not be the same"):
+        problem_document(problem)
 
 
 @pytest.mark.parametrize(

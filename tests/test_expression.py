@@ -196,12 +196,6 @@ def test_one_wrong_row_is_refused_or_a_function(row, change):
     table.function("f").call([ca.DM.ones(1), ca.DM.ones(1)])
 
 
-def test_building_leaves_casadi_as_it_was():
-    before = ca.GlobalOptions.getSimplificationOnTheFly()
-    TABLE.function("f")
-    assert ca.GlobalOptions.getSimplificationOnTheFly() == before
-
-
 @pytest.mark.parametrize(
     "copied", [copy.deepcopy, copy.copy, lambda o: pickle.loads(pickle.dumps(o))]
 )
