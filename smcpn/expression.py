@@ -8,7 +8,6 @@ and evaluated again without running anybody's code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -35,8 +34,6 @@ OPERANDS = {INPUT: 2, CONSTANT: 0, OUTPUT: 3} | dict.fromkeys(UNARY, 1) | dict.f
 MAX_ELEMENTS = 1_000_000
 """Elements of all arguments together: a damaged shape must not fill the memory."""
 
-# CasADi makes these of two others, and only where it simplifies.
-_BY_SIMPLIFICATION = frozenset({"inv", "twice", "constpow"})
 _NAME_TYPE = "S16"
 _CASADI_NAMES = {INPUT: "OP_INPUT", CONSTANT: "OP_CONST", OUTPUT: "OP_OUTPUT"}
 _CODES = {name: getattr(ca, _CASADI_NAMES.get(name, f"OP_{name.upper()}")) for name in OPERANDS}
@@ -175,26 +172,29 @@ class ExpressionTable:
         return ca.Function(name, *self.graphs())
 
     def graphs(self) -> tuple[list[ca.SX], list[ca.SX]]:
-        """Build the graphs again, row by row: fresh symbols of the arguments, and the results."""
+        """Build the graphs again, row by row: fresh symbols of the arguments, and the results.
+
+        CasADi simplifies what it builds. What it has simplified once it leaves as it is, so that
+        the rows come out the same; `same_as` tells.
+        """
         arguments = [
             ca.SX.sym(f"i{k}", int(rows), int(columns))
             for k, (rows, columns) in enumerate(self.input_shapes)
         ]
         results = [[ca.SX(0)] * int(rows * columns) for rows, columns in self.output_shapes]
         values: dict[int, ca.SX] = {}
-        with _as_written() as as_written:
-            for row, code in enumerate(self.operation):
-                operation, (first, second, element) = code.decode(), self.operands[row].tolist()
-                if operation == OUTPUT:
-                    results[second][element] = values[first]
-                elif operation == INPUT:
-                    values[row] = arguments[first][second]
-                elif operation == CONSTANT:
-                    values[row] = ca.SX(float(self.constant[row]))
-                elif operation in UNARY:
-                    values[row] = as_written(operation, values[first])
-                else:
-                    values[row] = as_written(operation, values[first], values[second])
+        for row, code in enumerate(self.operation):
+            operation, (first, second, element) = code.decode(), self.operands[row].tolist()
+            if operation == OUTPUT:
+                results[second][element] = values[first]
+            elif operation == INPUT:
+                values[row] = arguments[first][second]
+            elif operation == CONSTANT:
+                values[row] = ca.SX(float(self.constant[row]))
+            elif operation in UNARY:
+                values[row] = ca.SX.unary(_CODES[operation], values[first])
+            else:
+                values[row] = ca.SX.binary(_CODES[operation], values[first], values[second])
         shaped = [
             ca.reshape(ca.SX(ca.vertcat(*entries)), int(rows), int(columns))
             for entries, (rows, columns) in zip(results, self.output_shapes, strict=True)
@@ -205,7 +205,9 @@ class ExpressionTable:
         for name in ("input_shapes", "output_shapes"):
             # Python's integers do not overflow.
             shapes = getattr(self, name).tolist()
-            if any(min(shape) < 0 for shape in shapes) or _elements(shapes) > MAX_ELEMENTS:
+            sides = [side for shape in shapes for side in shape]
+            within = not sides or (min(sides) >= 0 and max(sides) <= MAX_ELEMENTS)
+            if not within or _elements(shapes) > MAX_ELEMENTS:
                 raise InputError(f"expression table: {name} {shapes} cannot be: {_DAMAGED}")
         if np.isnan(self.constant).any():
             row = int(np.isnan(self.constant).argmax())
@@ -274,19 +276,3 @@ def _elements(shapes: list[list[int]]) -> int:
 
 def _has_element(shapes: NDArray[np.int64], number: int, element: int) -> bool:
     return 0 <= number < len(shapes) and 0 <= element < int(np.prod(shapes[number]))
-
-
-@contextmanager
-def _as_written() -> Iterator[Callable[..., ca.SX]]:
-    """Apply operations without CasADi's simplification, which would write them differently."""
-    before = ca.GlobalOptions.getSimplificationOnTheFly()
-
-    def apply(operation: str, *operands: ca.SX) -> ca.SX:
-        ca.GlobalOptions.setSimplificationOnTheFly(operation in _BY_SIMPLIFICATION)
-        build = ca.SX.unary if len(operands) == 1 else ca.SX.binary
-        return build(_CODES[operation], *operands)
-
-    try:
-        yield apply
-    finally:
-        ca.GlobalOptions.setSimplificationOnTheFly(before)

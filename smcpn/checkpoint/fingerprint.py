@@ -68,18 +68,13 @@ def data_fingerprint(records: Sequence[Record], n_samples: int) -> str:
 
 
 def _add_record(digest: _Digest, number: int, record: Record, used: int) -> None:
-    smooth = record.hold == "bandlimited" and record.u_function is None
-    digest.document(
-        {
-            "record": number,
-            "hold": "function" if record.u_function is not None else record.hold,
-            # The interpolation of whole periods reads all of them.
-            "period": len(record) if record.periodic else None,
-        }
-    )
-    whole = smooth and record.periodic
-    u = record.u if whole else padded_input(record)[: used + 2 * CONTEXT]
-    digest.array("u", u if smooth else record.u[:used])
+    known = record.u_function is not None
+    digest.document({"record": number, "hold": "function" if known else record.hold})
+    u = record.u[:used]
+    if record.hold == "bandlimited" and not known:
+        # The interpolation of whole periods reads all of them.
+        u = record.u if record.periodic else padded_input(record)[: used + 2 * CONTEXT]
+    digest.array("u", u)
     digest.array("y", record.y[:used])
     digest.array("t", record.t[:used])
 
