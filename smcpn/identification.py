@@ -169,11 +169,11 @@ def identified(
         run = begin()
         while run.outcome is None:
             run.advance()
+            if keeper is not None:
+                keeper.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-            if keeper is not None:
-                keeper.offer(run.snapshot())
     posterior = posterior_of(run, () if keeper is None else keeper.concerns)
     work = CLOCK.since(before)
     timing = Timing(
