@@ -13,7 +13,12 @@ from smcpn.arguments import real_number, whole_number
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
-from smcpn.likelihood.build import Solver, build_likelihood, check_solver
+from smcpn.likelihood.build import (
+    Solver,
+    build_likelihood,
+    default_solver,
+    likelihood_name,
+)
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
@@ -26,7 +31,6 @@ from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.weights import normalise
-from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
 PATHS = {"data": Ibis, "tempering": Tempering}
@@ -39,6 +43,7 @@ def ibis(
     problem: Problem,
     *,
     solver: Solver | None = None,
+    likelihood: str | None = None,
     particles: int = 1000,
     seed: int | None = None,
     ess: float = 0.5,
@@ -56,9 +61,13 @@ def ibis(
     Parameters
     ----------
     problem : Problem
-    solver : EKF0 or RK4
-        `EKF0` counts the numerical error of the integration in the posterior, `RK4` does not.
-        By default ``EKF0(order=3, steps="auto")``.
+    solver : EKF0, EKF1 or RK4
+        `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
+        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
+        By default the one the solver stands for: marginal for `EKF0`, filtering for `EKF1`,
+        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
+        that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -115,10 +124,11 @@ def ibis(
         moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
         resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
     )
-    solver = EKF0() if solver is None else solver
-    check_solver(solver)
+    solver = default_solver(problem, likelihood) if solver is None else solver
+    name = likelihood_name(solver, likelihood)
     run = _Run(
         problem,
+        name,
         settings,
         PATHS[_choice("path", path, PATHS)],
         _generators(seed, replicates),
@@ -135,6 +145,7 @@ def ibis(
     return Posterior(
         problem=problem,
         solver=solver,
+        likelihood=name,
         budget=budget,
         timing=Timing(
             wall=time.perf_counter() - begin - work.compile_seconds,
@@ -152,6 +163,7 @@ class _Run:
     """Everything of an identification but the solver."""
 
     problem: Problem
+    likelihood: str
     settings: Settings
     path: type[Ibis] | type[Tempering]
     generators: Callable[[], list[np.random.Generator]]
@@ -167,15 +179,15 @@ class _Run:
         while True:
             populations = self.sample(solver, report)
             centre = self._centre(populations)
-            budget = error_budget(self.problem, solver, centre)
+            budget = error_budget(self.problem, solver, centre, self.likelihood)
             if not automatic or budget.share <= SOLVER_SHARE:
                 return solver, populations, budget
             least = 2 * int(solver.steps)
-            solver = sufficient_steps(self.problem, solver, centre, least=least)
+            solver = sufficient_steps(self.problem, solver, centre, self.likelihood, least=least)
 
     def sample(self, solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
         """Run every population."""
-        likelihood = build_likelihood(self.problem, solver, self.threads)
+        likelihood = build_likelihood(self.problem, solver, self.threads, self.likelihood)
         samplers = [
             self.path(self.problem.prior, likelihood, self.settings, rng)
             for rng in self.generators()
@@ -189,7 +201,7 @@ class _Run:
         theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
         median = prior.natural(np.median(theta, axis=0)[None, :])[0]
         try:
-            return sufficient_steps(self.problem, solver, median)
+            return sufficient_steps(self.problem, solver, median, self.likelihood)
         except InputError:
             # The median of a wide prior may diverge where the posterior does not: begin with a
             # few steps, the posterior mean decides.

@@ -17,6 +17,7 @@ from smcpn.observation import noise_variances, observed_outputs
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
+from smcpn.solver import CALIBRATED
 
 LACKING = (
     "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
@@ -42,6 +43,8 @@ class Model:
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX
         Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
+    diffusion : casadi.SX or None
+        Standard deviation of a solver's Wiener processes, where the problem names it.
     """
 
     x: ca.SX
@@ -54,6 +57,7 @@ class Model:
     initial: tuple[ca.SX, ...]
     constants: ca.SX
     constant_values: tuple[float, ...]
+    diffusion: ca.SX | None = None
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
@@ -67,6 +71,7 @@ class Model:
             outputs=numbers(self.outputs),
             noise_variance=numbers(self.noise_variance),
             initial=tuple(numbers(state) for state in self.initial),
+            diffusion=None if self.diffusion is None else numbers(self.diffusion),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
@@ -107,6 +112,9 @@ class Problem:
         distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
+    diffusion : str, optional
+        Name of the parameter that holds the diffusion (standard deviation) of a solver's Wiener
+        processes; the solver names it too, ``EKF1(diffusion="kappa")``.
 
     Raises
     ------
@@ -136,12 +144,13 @@ class Problem:
         prior: Mapping[str, Distribution | float],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
+        diffusion: str | None = None,
     ) -> None:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
         self.observe, self.noise = _as_list(observe), _as_list(noise)
-        self.initial = initial
+        self.initial, self.diffusion = initial, _diffusion_name(diffusion)
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
@@ -152,6 +161,7 @@ class Problem:
             n_records=len(self.records),
             free=list(free),
             fixed=fixed,
+            diffusion=diffusion,
         )
         if unused:
             raise InputError(
@@ -258,6 +268,7 @@ def make_model(
     free: list[str],
     fixed: Mapping[str, float],
     lacking: str = LACKING,
+    diffusion: str | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -269,6 +280,8 @@ def make_model(
         Parameters that become constants.
     lacking : str
         Message for a parameter that is neither, with a place for its ``{name}``.
+    diffusion : str, optional
+        Parameter that holds a solver's diffusion.
 
     Returns
     -------
@@ -296,13 +309,14 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
-    for sd in noise:
+    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
-                f"noise '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
+                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior"
             )
     variances = noise_variances(noise, observe, parameter, constants.symbol)
+    spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
@@ -315,6 +329,7 @@ def make_model(
         initial=initials,
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),
+        diffusion=spread,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
@@ -338,6 +353,16 @@ def _split_prior(
     if not free:
         raise InputError("prior fixes every parameter: give at least one a distribution")
     return free, fixed
+
+
+def _diffusion_name(diffusion: Any) -> str | None:
+    if diffusion is None or (isinstance(diffusion, str) and diffusion.isidentifier()):
+        if diffusion not in CALIBRATED:
+            return diffusion
+    raise InputError(
+        f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
+        "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
+    )
 
 
 def _vector(name: str, size: int) -> ca.SX:

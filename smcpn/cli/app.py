@@ -37,6 +37,12 @@ def identify(
     order: Annotated[
         int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
     ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="How data and solver meet.", metavar="marginal|filtering|dalton|fenrir|classical"
+        ),
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
@@ -67,6 +73,7 @@ def identify(
         split=split,
         as_json=json,
         report=report,
+        likelihood=likelihood,
     )
 
 

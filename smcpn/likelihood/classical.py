@@ -51,6 +51,20 @@ def classical(problem: Problem, solver: RK4, threads: int | None = None) -> Lane
     return LaneLikelihood(kernel, rows, solver)
 
 
+def classical_moments(
+    problem: Problem, solver: RK4, theta: Array, number: int, record: Record
+) -> tuple[Array, Array]:
+    """Mean (T, q) of the outputs at parameters (d, 1); no covariance."""
+    model = problem.model
+    sample = SampleSymbols.of(model)
+    outputs = outputs_at(model, model.x, sample)
+    kernel = LaneKernel(runge_kutta_program(model, sample, outputs), threads=1)
+    rows = runge_kutta_rows(record, model, int(solver.steps), number)
+    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+    q = model.outputs.numel()
+    return emitted[:, :, 0], np.zeros((len(rows), q, q))
+
+
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     """Noise-free outputs at a sample, for a state."""
     return ca.substitute(

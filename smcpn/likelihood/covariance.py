@@ -138,6 +138,21 @@ class Covariance:
         self.after_sample = factors
         return gains
 
+    def of_outputs(self, slopes: list[dict[Entry, ca.SX]]) -> ca.SX:
+        """Covariance of the noise-free outputs before a sample is seen, (q, q)."""
+        result = ca.SX.zeros(len(slopes), len(slopes))
+        for block, factor in zip(self.filter.layout.blocks, self.factors, strict=True):
+            rows = []
+            for slope in slopes:
+                row = [ca.SX(0.0)] * len(factor.pivots)
+                for number, entry in enumerate(block.values):
+                    weight = slope.get(entry, ca.SX(0.0))
+                    row = [v + weight * w for v, w in zip(row, factor.rows[number], strict=True)]
+                rows.append(ca.horzcat(*row))
+            spread = ca.vertcat(*rows)
+            result += spread @ ca.diag(ca.vertcat(*factor.pivots)) @ spread.T
+        return result
+
     def rescale(self, ratio: ca.SX) -> None:
         """Go over to a step ``ratio`` times as long."""
         factors: list[Factor] = []
@@ -150,9 +165,7 @@ class Covariance:
                 ]
                 for i, row in enumerate(factor.rows)
             ]
-            pivots = [
-                p * ratio ** (2 * entries[j][1]) for j, p in enumerate(factor.pivots)
-            ]
+            pivots = [p * ratio ** (2 * entries[j][1]) for j, p in enumerate(factor.pivots)]
             factors.append(Factor(rows, pivots))
         self.after_sample = factors
 

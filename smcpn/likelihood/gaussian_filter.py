@@ -7,12 +7,11 @@ along the residual: rows of the values and of the derivatives beyond the ODE's a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import casadi as ca
 
-from smcpn.likelihood.factor import Factor, noise_factor, orthogonalised, updated
+from smcpn.likelihood.factor import Factor, noise_factor, orthogonalised
 from smcpn.likelihood.processes import Block, Entry, Layout
 from smcpn.problem import Model
 
@@ -65,9 +64,7 @@ class GaussianFilter:
 
     def __init__(self, model: Model, layout: Layout) -> None:
         self.model, self.layout = model, layout
-        self._noise = {
-            p.rate: noise_factor(layout.order, p.rate) for p in layout.processes
-        }
+        self._noise = {p.rate: noise_factor(layout.order, p.rate) for p in layout.processes}
 
     # -- means ------------------------------------------------------------------------------
 
@@ -82,8 +79,14 @@ class GaussianFilter:
 
     def linearised(self, mean: Mean, h: ca.SX) -> Linearisation:
         """Linearise the ODE at a mean, as far as the layout says."""
-        return self.linear_entries(mean, h, [(k, p.rate, self.model.rhs[p.states[-1]])
-                                             for k, p in enumerate(self.layout.processes)])
+        return self.linear_entries(
+            mean,
+            h,
+            [
+                (k, p.rate, self.model.rhs[p.states[-1]])
+                for k, p in enumerate(self.layout.processes)
+            ],
+        )
 
     def linear_entries(
         self, mean: Mean, h: ca.SX, entries: list[tuple[int, int, ca.SX]]
@@ -98,9 +101,7 @@ class GaussianFilter:
         at = self.states(mean, h)
         rates: dict[Entry, ca.SX] = {}
         slopes: dict[tuple[Entry, Entry], ca.SX] = {}
-        about = {
-            (k, i): mean[k][i] for k, p in enumerate(layout.processes) for i in range(p.rate)
-        }
+        about = {(k, i): mean[k][i] for k, p in enumerate(layout.processes) for i in range(p.rate)}
         for k, i, expression in entries:
             factor = layout.scale(i, h)
             rates[k, i] = factor * ca.substitute(expression, model.x, at)

@@ -64,6 +64,21 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
     return LaneLikelihood(kernel, rows, solver)
 
 
+def marginal_moments(
+    problem: Problem, solver: EKF0, theta: Array, number: int, record: Record
+) -> tuple[Array, Array]:
+    """Mean (T, q) and solver covariance (T, q, q) of the outputs at parameters (d, 1)."""
+    require_first_order(solver)
+    model, restarts = problem.model, must_restart([record])
+    symbols = MarginalSymbols(model, solver.order, restarts)
+    mean, covariance = symbols.prediction()
+    kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
+    rows = marginal_rows(record, model, solver, restarts, number)
+    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+    q = model.outputs.numel()
+    return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
+
+
 def require_first_order(solver: EKF0) -> None:
     """Refuse what the data-free marginal cannot use.
 

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError
+from smcpn.pn.likelihoods.statespace import chains
 from smcpn.problem import Model
 from smcpn.solver import EKF0, EKF1
 
@@ -73,24 +74,29 @@ class Layout:
     jacobian: str
 
     @classmethod
-    def of(cls, model: Model, solver: EKF0 | EKF1) -> Layout:
+    def of(cls, model: Model, solver: EKF0 | EKF1, outputs: bool) -> Layout:
         """Lay out a model's states.
+
+        Parameters
+        ----------
+        outputs : bool
+            Whether outputs are measured: one that sees several processes couples them.
 
         Raises
         ------
         InputError
             If the order is less than the longest chain of states.
         """
-        chains = _chains(model) if solver.form == "chain" else _single(model)
-        longest = max(map(len, chains))
+        joined = chains(model, solver.form)
+        longest = max(map(len, joined))
         if solver.order < longest:
             raise InputError(
                 f"order is {solver.order}: form 'chain' joins {longest} states in one process, "
                 f"which needs order {longest} or more"
             )
-        processes = tuple(Process(chain) for chain in chains)
+        processes = tuple(Process(tuple(chain)) for chain in joined)
         jacobian = solver.jacobian if isinstance(solver, EKF1) else "none"
-        groups = _connected(model, processes, jacobian)
+        groups = _connected(model, processes, jacobian, outputs)
         blocks = tuple(_block(group, processes, solver.order) for group in groups)
         return cls(solver.order, processes, blocks, jacobian)
 
@@ -110,37 +116,8 @@ class Layout:
         return self.jacobian == "full" or (self.jacobian == "diagonal" and of == by)
 
 
-def _single(model: Model) -> list[tuple[int, ...]]:
-    return [(i,) for i in range(model.x.numel())]
-
-
-def _chains(model: Model) -> list[tuple[int, ...]]:
-    """Chains of states, each the derivative of the one before, read off the graph."""
-    n = model.x.numel()
-    following: dict[int, int] = {}
-    for i in range(n):
-        for j in range(n):
-            if j != i and j not in following.values() and ca.is_equal(model.rhs[i], model.x[j]):
-                if not _reaches(following, j, i):
-                    following[i] = j
-    heads = [i for i in range(n) if i not in following.values()]
-    chains: list[tuple[int, ...]] = []
-    for head in heads:
-        chain = [head]
-        while chain[-1] in following:
-            chain.append(following[chain[-1]])
-        chains.append(tuple(chain))
-    return chains
-
-
-def _reaches(following: dict[int, int], begin: int, end: int) -> bool:
-    while begin in following:
-        begin = following[begin]
-    return begin == end
-
-
 def _connected(
-    model: Model, processes: tuple[Process, ...], jacobian: str
+    model: Model, processes: tuple[Process, ...], jacobian: str, outputs: bool
 ) -> list[tuple[int, ...]]:
     """Group the processes that an output or the linearised ODE ties together."""
     owner = {state: k for k, process in enumerate(processes) for state in process.states}
@@ -152,7 +129,7 @@ def _connected(
             if value in labels:
                 label[k] = min(labels)
 
-    for row in _pattern(model.outputs, model.x):
+    for row in _pattern(model.outputs, model.x) if outputs else ():
         join([owner[state] for state in np.flatnonzero(row)])
     if jacobian == "full":
         pattern = _pattern(model.rhs, model.x)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from smcpn.likelihood.build import likelihood_name
 from smcpn.record import Record
 from smcpn.summary import describe
 
@@ -30,6 +31,7 @@ def settings(posterior: Posterior) -> dict[str, str]:
         "observed": ", ".join(_named(what) for what in problem.observe),
         "noise sd": ", ".join(_named(sd) for sd in problem.noise),
         "initial state": _named(problem.initial),
+        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
         "solver": str(posterior.solver),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
