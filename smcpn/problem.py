@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import shown
+from smcpn.density import OutputDensity, Symbols, as_density, output_density
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
-from smcpn.observation import noise_variances, observed_outputs
+from smcpn.observation import noise_variances, observed_outputs, one_per_output
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
@@ -37,11 +38,14 @@ class Model:
     outputs : casadi.SX
         Noise-free outputs g(x, u, t, theta), (q, 1).
     noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most.
+        Variance of the noise of each output, (q, 1), a function of theta at most; NaN where
+        ``density`` takes its place.
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX
         Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
+    density : OutputDensity or None
+        How the measurements scatter, where that is not Gaussian for all outputs.
     """
 
     x: ca.SX
@@ -54,6 +58,7 @@ class Model:
     initial: tuple[ca.SX, ...]
     constants: ca.SX
     constant_values: tuple[float, ...]
+    density: OutputDensity | None = None
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
@@ -67,6 +72,8 @@ class Model:
             outputs=numbers(self.outputs),
             noise_variance=numbers(self.noise_variance),
             initial=tuple(numbers(state) for state in self.initial),
+            density=self.density
+            and replace(self.density, log_density=numbers(self.density.log_density)),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
@@ -96,9 +103,11 @@ class Problem:
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
         names the parameter).
-    noise : float, str, or sequence of these
+    noise : float, str, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it.
+        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
+        and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
     initial : "rest", mapping, or sequence
@@ -132,7 +141,7 @@ class Problem:
         records: Record | Sequence[Record],
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
-        noise: float | str | Sequence[float | str],
+        noise: Any,
         prior: Mapping[str, Distribution | float],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
@@ -140,7 +149,8 @@ class Problem:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self.observe, self.noise = _as_list(observe), _as_list(noise)
+        self.observe = _as_list(observe)
+        self.noise = one_per_output(_as_list(noise), self.observe)
         self.initial = initial
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
@@ -184,7 +194,9 @@ class Problem:
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
-        return replace(model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1))
+        return replace(
+            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+        )
 
     def _check_records(self) -> None:
         for record in self.records:
@@ -197,6 +209,20 @@ class Problem:
                 raise InputError(
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                     "leave this column out of y and its entry out of observe and noise"
+                )
+            self._check_values(j, what)
+
+    def _check_values(self, j: int, what: Any) -> None:
+        density = as_density(self.noise[j])
+        if density is None:
+            return
+        for record in self.records:
+            y = record.y[:, j]
+            misfit = density.misfit(y[np.isfinite(y)])
+            if misfit is not None:
+                raise InputError(
+                    f"{record.name}: y of output {j} ({shown(what)}) does not fit its noise "
+                    f"{shown(self.noise[j])}: {misfit}"
                 )
 
 
@@ -296,13 +322,17 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
+    noise = one_per_output(noise, observe)
     for sd in noise:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
                 f"noise '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior"
             )
-    variances = noise_variances(noise, observe, parameter, constants.symbol)
+    variances = noise_variances(noise, parameter, constants.symbol)
+    density = output_density(
+        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
+    )
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
@@ -315,6 +345,7 @@ def make_model(
         initial=initials,
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),
+        density=density,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
