@@ -18,6 +18,7 @@ from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
 from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
@@ -29,7 +30,7 @@ from smcpn.smc.weights import normalise
 from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
-PATHS = {"data": Ibis, "tempering": Tempering}
+PATHS = {"data": Ibis, "tempering": Tempering, "diffusion": DiffusionTempering}
 """Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
 _FALLBACK_STEPS = 4
@@ -71,8 +72,9 @@ def ibis(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    path : {"data", "tempering"}
-        Absorb one sample after the other, or the whole record at rising exponents.
+    path : {"data", "tempering", "diffusion"}
+        Absorb one sample after the other, the whole record at rising exponents, or the whole
+        record at a falling diffusion, which a likelihood with local maxima calls for.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -153,7 +155,7 @@ class _Run:
 
     problem: Problem
     settings: Settings
-    path: type[Ibis] | type[Tempering]
+    path: type[Ibis] | type[Tempering] | type[DiffusionTempering]
     generators: Callable[[], list[np.random.Generator]]
     threads: int | None
 
