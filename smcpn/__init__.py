@@ -1,6 +1,7 @@
 """Identify continuous-time dynamical systems from data, counting the solver's own error."""
 
 from smcpn import datasets, models
+from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
@@ -24,9 +25,12 @@ __all__ = [
     "EKF1",
     "ODE",
     "RK4",
+    "Bernoulli",
     "IndependentMetropolis",
     "InputError",
+    "LogNormal",
     "MoveSettings",
+    "Poisson",
     "Posterior",
     "Prior",
     "Problem",
@@ -35,6 +39,7 @@ __all__ = [
     "SamplerWarning",
     "Simulation",
     "StateFilter",
+    "StudentT",
     "Validation",
     "WasteFree",
     "datasets",

@@ -23,6 +23,7 @@ from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
 from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
@@ -33,7 +34,7 @@ from smcpn.smc.tempering import Tempering
 from smcpn.smc.weights import normalise
 
 LEAST_PARTICLES = 10
-PATHS = {"data": Ibis, "tempering": Tempering}
+PATHS = {"data": Ibis, "tempering": Tempering, "diffusion": DiffusionTempering}
 """Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
 _FALLBACK_STEPS = 4
@@ -80,8 +81,9 @@ def ibis(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    path : {"data", "tempering"}
-        Absorb one sample after the other, or the whole record at rising exponents.
+    path : {"data", "tempering", "diffusion"}
+        Absorb one sample after the other, the whole record at rising exponents, or the whole
+        record at a falling diffusion, which a likelihood with local maxima calls for.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -165,7 +167,7 @@ class _Run:
     problem: Problem
     likelihood: str
     settings: Settings
-    path: type[Ibis] | type[Tempering]
+    path: type[Ibis] | type[Tempering] | type[DiffusionTempering]
     generators: Callable[[], list[np.random.Generator]]
     threads: int | None
 

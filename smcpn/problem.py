@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import shown
+from smcpn.density import OutputDensity, Symbols, as_density, output_density
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
-from smcpn.observation import noise_variances, observed_outputs
+from smcpn.observation import noise_variances, observed_outputs, one_per_output
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
@@ -38,13 +39,16 @@ class Model:
     outputs : casadi.SX
         Noise-free outputs g(x, u, t, theta), (q, 1).
     noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most.
+        Variance of the noise of each output, (q, 1), a function of theta at most; NaN where
+        ``density`` takes its place.
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX
         Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
     diffusion : casadi.SX or None
         Standard deviation of a solver's Wiener processes, where the problem names it.
+    density : OutputDensity or None
+        How the measurements scatter, where that is not Gaussian for all outputs.
     """
 
     x: ca.SX
@@ -58,6 +62,7 @@ class Model:
     constants: ca.SX
     constant_values: tuple[float, ...]
     diffusion: ca.SX | None = None
+    density: OutputDensity | None = None
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
@@ -72,6 +77,8 @@ class Model:
             noise_variance=numbers(self.noise_variance),
             initial=tuple(numbers(state) for state in self.initial),
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
+            density=self.density
+            and replace(self.density, log_density=numbers(self.density.log_density)),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
@@ -101,9 +108,11 @@ class Problem:
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
         names the parameter).
-    noise : float, str, or sequence of these
+    noise : float, str, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it.
+        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
+        and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
     initial : "rest", mapping, or sequence
@@ -140,7 +149,7 @@ class Problem:
         records: Record | Sequence[Record],
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
-        noise: float | str | Sequence[float | str],
+        noise: Any,
         prior: Mapping[str, Distribution | float],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
@@ -149,7 +158,8 @@ class Problem:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self.observe, self.noise = _as_list(observe), _as_list(noise)
+        self.observe = _as_list(observe)
+        self.noise = one_per_output(_as_list(noise), self.observe)
         self.initial, self.diffusion = initial, _diffusion_name(diffusion)
         self._check_records()
         free, fixed = _split_prior(prior, ode.defaults)
@@ -194,7 +204,9 @@ class Problem:
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
-        return replace(model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1))
+        return replace(
+            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+        )
 
     def _check_records(self) -> None:
         for record in self.records:
@@ -207,6 +219,20 @@ class Problem:
                 raise InputError(
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                     "leave this column out of y and its entry out of observe and noise"
+                )
+            self._check_values(j, what)
+
+    def _check_values(self, j: int, what: Any) -> None:
+        density = as_density(self.noise[j])
+        if density is None:
+            return
+        for record in self.records:
+            y = record.y[:, j]
+            misfit = density.misfit(y[np.isfinite(y)])
+            if misfit is not None:
+                raise InputError(
+                    f"{record.name}: y of output {j} ({shown(what)}) does not fit its noise "
+                    f"{shown(self.noise[j])}: {misfit}"
                 )
 
 
@@ -309,13 +335,17 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
+    noise = one_per_output(noise, observe)
     for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
                 f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior"
             )
-    variances = noise_variances(noise, observe, parameter, constants.symbol)
+    variances = noise_variances(noise, parameter, constants.symbol)
+    density = output_density(
+        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
+    )
     spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
@@ -330,6 +360,7 @@ def make_model(
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),
         diffusion=spread,
+        density=density,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
@@ -356,9 +387,9 @@ def _split_prior(
 
 
 def _diffusion_name(diffusion: Any) -> str | None:
-    if diffusion is None or (isinstance(diffusion, str) and diffusion.isidentifier()):
-        if diffusion not in CALIBRATED:
-            return diffusion
+    named = isinstance(diffusion, str) and diffusion.isidentifier() and diffusion not in CALIBRATED
+    if diffusion is None or named:
+        return diffusion
     raise InputError(
         f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
         "a number belongs to the solver, smcpn.EKF1(diffusion=...)"

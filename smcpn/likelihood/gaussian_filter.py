@@ -180,7 +180,9 @@ class GaussianFilter:
         weights = list(factor.pivots)
         for number, k in enumerate(block.processes):
             old = [held[k, i] for i in range(size)]
-            moved = list(zip(*[_pascal(list(column)) for column in zip(*old, strict=True)]))
+            moved = list(
+                zip(*[_pascal(list(column)) for column in zip(*old, strict=True)], strict=True)
+            )
             unit_rows, unit_weights = self._noise[self.layout.processes[k].rate]
             zeros = [ca.SX(0.0)] * size
             for i in range(size):

@@ -130,11 +130,11 @@ def _connected(
                 label[k] = min(labels)
 
     for row in _pattern(model.outputs, model.x) if outputs else ():
-        join([owner[state] for state in np.flatnonzero(row)])
+        join([owner[int(state)] for state in np.flatnonzero(row)])
     if jacobian == "full":
         pattern = _pattern(model.rhs, model.x)
         for k, process in enumerate(processes):
-            join([k, *(owner[state] for state in np.flatnonzero(pattern[process.states[-1]]))])
+            join([k, *(owner[int(s)] for s in np.flatnonzero(pattern[process.states[-1]]))])
     return [tuple(k for k, v in enumerate(label) if v == value) for value in sorted(set(label))]
 
 

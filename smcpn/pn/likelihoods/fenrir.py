@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.pn.likelihoods.forward import forward
+from smcpn.pn.likelihoods.measurement import weighed
 from smcpn.pn.likelihoods.statespace import StateSpace
 
 Array = NDArray[np.float64]
@@ -24,7 +25,5 @@ def fenrir(space: StateSpace) -> Array:
         if sample < len(space.record) - 1:
             for kernel in reversed(solution.backward[sample]):
                 state = state.through(kernel)
-        seen = space.observation(sample, state.mean)
-        if seen is not None:
-            state, log_densities[sample] = state.given(*seen)
+        state, log_densities[sample] = weighed(space, sample, state)
     return log_densities

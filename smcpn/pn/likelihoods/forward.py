@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.pn.likelihoods.measurement import weighed
 from smcpn.pn.likelihoods.normal import Affine, Normal
 from smcpn.pn.likelihoods.statespace import StateSpace
 
@@ -64,9 +65,8 @@ class _Filter:
         for sample in range(len(self.space.record)):
             if sample:
                 self.result.backward.append(self._interval(sample - 1))
-            seen = self.space.observation(sample, self.state.mean) if data else None
-            if seen is not None:
-                self.state, self.result.data[sample] = self.state.given(*seen)
+            if data:
+                self.state, self.result.data[sample] = weighed(self.space, sample, self.state)
             self.result.filtered.append(self.state)
         return self.result
 

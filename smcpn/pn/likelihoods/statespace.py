@@ -98,6 +98,8 @@ class StateSpace:
 
     Attributes
     ----------
+    gaussian : bool
+        Whether all measurements scatter as a Gaussian.
     chains : list of list of int
         States of each process.
     values : ndarray of int, (n,)
@@ -117,6 +119,7 @@ class StateSpace:
         derivatives: Array | None = None,
     ) -> None:
         model = model.with_numbers()
+        self.gaussian = model.density is None
         self.record, self.theta, self.solver = record, np.asarray(theta, dtype=float), solver
         self.size = solver.order + 1
         self.chains = chains(model, solver.form)
@@ -144,10 +147,21 @@ class StateSpace:
         matrix[:, self.values] -= self._jacobian_at(x, u, t)[self._last]
         return matrix, rate - mean[self._rates]
 
-    def observation(self, sample: int, mean: Array) -> tuple[Array, Array, Array] | None:
-        """Linearise the outputs that are present: matrix, residual, factor of the noise."""
+    def observation(
+        self, sample: int, mean: Array
+    ) -> tuple[Array, Array, Array, NDArray[np.int64]] | None:
+        """Linearise the outputs that are present.
+
+        Returns
+        -------
+        matrix, residual, noise, present : ndarray
+            Jacobian, measured less expected, factor of the noise (NaN where that is not
+            Gaussian), and which outputs they are; None where nothing was measured.
+        """
         record = self.record
-        present = np.flatnonzero(np.isfinite(record.y[sample])) if record.n_outputs else []
+        present = (
+            np.flatnonzero(np.isfinite(record.y[sample])) if record.n_outputs else np.empty(0, int)
+        )
         if not len(present):
             return None
         at = mean[self.values], record.u[sample], record.t[sample], self.theta
@@ -155,7 +169,15 @@ class StateSpace:
         matrix = np.zeros((len(present), len(mean)))
         matrix[:, self.values] = jacobian[present]
         residual = record.y[sample][present] - outputs.ravel()[present]
-        return matrix, residual, np.diag(np.sqrt(variance.ravel()[present]))
+        return matrix, residual, np.diag(np.sqrt(variance.ravel()[present])), present
+
+    def expansion(self, sample: int, j: int, output: float) -> tuple[float, float, float]:
+        """Log density of the j-th measured value about an output, its gradient and curvature."""
+        outputs = np.zeros(self.record.n_outputs)
+        outputs[j] = output
+        values = self._density(np.nan_to_num(self.record.y[sample], nan=1.0), outputs, self.theta)
+        log_density, gradient, curvature = (float(np.array(value)[j, 0]) for value in values)
+        return log_density, gradient, curvature
 
     def steps(self, sample: int) -> Iterator[Step]:
         """Steps from a sample to the next."""
@@ -238,6 +260,10 @@ class StateSpace:
         self._jacobian = ca.Function("jacobian", at, [ca.jacobian(model.rhs, model.x)])
         gradient = ca.jacobian(model.outputs, model.x)
         self._outputs = ca.Function("outputs", at, [model.outputs, gradient, model.noise_variance])
+        if model.density is not None:
+            symbols = [model.density.y, model.density.output, model.theta]
+            terms = [model.density.log_density, *model.density.expansion()]
+            self._density = ca.Function("density", symbols, terms)
         self._initial = ca.Function("initial", [model.theta], [model.initial[0]])
         order = self.solver.order
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
