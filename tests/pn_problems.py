@@ -71,14 +71,19 @@ def fitzhugh_nagumo_derivatives() -> np.ndarray:
 PREDATOR_PREY = np.array([2.0, 1.0, 4.0, 1.0])
 
 
-def predator_prey_problem() -> Problem:
-    """The Lotka-Volterra problem of Fenrir, 21 observations of both states, variance .01."""
+def predator_prey_problem(observe: list[str] | None = None) -> Problem:
+    """The Lotka-Volterra problem of Fenrir, 21 observations, variance .01.
+
+    Of both states, or of those named.
+    """
     t = np.arange(21) / 10
     noise = 0.1 * np.random.default_rng(0).normal(size=(21, 2))
+    y = exact_solution(predator_prey, PREDATOR_PREY, (5.0, 3.0), t) + noise
+    observe = ["x", "y"] if observe is None else observe
     return Problem(
         predator_prey,
-        Record(y=exact_solution(predator_prey, PREDATOR_PREY, (5.0, 3.0), t) + noise, dt=0.1),
-        observe=["x", "y"],
+        Record(y=y[:, [predator_prey.states.index(name) for name in observe]], dt=0.1),
+        observe=observe,
         noise=0.1,
         prior={name: stats.lognorm(1.0) for name in predator_prey.parameters},
         initial=[5.0, 3.0],
