@@ -2,6 +2,7 @@
 
 from smcpn import datasets, models
 from smcpn.checkpoint.keeper import CheckpointWarning
+from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
@@ -26,10 +27,13 @@ __all__ = [
     "EKF1",
     "ODE",
     "RK4",
+    "Bernoulli",
     "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "LogNormal",
     "MoveSettings",
+    "Poisson",
     "Posterior",
     "Prior",
     "Problem",
@@ -38,6 +42,7 @@ __all__ = [
     "SamplerWarning",
     "Simulation",
     "StateFilter",
+    "StudentT",
     "Validation",
     "WasteFree",
     "datasets",

@@ -18,7 +18,7 @@ from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_r
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget
-from smcpn.likelihood.build import Solver, check_solver
+from smcpn.likelihood.build import Solver, default_solver, likelihood_name
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
@@ -28,7 +28,6 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
-from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
 
@@ -37,6 +36,7 @@ def ibis(
     problem: Problem,
     *,
     solver: Solver | None = None,
+    likelihood: str | None = None,
     particles: int = 1000,
     seed: int | None = None,
     ess: float = 0.5,
@@ -57,9 +57,13 @@ def ibis(
     Parameters
     ----------
     problem : Problem
-    solver : EKF0 or RK4
-        `EKF0` counts the numerical error of the integration in the posterior, `RK4` does not.
-        By default ``EKF0(order=3, steps="auto")``.
+    solver : EKF0, EKF1 or RK4
+        `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
+        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
+        By default the one the solver stands for: marginal for `EKF0`, filtering for `EKF1`,
+        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
+        that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -72,8 +76,9 @@ def ibis(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    path : {"data", "tempering"}
-        Absorb one sample after the other, or the whole record at rising exponents.
+    path : {"data", "tempering", "diffusion"}
+        Absorb one sample after the other, the whole record at rising exponents, or the whole
+        record at a falling diffusion, which a likelihood with local maxima calls for.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -127,10 +132,10 @@ def ibis(
         moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
         resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
     )
-    solver = EKF0() if solver is None else solver
-    check_solver(solver)
+    solver = default_solver(problem, likelihood) if solver is None else solver
     configuration = Configuration(
         solver=solver,
+        likelihood=likelihood_name(solver, likelihood),
         settings=settings,
         path=_choice("path", path, PATHS),
         replicates=replicates,
@@ -194,6 +199,7 @@ def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
     return Posterior(
         problem=run.problem,
         solver=run.solver,
+        likelihood=run.configuration.likelihood,
         budget=budget,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.configuration.seed,

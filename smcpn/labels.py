@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -23,4 +24,4 @@ def labelled(value: Any) -> Any:
         return value
     if callable(getattr(value, "rvs", None)):
         return describe(value)
-    return function_name(value)
+    return repr(value) if is_dataclass(value) else function_name(value)

@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.density import OutputDensity
 from smcpn.errors import InputError
 from smcpn.expression import ExpressionTable
 
@@ -27,11 +28,16 @@ class Model:
     outputs : casadi.SX
         Noise-free outputs g(x, u, t, theta), (q, 1).
     noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most.
+        Variance of the noise of each output, (q, 1), a function of theta at most; infinite where
+        ``density`` takes its place.
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX
         Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
+    diffusion : casadi.SX or None
+        Standard deviation of a solver's Wiener processes, where the problem names it.
+    density : OutputDensity or None
+        How the measurements scatter, where that is not Gaussian for all outputs.
     """
 
     x: ca.SX
@@ -44,6 +50,8 @@ class Model:
     initial: tuple[ca.SX, ...]
     constants: ca.SX
     constant_values: tuple[float, ...]
+    diffusion: ca.SX | None = None
+    density: OutputDensity | None = None
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
@@ -57,15 +65,22 @@ class Model:
             outputs=numbers(self.outputs),
             noise_variance=numbers(self.noise_variance),
             initial=tuple(numbers(state) for state in self.initial),
+            diffusion=None if self.diffusion is None else numbers(self.diffusion),
+            density=self.density
+            and replace(self.density, log_density=numbers(self.density.log_density)),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
 
     def table(self) -> ExpressionTable:
-        """The graphs as plain data; ``constant_values`` is not in it."""
-        graphs = map(ca.densify, [self.rhs, self.outputs, self.noise_variance, *self.initial])
-        symbols = [self.x, self.u, self.t, self.theta, self.constants]
-        return ExpressionTable.of(ca.Function("model", symbols, list(graphs)))
+        """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""
+        nothing = ca.SX(0, 1)
+        density = self.density or OutputDensity(nothing, nothing, nothing)
+        diffusion = nothing if self.diffusion is None else self.diffusion
+        graphs = [self.rhs, self.outputs, self.noise_variance, diffusion, density.log_density]
+        symbols = [self.x, self.u, self.t, self.theta, self.constants, density.y, density.output]
+        results = [ca.densify(graph) for graph in [*graphs, *self.initial]]
+        return ExpressionTable.of(ca.Function("model", symbols, results))
 
     @classmethod
     def from_table(cls, table: ExpressionTable, constant_values: Sequence[float]) -> Model:
@@ -78,11 +93,13 @@ class Model:
         """
         if not _describes_model(table, len(constant_values)):
             raise InputError("the expression table is not that of a model: it is damaged")
-        (x, u, t, theta, constants), results = table.graphs()
-        rhs, outputs, noise_variance, *initial = results
+        (x, u, t, theta, constants, y, output), results = table.graphs()
+        rhs, outputs, noise_variance, diffusion, log_density, *initial = results
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
             initial=tuple(initial), constants=constants, constant_values=tuple(constant_values),
+            diffusion=diffusion if diffusion.numel() else None,
+            density=OutputDensity(y, output, log_density) if y.numel() else None,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -106,13 +123,16 @@ class Model:
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
-    if len(arguments) != 5 or len(results) < 4 or any(c != 1 for _, c in arguments + results):
+    if len(arguments) != 7 or len(results) < 6 or any(c != 1 for _, c in arguments + results):
         return False
-    (n, _), _, (n_times, _), _, (n_symbols, _) = arguments
-    sizes = [rows for rows, _ in results]
+    n, _, n_times, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
+    rates, outputs, variances, diffusion, densities, *initial = (rows for rows, _ in results)
     return (
         n_times == 1
         and n_symbols == n_constants
-        and sizes[1] == sizes[2]
-        and all(size == n for size in [sizes[0], *sizes[3:]])
+        and outputs == variances
+        and diffusion in (0, 1)
+        and n_measured == n_expected == densities
+        and densities in (0, outputs)
+        and all(size == n for size in [rates, *initial])
     )

@@ -10,14 +10,16 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import shown
+from smcpn.density import Density, Symbols, as_density, output_density
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
 from smcpn.labels import labelled
 from smcpn.model import Model
-from smcpn.observation import noise_variances, observed_outputs
+from smcpn.observation import noise_variances, observed_outputs, one_per_output
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
+from smcpn.solver import CALIBRATED
 
 LACKING = (
     "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
@@ -38,9 +40,11 @@ class Problem:
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
         names the parameter).
-    noise : float, str, or sequence of these
+    noise : float, str, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it.
+        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
+        and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
     initial : "rest", mapping, or sequence
@@ -49,6 +53,9 @@ class Problem:
         distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
+    diffusion : str, optional
+        Name of the parameter that holds the diffusion (standard deviation) of a solver's Wiener
+        processes; the solver names it too, ``EKF1(diffusion="kappa")``.
 
     Attributes
     ----------
@@ -84,18 +91,21 @@ class Problem:
         records: Record | Sequence[Record],
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
-        noise: float | str | Sequence[float | str],
+        noise: Any,
         prior: Mapping[str, Distribution | float],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
+        diffusion: str | None = None,
     ) -> None:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        given_outputs, given_noise = _as_list(observe), _as_list(noise)
+        given_outputs = _as_list(observe)
+        given_noise = one_per_output(_as_list(noise), given_outputs)
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
-        self.initial = labelled(initial)
+        self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
         self._check_records()
+        self._check_values([as_density(sd) for sd in given_noise])
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
             ode,
@@ -105,6 +115,7 @@ class Problem:
             n_records=len(self.records),
             free=list(free),
             fixed=fixed,
+            diffusion=diffusion,
         )
         if unused:
             raise InputError(
@@ -126,6 +137,7 @@ class Problem:
         observe: list[Any],
         noise: list[Any],
         initial: Any,
+        diffusion: str | None,
     ) -> Problem:
         """Make a problem of its attributes, as they were read from a file; nothing is traced.
 
@@ -137,7 +149,7 @@ class Problem:
         problem = cls.__new__(cls)
         problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
         problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
-        problem.initial = initial
+        problem.initial, problem.diffusion = initial, diffusion
         problem._check_records()
         return problem
 
@@ -158,6 +170,7 @@ class Problem:
             observe=self.observe,
             noise=self.noise,
             initial=self.initial,
+            diffusion=self.diffusion,
         )
 
     @property
@@ -183,7 +196,9 @@ class Problem:
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
-        return replace(model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1))
+        return replace(
+            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+        )
 
     def _check_records(self) -> None:
         for record in self.records:
@@ -197,6 +212,20 @@ class Problem:
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                     "leave this column out of y and its entry out of observe and noise"
                 )
+
+    def _check_values(self, densities: list[Density | None]) -> None:
+        """Refuse measurements that a density cannot have made."""
+        for j, density in enumerate(densities):
+            if density is None:
+                continue
+            for record in self.records:
+                y = record.y[:, j]
+                misfit = density.misfit(y[np.isfinite(y)])
+                if misfit is not None:
+                    raise InputError(
+                        f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
+                        f"its noise {self.noise[j]}: {misfit}"
+                    )
 
 
 def check_ode(ode: ODE) -> None:
@@ -257,6 +286,7 @@ def make_model(
     free: list[str],
     fixed: Mapping[str, float],
     lacking: str = LACKING,
+    diffusion: str | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -268,6 +298,8 @@ def make_model(
         Parameters that become constants.
     lacking : str
         Message for a parameter that is neither, with a place for its ``{name}``.
+    diffusion : str, optional
+        Parameter that holds a solver's diffusion.
 
     Returns
     -------
@@ -295,13 +327,18 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
-    for sd in noise:
+    noise = one_per_output(noise, observe)
+    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
-                f"noise '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
+                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior"
             )
-    variances = noise_variances(noise, observe, parameter, constants.symbol)
+    variances = noise_variances(noise, parameter, constants.symbol)
+    density = output_density(
+        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
+    )
+    spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
@@ -314,6 +351,8 @@ def make_model(
         initial=initials,
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),
+        diffusion=spread,
+        density=density,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
@@ -337,6 +376,16 @@ def _split_prior(
     if not free:
         raise InputError("prior fixes every parameter: give at least one a distribution")
     return free, fixed
+
+
+def _diffusion_name(diffusion: Any) -> str | None:
+    named = isinstance(diffusion, str) and diffusion.isidentifier() and diffusion not in CALIBRATED
+    if diffusion is None or named:
+        return diffusion
+    raise InputError(
+        f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
+        "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
+    )
 
 
 def _vector(name: str, size: int) -> ca.SX:

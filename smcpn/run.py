@@ -11,13 +11,19 @@ from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
 from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.problem import Problem
+from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Settings, Snapshot
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.weights import normalise
 
-PATHS: dict[str, type[Ibis] | type[Tempering]] = {"data": Ibis, "tempering": Tempering}
+Path = Ibis | Tempering | DiffusionTempering
+PATHS: dict[str, type[Path]] = {
+    "data": Ibis,
+    "tempering": Tempering,
+    "diffusion": DiffusionTempering,
+}
 """Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
 _FALLBACK_STEPS = 4
@@ -31,6 +37,8 @@ class Configuration:
     ----------
     solver : Solver
         Its steps may be ``"auto"``.
+    likelihood : str
+        Name of the likelihood.
     settings : Settings
     path : str
         A key of `PATHS`.
@@ -43,6 +51,7 @@ class Configuration:
     """
 
     solver: Solver
+    likelihood: str
     settings: Settings
     path: str = "data"
     replicates: int = 1
@@ -138,18 +147,21 @@ class Run:
         return self.configuration.solver.steps == "auto"
 
     @property
-    def _path(self) -> type[Ibis] | type[Tempering]:
+    def _path(self) -> type[Path]:
         return PATHS[self.configuration.path]
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver
-        self.likelihood = build_likelihood(self.problem, solver, self.threads)
-        self.samplers: list[Ibis | Tempering] = []
+        self.likelihood = build_likelihood(
+            self.problem, solver, self.threads, self.configuration.likelihood
+        )
+        self.samplers: list[Path] = []
 
     def judged(self) -> tuple[Populations, ErrorBudget]:
         """Return the populations as they are, and the solver's error at their centre."""
         populations = combine(self.samplers)
-        return populations, error_budget(self.problem, self.solver, self._centre(populations))
+        centre, likelihood = self._centre(populations), self.configuration.likelihood
+        return populations, error_budget(self.problem, self.solver, centre, likelihood)
 
     def _conclude(self) -> None:
         """Accept the populations, or begin again with the steps that their centre asks for."""
@@ -158,7 +170,8 @@ class Run:
             self.outcome = populations, budget
             return
         centre, least = self._centre(populations), 2 * int(self.solver.steps)
-        self._begin(sufficient_steps(self.problem, self.solver, centre, least=least))
+        likelihood = self.configuration.likelihood
+        self._begin(sufficient_steps(self.problem, self.solver, centre, likelihood, least=least))
 
     def _first_solver(self) -> Solver:
         solver, prior = self.configuration.solver, self.problem.prior
@@ -167,7 +180,7 @@ class Run:
         theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
         median = prior.natural(np.median(theta, axis=0)[None, :])[0]
         try:
-            return sufficient_steps(self.problem, solver, median)
+            return sufficient_steps(self.problem, solver, median, self.configuration.likelihood)
         except InputError:
             # The median of a wide prior may diverge where the posterior does not: begin with a
             # few steps, the posterior mean decides.

@@ -9,6 +9,7 @@ import numpy as np
 
 from smcpn.columns import align
 from smcpn.distributions import describe
+from smcpn.likelihood.build import likelihood_name
 from smcpn.validation.correlation import RIDGE, posterior_correlation
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def summary_text(posterior: Posterior) -> str:
             if last
             else ""
         ),
+        f"likelihood       {likelihood_name(posterior.solver, posterior.likelihood)}",
         f"solver           {posterior.solver}",
         f"solver error     {100 * posterior.budget.claimed:.2g} % of the noise variance claimed, "
         f"{100 * posterior.budget.change:.2g} % by doubling the steps",

@@ -40,6 +40,7 @@ def write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> Non
     history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
+    history["factors"] = np.array(snapshot.factors)
     group["rejuvenations"] = _table(snapshot.rejuvenations)
 
 
@@ -68,6 +69,7 @@ def read_population(group: Any, names: tuple[str, ...]) -> Snapshot:
         ),
         rejuvenations=_records(group["rejuvenations"][...]),
         log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
+        factors=tuple(history["factors"][...].tolist()),
         random_state=json.loads(group.attrs["random_state"]),
         **{name: float(group.attrs[name]) for name in NUMBERS},
     )

@@ -55,6 +55,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
         ],
         "coordinates": dict(problem.prior.coordinates),
         "fixed": dict(problem.fixed),
+        "diffusion": problem.diffusion or "",
         "given": {
             "observe": problem.observe, "noise": problem.noise, "initial": problem.initial
         },
@@ -127,6 +128,7 @@ def restored_problem(
         observe=observe,
         noise=noise,
         initial=entry(given, "initial", str, list, dict, float),
+        diffusion=entry(document, "diffusion", str) or None,
     )
 
 

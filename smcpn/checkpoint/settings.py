@@ -32,6 +32,7 @@ def configuration_document(configuration: Configuration) -> tuple[dict[str, Any]
         moves, resampling, reason = None, None, str(error)
     document = {
         "solver": solver_document(configuration.solver),
+        "likelihood": configuration.likelihood,
         "particles": settings.particles,
         "ess": settings.ess,
         "block": settings.block,
@@ -49,6 +50,7 @@ def configuration_of(document: Mapping[str, Any]) -> Configuration:
     """Return the configuration of a document."""
     return Configuration(
         solver=solver_of(document["solver"]),
+        likelihood=document["likelihood"],
         settings=Settings(
             particles=document["particles"],
             ess=document["ess"],

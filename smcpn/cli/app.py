@@ -42,6 +42,12 @@ def identify(
     order: Annotated[
         int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
     ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="How data and solver meet.", metavar="marginal|filtering|dalton|fenrir|classical"
+        ),
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
@@ -81,6 +87,7 @@ def identify(
         as_json=json,
         report=report,
         checkpoint=checkpoint_file,
+        likelihood=likelihood,
     )
 
 

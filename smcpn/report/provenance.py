@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from smcpn.likelihood.build import likelihood_name
 from smcpn.record import Record
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def settings(posterior: Posterior) -> dict[str, str]:
         "observed": _text(problem.observe),
         "noise sd": _text(problem.noise),
         "initial state": _text(problem.initial),
+        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
         "solver": str(posterior.solver),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),

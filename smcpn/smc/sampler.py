@@ -88,6 +88,8 @@ class Snapshot:
     log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
         The account of the evidence, see `smcpn.smc.evidence`.
     log_pair_ratios : tuple of float
+    factors : tuple of float
+        Factors on the diffusion so far, on a path that lowers it.
     random_state : dict
         Of the bit generator, as numpy gives it.
     """
@@ -102,6 +104,7 @@ class Snapshot:
     variance_at_start: float
     unrelated_at_start: float
     log_pair_ratios: tuple[float, ...]
+    factors: tuple[float, ...]
     random_state: dict[str, Any]
 
 
@@ -119,6 +122,8 @@ class Sampler:
         Number of samples absorbed.
     exponent : float or None
         How much of the pending sample is absorbed, while a bridge is being crossed.
+    factors : list of float
+        Factors on the diffusion so far, on a path that lowers it.
     rejuvenations : list of Rejuvenation
     trace : Trace
         Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
@@ -146,6 +151,7 @@ class Sampler:
         )
         self.sample = 0
         self.exponent: float | None = None
+        self.factors: list[float] = []
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
         self._ess_before = float("nan")
@@ -170,6 +176,7 @@ class Sampler:
         sampler._variance_at_start = snapshot.variance_at_start
         sampler._unrelated_at_start = snapshot.unrelated_at_start
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
+        sampler.factors = list(snapshot.factors)
         return sampler
 
     def snapshot(self) -> Snapshot:
@@ -185,6 +192,7 @@ class Sampler:
             variance_at_start=self._variance_at_start,
             unrelated_at_start=self._unrelated_at_start,
             log_pair_ratios=tuple(self._log_pair_ratios),
+            factors=tuple(self.factors),
             random_state=dict(self._rng.bit_generator.state),
         )
 
