@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 from scipy import stats
 
@@ -44,7 +47,7 @@ def counts_problem() -> Problem:
         Record(y=counts, dt=1.0),
         observe=[of_v, of_r],
         noise=Poisson(),
-        prior={name: stats.lognorm(1.0) for name in "abc"},
+        prior=_log_normal("abc", 1.0),
         initial=START,
     )
 
@@ -59,7 +62,7 @@ def pendulum_problem(seed: int, samples: int = 1001) -> Problem:
         Record(y=rate + noise * np.random.default_rng(seed).normal(size=samples), t=t),
         observe="rate",
         noise=noise,
-        prior={"length": stats.loguniform(0.01, 100.0)},
+        prior=dict[str, Any](length=stats.loguniform(0.01, 100.0)),
         initial=start,
     )
 
@@ -74,6 +77,10 @@ def lorenz_problem(seed: int) -> Problem:
         Record(y=states + noise * np.random.default_rng(seed).normal(size=states.shape), dt=0.1),
         observe=["x", "y", "z"],
         noise=noise,
-        prior={name: stats.lognorm(np.log(10.0)) for name in LORENZ},
+        prior=_log_normal(LORENZ, np.log(10.0)),
         initial=start,
     )
+
+
+def _log_normal(names: Iterable[str], sd: float) -> dict[str, Any]:
+    return {name: stats.lognorm(sd) for name in names}

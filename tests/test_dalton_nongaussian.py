@@ -220,7 +220,9 @@ def own(y, output, third):
         (1.0, StudentT("nothing"), "parameter 'nothing' has no prior"),
         (1.0, object(), "give a positive standard deviation, a parameter's name, or a density"),
     ],
-    ids=str,
+    ids=lambda value: getattr(
+        value, "__name__", type(value).__name__ + str(value)[:12].split(" at ")[0]
+    ),
 )
 def test_what_does_not_fit_is_refused(y, noise, sentence):
     with pytest.raises(InputError, match=sentence):

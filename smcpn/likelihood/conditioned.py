@@ -12,13 +12,15 @@ the linearisation makes of it. Where only the spacing changes, the coordinates a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from itertools import chain
 from math import log, pi
 
 import casadi as ca
 
 from smcpn.codegen.program import LaneProgram
+from smcpn.errors import InputError
 from smcpn.likelihood.covariance import Covariance, Gain
 from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion
 from smcpn.likelihood.factor import Factor
@@ -183,10 +185,28 @@ class ConditionedSymbols:
     @property
     def constants(self) -> tuple[ca.SX, tuple[float, ...]]:
         """Symbols and values of the known numbers."""
-        model, number = self.model, self.diffusion.number
-        if isinstance(self.diffusion, KnownDiffusion) and number is not None:
-            return ca.vertcat(model.constants, self.diffusion.sd), (*model.constant_values, number)
+        model, diffusion = self.model, self.diffusion
+        if isinstance(diffusion, KnownDiffusion):
+            symbols = ca.vertcat(model.constants, diffusion.symbol)
+            return symbols, (*model.constant_values, diffusion.number)
         return model.constants, model.constant_values
+
+    def at_diffusion(self, factor: float) -> ConditionedSymbols:
+        """The same graphs with another diffusion among the known numbers.
+
+        Raises
+        ------
+        InputError
+            If the diffusion is calibrated.
+        """
+        if not isinstance(self.diffusion, KnownDiffusion):
+            raise InputError(
+                "path 'diffusion' needs a diffusion that is not calibrated: give the solver "
+                "diffusion=... a number, or the name of a parameter"
+            )
+        other = copy(self)
+        other.diffusion = replace(self.diffusion, number=factor * self.diffusion.number)
+        return other
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """Assemble the kernel that emits ``emitted`` at each sample."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import casadi as ca
 import numpy as np
@@ -26,6 +26,31 @@ MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
 
 
+class ConditionedLikelihood(LaneLikelihood):
+    """A likelihood of the family, which diffusion tempering can raise the diffusion of."""
+
+    def __init__(
+        self,
+        symbols: ConditionedSymbols,
+        kernel: LaneKernel,
+        records: Sequence[Record],
+        solver: EKF0 | EKF1,
+    ) -> None:
+        rows = [
+            conditioned_rows(symbols, record, int(solver.steps), number)
+            for number, record in enumerate(records)
+        ]
+        super().__init__(kernel, rows, solver)
+        self._symbols, self._records = symbols, records
+
+    def at_diffusion(self, factor: float) -> ConditionedLikelihood:
+        """See `DiffusedLikelihood.at_diffusion`."""
+        symbols = self._symbols.at_diffusion(factor)
+        _, constant_values = symbols.constants
+        kernel = self._kernel.with_constants(constant_values)
+        return ConditionedLikelihood(symbols, kernel, self._records, self.solver)
+
+
 def conditioned_likelihood(
     problem: Problem,
     solver: EKF0 | EKF1,
@@ -33,15 +58,11 @@ def conditioned_likelihood(
     diffusion: DiffusionOf,
     threads: int | None,
     start_order: int | None = None,
-) -> LaneLikelihood:
+) -> ConditionedLikelihood:
     """Build a likelihood of the family."""
     symbols = _symbols(problem, solver, scheme, diffusion, Grid.of(problem.records), start_order)
     kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-    rows = [
-        conditioned_rows(symbols, record, int(solver.steps), number)
-        for number, record in enumerate(problem.records)
-    ]
-    return LaneLikelihood(kernel, rows, solver)
+    return ConditionedLikelihood(symbols, kernel, problem.records, solver)
 
 
 def conditioned_moments(

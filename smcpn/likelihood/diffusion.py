@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import casadi as ca
 
@@ -23,12 +23,16 @@ class KnownDiffusion:
     Attributes
     ----------
     sd : casadi.SX
-        A parameter, or a symbol whose value is ``number``.
-    number : float or None
+        ``symbol``, or a parameter times it.
+    symbol : casadi.SX
+        What diffusion tempering raises: a known number that reaches kernels as an argument.
+    number : float
+        Its value.
     """
 
     sd: ca.SX
-    number: float | None
+    symbol: ca.SX
+    number: float
     sums: tuple[ca.SX, ...] = ()
 
     def variances(
@@ -53,7 +57,6 @@ class RunningDiffusion:
     """
 
     sums: tuple[ca.SX, ...]
-    number: float | None = field(default=None)
 
     def variances(
         self, innovations: list[Innovation], count: ca.SX, processes: int
@@ -90,9 +93,9 @@ def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> K
     InputError
         If the solver calibrates it, or names what is not the problem's diffusion.
     """
-    value = solver.diffusion
+    value, symbol = solver.diffusion, ca.SX.sym("diffusion")
     if isinstance(value, float):
-        return KnownDiffusion(ca.SX.sym("diffusion"), value)
+        return KnownDiffusion(symbol, symbol, value)
     if value in CALIBRATED:
         raise InputError(
             f"diffusion {value!r} cannot be calibrated in the {likelihood} likelihood, whose "
@@ -104,7 +107,7 @@ def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> K
             f"diffusion is {value!r}, which the problem does not name: give it "
             f"smcpn.Problem(diffusion={value!r}, prior={{{value!r}: ...}})"
         )
-    return KnownDiffusion(problem.model.diffusion, None)
+    return KnownDiffusion(symbol * problem.model.diffusion, symbol, 1.0)
 
 
 def running_diffusion(problem: Problem, solver: EKF0 | EKF1, processes: int) -> Diffusion:

@@ -25,9 +25,10 @@ from smcpn.smc.weights import effective_sample_size
 
 Array = NDArray[np.float64]
 
-LARGEST_FACTOR = 1e12
-"""Factor beyond which the diffusion is not raised in search of a flat likelihood."""
-RAISE = 100.0
+FACTORS = 10.0 ** np.arange(13)
+"""Factors on the diffusion that are tried in search of a flat likelihood."""
+GAIN = 0.1
+"""A larger factor must leave this share more particles effective."""
 FLAT = 0.9
 """Share of the particles that a likelihood must leave effective to count as flat."""
 SLACK = 0.1
@@ -39,7 +40,7 @@ class DiffusionTempering(Sampler):
     """An adaptive path of factors on the diffusion, from a flat likelihood down to one.
 
     Where no factor flattens the likelihood, the first target is reached by exponents, as
-    `Tempering` does.
+    `Tempering` does; where none makes it flatter, the path is that of `Tempering`.
 
     Raises
     ------
@@ -85,14 +86,26 @@ class DiffusionTempering(Sampler):
         return cast(DiffusedLikelihood, self.likelihood).at_diffusion(factor)
 
     def _begin(self) -> None:
-        """Raise the diffusion until the likelihood is flat."""
-        factor, weighed = 1.0, self._weighed(1.0)
-        while factor < LARGEST_FACTOR and not _flat(weighed.pending):
-            factor *= RAISE
-            weighed = self._weighed(factor)
-        self.system = weighed
+        """Begin at the diffusion that makes the likelihood flattest."""
+        factor, self.system = self._flattest()
         self.factors.append(factor)
         self._begin_bridge()
+
+    def _flattest(self) -> tuple[float, ParticleSystem]:
+        """Raise the diffusion while that leaves more particles effective.
+
+        Linearised filters are not flat at any: as the diffusion grows, the determinants of their
+        covariances begin to tell the parameters apart.
+        """
+        chosen, most = (1.0, self.system), -1.0
+        for factor in FACTORS:
+            weighed = self._weighed(factor)
+            effective = float(effective_sample_size(weighed.pending))
+            if effective > most * (1.0 + GAIN):
+                chosen, most = (factor, weighed), effective
+            if effective >= FLAT * np.isfinite(weighed.pending).sum():
+                break
+        return chosen
 
     def _lower(self) -> None:
         """Go down to the least factor that the weights can bear, and rejuvenate there."""
@@ -152,9 +165,3 @@ class DiffusionTempering(Sampler):
         )
         self.sample = samples
         self.trace = Trace.of_end(samples, self.system.ess, self.log_evidence)
-
-
-def _flat(log_likelihood: Array) -> bool:
-    """Whether the particles whose solution exists are all but equally likely."""
-    alive = np.isfinite(log_likelihood)
-    return bool(effective_sample_size(log_likelihood) >= FLAT * alive.sum())
