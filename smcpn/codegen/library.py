@@ -34,7 +34,14 @@ def entry(*arguments):
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Mark a function as compiled code that other compiled code calls."""
-    return njit(nogil=True, error_model="numpy", fastmath=FAST)(function)
+    return njit(
+        nogil=True,
+        error_model="numpy",
+        fastmath=FAST,
+        # Python never calls it: its arguments need not be taken apart.
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(function)
 
 
 @functools.cache

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
-from smcpn.pn.factors import solve_lower, triangularise
+from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.forward import predicted_rows
 
 Array = NDArray[np.float64]
@@ -56,7 +56,9 @@ def smooth(layout, run, mean, factor):
     """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
     step = _work(layout)
     last = len(run.time) - 1
-    mean[last], factor[last] = run.mean[last], run.factor[last]
+    copy(run.mean[last], mean[last])
+    for block in range(layout.n_blocks):
+        copy(run.factor[last, block], factor[last, block])
     for n in range(last - 1, -1, -1):
         used = _begin(layout, run, n, step)
         ratio = 1.0 if run.restart[n + 1] else run.step[n + 1] / run.step[n]
@@ -103,7 +105,7 @@ def sample(layout, run, noise, scale, paths):
                         layout, block, pivots, paths[path, n + 1], own, ratio, step, paths[path, n]
                     )
                 else:
-                    paths[path, n] = run.mean[n]
+                    copy(run.mean[n], paths[path, n])
             for p in range(d):
                 if layout.block[p] != block:
                     continue
@@ -153,9 +155,9 @@ def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, me
             _in_order(layout, block, rows, factor[k, block])
         if smoothed:
             _scaled(mean[k], rest / h, step.scaled)
-            step.predicted[:] = step.scaled
+            copy(step.scaled, step.predicted)
             _pascal(step.predicted)
-            step.row[:] = layout.row
+            copy(layout.row, step.row)
             own = rest / run.step[n + 1]
             for block in range(layout.n_blocks):
                 pivots = _smoothing_rows(
@@ -173,17 +175,17 @@ def _begin(layout, run, n, step):
     """Predict from grid point n to the next; returns how many columns of its factor are used."""
     entries = (layout.order + 1) * layout.width
     if run.restart[n + 1]:
-        step.scaled[:] = run.mean[n]
-        step.predicted[:] = run.mean[n]
-        step.row[:] = -1
+        copy(run.mean[n], step.scaled)
+        copy(run.mean[n], step.predicted)
         for p in range(len(layout.top)):
-            for j in range(layout.top[p]):
-                step.row[j, p] = j * layout.width + layout.place[p]
+            for j in range(layout.order + 1):
+                held = j < layout.top[p]
+                step.row[j, p] = j * layout.width + layout.place[p] if held else -1
     else:
         _scaled(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
-        step.predicted[:] = step.scaled
+        copy(step.scaled, step.predicted)
         _pascal(step.predicted)
-        step.row[:] = layout.row
+        copy(layout.row, step.row)
     return entries
 
 
@@ -192,14 +194,18 @@ def _kernel(layout, run, n, block, factor, used, ratio, step):
     if not run.restart[n + 1]:
         return _smoothing_rows(layout, block, factor, used, ratio, run.noise[n + 1], step)
     rows, entries = step.rows, (layout.order + 1) * layout.width
-    rows[:, :] = 0.0
+    clear(rows, 2 * entries, 2 * entries)
     pivots = 0
     first = block * layout.width
     for s in range(layout.width):
         for j in range(layout.top[first + s]):
-            rows[step.row[j, first + s], :used] = factor[j * layout.width + s, :used]
-            pivots = max(pivots, step.row[j, first + s] + 1)
-    rows[entries:, :used] = factor[:, :used]
+            row = step.row[j, first + s]
+            for column in range(used):
+                rows[row, column] = factor[j * layout.width + s, column]
+            pivots = max(pivots, row + 1)
+    for e in range(entries):
+        for column in range(used):
+            rows[entries + e, column] = factor[e, column]
     # The rows of the states sit on top; those between them and the lower half are zero.
     triangularise(rows, pivots, 2 * entries, used)
     return pivots
@@ -209,12 +215,13 @@ def _kernel(layout, run, n, block, factor, used, ratio, step):
 def _smoothing_rows(layout, block, factor, used, ratio, noise, step):
     entries, rows = (layout.order + 1) * layout.width, step.rows
     predicted_rows(layout, block, factor, used, ratio, noise, rows)
-    rows[entries:, :] = 0.0
     power = 1.0
     for j in range(layout.order + 1):
         for e in range(j * layout.width, (j + 1) * layout.width):
             for column in range(used):
                 rows[entries + e, column] = power * factor[e, column]
+            for column in range(used, 2 * entries):
+                rows[entries + e, column] = 0.0
         power *= ratio
     triangularise(rows, entries, 2 * entries, used + entries)
     return entries

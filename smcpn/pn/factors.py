@@ -40,6 +40,22 @@ def triangularise(rows, n_pivots, n_rows, n_columns):
 
 
 @compiled
+def clear(rows, n_rows, n_columns):
+    """Set the first rows and columns to zero."""
+    for r in range(n_rows):
+        for column in range(n_columns):
+            rows[r, column] = 0.0
+
+
+@compiled
+def copy(source, target):
+    """Copy a matrix; numba takes seconds to compile the assignment of a slice."""
+    for r in range(source.shape[0]):
+        for column in range(source.shape[1]):
+            target[r, column] = source[r, column]
+
+
+@compiled
 def solve_lower(lower, n, vector):
     """Overwrite ``vector`` by the solution of L y = vector; a zero pivot gives zero."""
     for i in range(n):

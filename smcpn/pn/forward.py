@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
 from smcpn.codegen.vector_field import evaluate_field
-from smcpn.pn.factors import solve_lower, triangularise
+from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 
 Array = NDArray[np.float64]
 
@@ -294,8 +294,8 @@ def _local_noise_coupled(layout, work):
             for s in range(width):
                 work.error[first + s] = 0.0
                 for other in range(width):
-                    seen = _squares(local[s, other * size : (other + 1) * size])
-                    work.error[first + s] += seen * work.noise[first + other]
+                    for j in range(other * size, (other + 1) * size):
+                        work.error[first + s] += local[s, j] ** 2 * work.noise[first + other]
             continue
         triangularise(local, width, width, width * size)
         solve_lower(local, width, whitened)
@@ -315,9 +315,9 @@ def _local_noise_coupled(layout, work):
 def _noise_seen(layout, first, work):
     """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
     size, width, local = layout.order + 1, layout.width, work.local
+    clear(local, width, size * width)
     for s in range(width):
         p = first + s
-        local[s, :] = 0.0
         for j in range(layout.top[p] + 1):
             local[s, s * size + j] = layout.noise_factor[layout.top[p], j]
         for i in range(len(layout.process)):
@@ -352,7 +352,7 @@ def predicted_rows(layout, block, factor, used, ratio, noise, rows):
     ``used`` columns of ``factor`` may differ from zero; its coordinates are scaled by ``ratio``.
     """
     size, width, first = layout.order + 1, layout.width, block * layout.width
-    rows[: size * width, : used + size * width] = 0.0
+    clear(rows, size * width, used + size * width)
     for s in range(width):
         p = first + s
         power = 1.0
@@ -447,7 +447,8 @@ def _update_mean(layout, first, shared, mean, work):
 def _tie_tops(layout, first, mean, factor, used, work):
     width = layout.width
     for s in range(width):
-        factor[layout.top[first + s] * width + s, :] = 0.0
+        for column in range(used):
+            factor[layout.top[first + s] * width + s, column] = 0.0
     if not layout.coupled:
         return
     for i in range(len(layout.process)):
@@ -466,10 +467,12 @@ def _tie_tops(layout, first, mean, factor, used, work):
 def _keep(state, store, work, log_det):
     n = state.counts[2]
     store.time[n], store.step[n] = state.clock[0], state.clock[1]
-    store.mean[n] = state.mean
-    store.factor[n] = state.factor
-    store.noise[n] = work.noise
-    store.residual[n] = work.error
+    copy(state.mean, store.mean[n])
+    for block in range(state.factor.shape[0]):
+        copy(state.factor[block], store.factor[n, block])
+    for p in range(len(work.noise)):
+        store.noise[n, p] = work.noise[p]
+        store.residual[n, p] = work.error[p]
     store.log_det[n] = log_det
     state.counts[2] += 1
 
