@@ -6,6 +6,8 @@ from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
+from smcpn.pn.solution import Solution
+from smcpn.pn.solve import solve
 from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
@@ -41,6 +43,7 @@ __all__ = [
     "Record",
     "SamplerWarning",
     "Simulation",
+    "Solution",
     "StateFilter",
     "StudentT",
     "Validation",
@@ -52,4 +55,5 @@ __all__ = [
     "ode",
     "resume",
     "simulate",
+    "solve",
 ]
