@@ -1,6 +1,8 @@
 """Identify continuous-time dynamical systems from data, counting the solver's own error."""
 
 from smcpn import datasets, models
+from smcpn.checkpoint.keeper import CheckpointWarning
+from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
@@ -9,6 +11,7 @@ from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.record import Record
+from smcpn.resumption import load, resume
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.prediction import StateFilter
 from smcpn.simulation.simulator import simulate
@@ -25,10 +28,14 @@ __all__ = [
     "EKF1",
     "ODE",
     "RK4",
+    "Bernoulli",
+    "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "LogNormal",
     "MoveSettings",
     "Online",
+    "Poisson",
     "Posterior",
     "Prior",
     "Problem",
@@ -37,11 +44,14 @@ __all__ = [
     "SamplerWarning",
     "Simulation",
     "StateFilter",
+    "StudentT",
     "Validation",
     "WasteFree",
     "datasets",
     "ibis",
+    "load",
     "models",
     "ode",
+    "resume",
     "simulate",
 ]

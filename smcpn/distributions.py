@@ -1,4 +1,4 @@
-"""Draw from distributions of several libraries, and find where they live, by duck typing."""
+"""Distributions of several libraries by duck typing: their draws, their support, their text."""
 
 from __future__ import annotations
 
@@ -64,6 +64,16 @@ def support(distribution: Any) -> tuple[float, float]:
     except NotImplementedError:
         return -np.inf, np.inf
     return lower, upper
+
+
+def describe(distribution: Any) -> str:
+    """Short text of a prior: family and arguments of a frozen scipy distribution."""
+    family = getattr(getattr(distribution, "dist", None), "name", None)
+    if family is None:
+        return type(distribution).__name__
+    arguments = [f"{a:.4g}" for a in distribution.args]
+    arguments += [f"{key}={value:.4g}" for key, value in distribution.kwds.items()]
+    return f"{family}({', '.join(arguments)})"
 
 
 def _pair(bounds: Callable[[], Any]) -> tuple[float, float]:

@@ -63,6 +63,17 @@ def interval_derivatives(record: Record, order: int) -> Array:
     return derivatives
 
 
+def padded_input(record: Record) -> Array:
+    """Input with `CONTEXT` samples on either side, (T + 2 CONTEXT, n_inputs), as interpolated.
+
+    Beyond what is known the end value is held.
+    """
+    before, after = record.input_around()
+    known = np.concatenate([before, record.u, after])
+    pad = ((CONTEXT - len(before), CONTEXT - len(after)), (0, 0))
+    return np.pad(known, pad, mode="edge")
+
+
 def _held(record: Record, parts: int) -> Array:
     return np.repeat(record.u[:-1, None, :], parts + 1, axis=1)
 
@@ -82,11 +93,8 @@ def _bandlimited(record: Record, parts: int) -> Array:
 
 
 def _sinc_interpolate(record: Record, parts: int) -> Array:
-    """Kaiser-windowed sinc through the samples; beyond what is known the end value is held."""
-    before, after = record.input_around()
-    known = np.concatenate([before, record.u, after])
-    pad = ((CONTEXT - len(before), CONTEXT - len(after)), (0, 0))
-    padded = np.pad(known, pad, mode="edge")
+    """Kaiser-windowed sinc through the samples."""
+    padded = padded_input(record)
     fine = np.empty((len(record) * parts, record.n_inputs))
     for j in range(parts):
         kernel = sinc_taps(j / parts)

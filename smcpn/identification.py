@@ -5,15 +5,20 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Collection
+from contextlib import nullcontext
 from dataclasses import replace
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 
 from smcpn.arguments import real_number, whole_number
+from smcpn.checkpoint.keeper import Keeper
+from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_run
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget
-from smcpn.likelihood.build import Solver, check_solver
+from smcpn.likelihood.build import Solver, default_solver, likelihood_name
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
@@ -23,7 +28,6 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
-from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
 
@@ -32,6 +36,7 @@ def ibis(
     problem: Problem,
     *,
     solver: Solver | None = None,
+    likelihood: str | None = None,
     particles: int = 1000,
     seed: int | None = None,
     ess: float = 0.5,
@@ -43,15 +48,22 @@ def ibis(
     replicates: int = 1,
     threads: int | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    existing: str = "resume",
 ) -> Posterior:
     """Identify the parameters of a problem by iterated batch importance sampling.
 
     Parameters
     ----------
     problem : Problem
-    solver : EKF0 or RK4
-        `EKF0` counts the numerical error of the integration in the posterior, `RK4` does not.
-        By default ``EKF0(order=3, steps="auto")``.
+    solver : EKF0, EKF1 or RK4
+        `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
+        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
+        By default the one the solver stands for: marginal for `EKF0`, filtering for `EKF1`,
+        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
+        that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -64,8 +76,9 @@ def ibis(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    path : {"data", "tempering"}
-        Absorb one sample after the other, or the whole record at rising exponents.
+    path : {"data", "tempering", "diffusion"}
+        Absorb one sample after the other, the whole record at rising exponents, or the whole
+        record at a falling diffusion, which a likelihood with local maxima calls for.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -75,6 +88,15 @@ def ibis(
     progress : bool or callable, optional
         A progress line on standard error; by default where that is a terminal. A function is
         called with a `Progress` after each block instead.
+    checkpoint : path, optional
+        HDF5 file in which the run is kept while it goes on: after rejuvenations, and when the
+        process is interrupted or terminated. A run that ended early goes on from it to the same
+        bytes, by this same call or by `resume`.
+    checkpoint_every : float
+        Most seconds between two writes.
+    existing : {"resume", "overwrite", "raise"}
+        What to do where ``checkpoint`` exists: go on with it, if it is of the same problem and
+        settings (the data may have become longer), begin anew, or refuse.
 
     Returns
     -------
@@ -89,6 +111,8 @@ def ibis(
     -----
     SamplerWarning
         For what deserves a second look; `Posterior.concerns` keeps the sentences.
+    CheckpointWarning
+        If the checkpoint cannot be written, or is damaged and the one before it is used.
 
     References
     ----------
@@ -108,21 +132,31 @@ def ibis(
         moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
         resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
     )
-    solver = EKF0() if solver is None else solver
-    check_solver(solver)
+    solver = default_solver(problem, likelihood) if solver is None else solver
     configuration = Configuration(
         solver=solver,
+        likelihood=likelihood_name(solver, likelihood),
         settings=settings,
         path=_choice("path", path, PATHS),
         replicates=replicates,
         seed=seed,
         entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
     )
-    return identified(lambda: Run(problem, configuration, threads), progress)
+    if checkpoint is None:
+        return identified(lambda: Run(problem, configuration, threads), progress)
+    file = Path(checkpoint)
+    every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
+    _choice("existing", existing, EXISTING)
+    with held(file):
+        contents = contents_to_take_up(file, problem, configuration, existing)
+        begin, keeper = kept_run(file, problem, configuration, contents, every, threads)
+        return identified(begin, progress, keeper)
 
 
 def identified(
-    begin: Callable[[], Run], progress: bool | Callable[[Progress], None] | None
+    begin: Callable[[], Run],
+    progress: bool | Callable[[Progress], None] | None,
+    keeper: Keeper | None = None,
 ) -> Posterior:
     """Take a run to its end.
 
@@ -130,30 +164,44 @@ def identified(
     ----------
     begin : callable
         Makes the run; what it compiles is counted.
+    progress
+        As of `ibis`.
+    keeper : Keeper, optional
+        Is offered a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report:
+    with progress_line(progress) as report, keeper or nullcontext():
         run = begin()
         while run.outcome is None:
             run.advance()
+            if keeper is not None:
+                keeper.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    populations, budget = run.outcome
+    posterior = posterior_of(run, () if keeper is None else keeper.concerns)
     work = CLOCK.since(before)
-    concerns = populations.concerns + _solver_concerns(budget)
-    for concern in concerns:
+    timing = Timing(
+        wall=time.perf_counter() - began - work.compile_seconds,
+        compile=work.compile_seconds,
+        kernel=work.run_seconds,
+        theta_steps=work.theta_steps,
+    )
+    for concern in posterior.concerns:
         warnings.warn(concern, SamplerWarning, stacklevel=3)
+    return replace(posterior, timing=timing)
+
+
+def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
+    """Return the posterior of a run, at its end or of the samples absorbed so far."""
+    populations, budget = run.outcome or run.judged()
+    concerns = populations.concerns + _solver_concerns(budget) + further_concerns
     return Posterior(
         problem=run.problem,
         solver=run.solver,
+        likelihood=run.configuration.likelihood,
         budget=budget,
-        timing=Timing(
-            wall=time.perf_counter() - began - work.compile_seconds,
-            compile=work.compile_seconds,
-            kernel=work.run_seconds,
-            theta_steps=work.theta_steps,
-        ),
+        timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.configuration.seed,
         **vars(replace(populations, concerns=concerns)),
     )

@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import real_number
+from smcpn.density import as_density
 from smcpn.errors import InputError
 from smcpn.ode import ODE, TIME
 from smcpn.tracing import argument_names, trace
@@ -45,25 +46,34 @@ def observed_outputs(
     return ca.vertcat(*outputs)
 
 
-def noise_variances(
-    noise: list[Any], observe: list[Any], parameter: Parameter, constant: Constant
-) -> ca.SX:
-    """Variance of each output's noise, from a standard deviation or a parameter's name."""
+def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
+    """Entries of ``noise``, a single one repeated."""
     if len(noise) == 1:
         noise = noise * len(observe)
     if len(noise) != len(observe):
         raise InputError(
             f"noise has {len(noise)} entries but observe has {len(observe)}: one per output"
         )
+    return noise
+
+
+def noise_variances(noise: list[Any], parameter: Parameter, constant: Constant) -> ca.SX:
+    """Variance of each output's noise, from a standard deviation or a parameter's name.
+
+    Infinite where a density stands in its place.
+    """
     variances: list[ca.SX] = []
     for number, sd in enumerate(noise):
-        if isinstance(sd, str):
+        if as_density(sd) is not None:
+            variances.append(ca.SX(float("inf")))
+        elif isinstance(sd, str):
             variances.append(parameter(sd) ** 2)
         elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
             variances.append(constant(float(sd), f"noise[{number}]") ** 2)
         else:
             raise InputError(
-                f"noise is {sd!r}: give a positive standard deviation, or a parameter's name"
+                f"noise is {sd!r}: give a positive standard deviation, a parameter's name, "
+                "or a density such as smcpn.Poisson()"
             )
     return ca.vertcat(*variances)
 

@@ -11,6 +11,7 @@ import casadi as ca
 
 from smcpn.arguments import real_number
 from smcpn.errors import InputError
+from smcpn.expression import ExpressionTable
 from smcpn.tracing import argument_names, function_name, trace
 
 TIME = "t"
@@ -42,6 +43,12 @@ class ODE:
     rhs: ca.Function = field(repr=False)
     chains: Mapping[str, str] = field(repr=False)
     doc: str = field(default="", repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"rhs": ExpressionTable.of(self.rhs)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, rhs=state["rhs"].function("rhs"))
 
 
 def ode(function: Callable[..., Any]) -> ODE:

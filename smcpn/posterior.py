@@ -47,7 +47,7 @@ class Posterior:
     Attributes
     ----------
     problem : Problem
-    solver : EKF0 or RK4
+    solver : EKF0, EKF1 or RK4
         As it ran, its steps resolved.
     theta : ndarray, (N, d)
         Unconstrained coordinates.
@@ -78,6 +78,8 @@ class Posterior:
         Potential scale reduction over replicates; nan for one.
     concerns : tuple of str
         What deserves a second look.
+    likelihood : str or None
+        Name of the likelihood; None for the one that the solver stands for.
     """
 
     problem: Problem
@@ -99,6 +101,7 @@ class Posterior:
     replicate: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     r_hat: Array = field(default_factory=lambda: np.empty(0))
     concerns: tuple[str, ...] = ()
+    likelihood: str | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @property

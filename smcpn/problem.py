@@ -3,84 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
 import numpy as np
-from numpy.typing import NDArray
 
 from smcpn.arguments import shown
+from smcpn.density import Density, Symbols, as_density, output_density
 from smcpn.errors import InputError
 from smcpn.initial import initial_states
-from smcpn.observation import noise_variances, observed_outputs
+from smcpn.labels import labelled
+from smcpn.model import Model
+from smcpn.observation import noise_variances, observed_outputs, one_per_output
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
+from smcpn.solver import CALIBRATED
 
 LACKING = (
     "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
     "a scipy.stats distribution, or a number to fix it"
 )
-
-
-@dataclass(frozen=True)
-class Model:
-    """The problem as expression graphs over shared symbols: what kernels are generated from.
-
-    Attributes
-    ----------
-    x, u, t, theta : casadi.SX
-        States (n, 1), inputs, time, and the parameters that have a prior, in its order.
-    rhs : casadi.SX
-        Derivative of the states, (n, 1).
-    outputs : casadi.SX
-        Noise-free outputs g(x, u, t, theta), (q, 1).
-    noise_variance : casadi.SX
-        Variance of the noise of each output, (q, 1), a function of theta at most.
-    initial : tuple of casadi.SX
-        Initial state of each record, (n, 1), a function of theta at most.
-    constants : casadi.SX
-        Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
-    """
-
-    x: ca.SX
-    u: ca.SX
-    t: ca.SX
-    theta: ca.SX
-    rhs: ca.SX
-    outputs: ca.SX
-    noise_variance: ca.SX
-    initial: tuple[ca.SX, ...]
-    constants: ca.SX
-    constant_values: tuple[float, ...]
-
-    def with_numbers(self) -> Model:
-        """The same model with the known numbers in place of their symbols."""
-
-        def numbers(expression: ca.SX) -> ca.SX:
-            return ca.substitute(expression, self.constants, ca.SX(self.constant_values))
-
-        return replace(
-            self,
-            rhs=numbers(self.rhs),
-            outputs=numbers(self.outputs),
-            noise_variance=numbers(self.noise_variance),
-            initial=tuple(numbers(state) for state in self.initial),
-            constants=ca.SX(0, 1),
-            constant_values=(),
-        )
-
-    def initial_states(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Initial state of the first record, (N, n), at parameter values (N, d)."""
-        function = ca.Function("initial", [self.theta], [self.with_numbers().initial[0]])
-        return np.array(function(values.T)).T
-
-    def noise_variances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Noise variance of each output, (q, N), at parameter values (N, d)."""
-        variance = self.with_numbers().noise_variance
-        function = ca.Function("variance", [self.theta], [variance])
-        return np.array(function(values.T))
 
 
 class Problem:
@@ -96,9 +40,11 @@ class Problem:
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
         names the parameter).
-    noise : float, str, or sequence of these
+    noise : float, str, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it.
+        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
+        and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
     initial : "rest", mapping, or sequence
@@ -107,6 +53,19 @@ class Problem:
         distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
+    diffusion : str, optional
+        Name of the parameter that holds the diffusion (standard deviation) of a solver's Wiener
+        processes; the solver names it too, ``EKF1(diffusion="kappa")``.
+
+    Attributes
+    ----------
+    model : Model
+        Everything below as expression graphs.
+    observe, noise : list
+    initial : str, list or dict
+        As given, for tables, but a function by its name and a distribution by its text.
+    fixed : mapping of str to float
+        Parameters whose value is known.
 
     Raises
     ------
@@ -132,26 +91,31 @@ class Problem:
         records: Record | Sequence[Record],
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
-        noise: float | str | Sequence[float | str],
+        noise: Any,
         prior: Mapping[str, Distribution | float],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
+        diffusion: str | None = None,
     ) -> None:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        self.observe, self.noise = _as_list(observe), _as_list(noise)
-        self.initial = initial
+        given_outputs = _as_list(observe)
+        given_noise = one_per_output(_as_list(noise), given_outputs)
+        self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
+        self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
         self._check_records()
+        self._check_values([as_density(sd) for sd in given_noise])
         free, fixed = _split_prior(prior, ode.defaults)
         self.model, added, unused = make_model(
             ode,
-            observe=self.observe,
-            noise=self.noise,
+            observe=given_outputs,
+            noise=given_noise,
             initial=initial,
             n_records=len(self.records),
             free=list(free),
             fixed=fixed,
+            diffusion=diffusion,
         )
         if unused:
             raise InputError(
@@ -159,7 +123,55 @@ class Problem:
                 f"({', '.join(ode.parameters)}): remove it or correct its name"
             )
         self.prior = Prior({**free, **added}, coordinates or {})
-        self._fixed, self.fixed = fixed, {k: v for k, v in fixed.items() if k in prior}
+        self.fixed = fixed
+
+    @classmethod
+    def assembled(
+        cls,
+        *,
+        ode: ODE,
+        records: tuple[Record, ...],
+        model: Model,
+        prior: Prior,
+        fixed: Mapping[str, float],
+        observe: list[Any],
+        noise: list[Any],
+        initial: Any,
+        diffusion: str | None,
+    ) -> Problem:
+        """Make a problem of its attributes, as they were read from a file; nothing is traced.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        problem = cls.__new__(cls)
+        problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
+        problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
+        problem.initial, problem.diffusion = initial, diffusion
+        problem._check_records()
+        return problem
+
+    def with_records(self, records: Sequence[Record]) -> Problem:
+        """Return the same problem over records that are longer or shorter, or fewer.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        return Problem.assembled(
+            ode=self.ode,
+            records=tuple(records),
+            model=replace(self.model, initial=self.model.initial[: len(records)]),
+            prior=self.prior,
+            fixed=self.fixed,
+            observe=self.observe,
+            noise=self.noise,
+            initial=self.initial,
+            diffusion=self.diffusion,
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -178,13 +190,15 @@ class Problem:
         def parameter(name: str, default: float | None = None) -> ca.SX:
             if name in self.names:
                 return model.theta[self.names.index(name)]
-            value = self._fixed.get(name, default)
+            value = self.fixed.get(name, default)
             if value is not None:
                 return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
-        return replace(model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1))
+        return replace(
+            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+        )
 
     def _check_records(self) -> None:
         for record in self.records:
@@ -198,6 +212,20 @@ class Problem:
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
                     "leave this column out of y and its entry out of observe and noise"
                 )
+
+    def _check_values(self, densities: list[Density | None]) -> None:
+        """Refuse measurements that a density cannot have made."""
+        for j, density in enumerate(densities):
+            if density is None:
+                continue
+            for record in self.records:
+                y = record.y[:, j]
+                misfit = density.misfit(y[np.isfinite(y)])
+                if misfit is not None:
+                    raise InputError(
+                        f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
+                        f"its noise {self.noise[j]}: {misfit}"
+                    )
 
 
 def check_ode(ode: ODE) -> None:
@@ -258,6 +286,7 @@ def make_model(
     free: list[str],
     fixed: Mapping[str, float],
     lacking: str = LACKING,
+    diffusion: str | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -269,6 +298,8 @@ def make_model(
         Parameters that become constants.
     lacking : str
         Message for a parameter that is neither, with a place for its ``{name}``.
+    diffusion : str, optional
+        Parameter that holds a solver's diffusion.
 
     Returns
     -------
@@ -296,13 +327,18 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
-    for sd in noise:
+    noise = one_per_output(noise, observe)
+    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
-                f"noise '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
+                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior"
             )
-    variances = noise_variances(noise, observe, parameter, constants.symbol)
+    variances = noise_variances(noise, parameter, constants.symbol)
+    density = output_density(
+        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
+    )
+    spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
@@ -315,6 +351,8 @@ def make_model(
         initial=initials,
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),
+        diffusion=spread,
+        density=density,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
@@ -338,6 +376,16 @@ def _split_prior(
     if not free:
         raise InputError("prior fixes every parameter: give at least one a distribution")
     return free, fixed
+
+
+def _diffusion_name(diffusion: Any) -> str | None:
+    named = isinstance(diffusion, str) and diffusion.isidentifier() and diffusion not in CALIBRATED
+    if diffusion is None or named:
+        return diffusion
+    raise InputError(
+        f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
+        "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
+    )
 
 
 def _vector(name: str, size: int) -> ca.SX:

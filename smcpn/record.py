@@ -221,6 +221,38 @@ class Record:
             y=np.tile(self.y, (times, 1)) if self.n_outputs else None,
         )
 
+    def followed_by(self, more: Record) -> Record:
+        """Append samples that were measured after these.
+
+        With ``dt`` they follow at once, whatever time they begin at; with ``t`` their times must.
+
+        Raises
+        ------
+        InputError
+            If the columns or intervals differ, the times overlap, the record is periodic, or its
+            input is a function.
+        """
+        reason = self._not_continued_by(more)
+        if reason:
+            raise InputError(f"{self.name} cannot be continued by {more.name}: {reason}")
+        return self._with(
+            u=np.concatenate([self.u, more.u]),
+            y=np.concatenate([self.y, more.y]),
+            t=np.concatenate([self.t, more.t]),
+            u_after=more.u_after,
+        )
+
+    def _not_continued_by(self, more: Record) -> str:
+        if self.periodic or self.u_function is not None or more.u_function is not None:
+            return "it is periodic" if self.periodic else "the input is a function of time"
+        if (self.n_inputs, self.n_outputs) != (more.n_inputs, more.n_outputs):
+            return "it has other inputs or outputs"
+        if (self.dt is None) != (more.dt is None) or self.dt != more.dt:
+            return f"its dt is {more.dt}, not {self.dt}"
+        if self.dt is None and more.t[0] <= self.t[-1]:
+            return f"it begins at t = {more.t[0]:g}, not after {self.t[-1]:g}"
+        return ""
+
     def _with(self, **changes: Any) -> Record:
         """Replace fields; the time axis follows from dt where there is one."""
         if self.dt is not None:

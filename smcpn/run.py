@@ -11,13 +11,19 @@ from smcpn.errors import InputError
 from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
 from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.problem import Problem
+from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Settings, Snapshot
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.weights import normalise
 
-PATHS: dict[str, type[Ibis] | type[Tempering]] = {"data": Ibis, "tempering": Tempering}
+Path = Ibis | Tempering | DiffusionTempering
+PATHS: dict[str, type[Path]] = {
+    "data": Ibis,
+    "tempering": Tempering,
+    "diffusion": DiffusionTempering,
+}
 """Ways from the prior to the posterior, by name."""
 _MEDIAN_DRAWS = 1001
 _FALLBACK_STEPS = 4
@@ -31,6 +37,8 @@ class Configuration:
     ----------
     solver : Solver
         Its steps may be ``"auto"``.
+    likelihood : str
+        Name of the likelihood.
     settings : Settings
     path : str
         A key of `PATHS`.
@@ -43,6 +51,7 @@ class Configuration:
     """
 
     solver: Solver
+    likelihood: str
     settings: Settings
     path: str = "data"
     replicates: int = 1
@@ -92,7 +101,7 @@ class Run:
     ) -> None:
         self.problem, self.configuration, self.threads = problem, configuration, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
-        self._begin(self._first_solver())
+        self._begin(first_solver(problem, configuration))
 
     @classmethod
     def resumed(
@@ -138,39 +147,48 @@ class Run:
         return self.configuration.solver.steps == "auto"
 
     @property
-    def _path(self) -> type[Ibis] | type[Tempering]:
+    def _path(self) -> type[Path]:
         return PATHS[self.configuration.path]
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver
-        self.likelihood = build_likelihood(self.problem, solver, self.threads)
-        self.samplers: list[Ibis | Tempering] = []
+        self.likelihood = build_likelihood(
+            self.problem, solver, self.threads, self.configuration.likelihood
+        )
+        self.samplers: list[Path] = []
+
+    def judged(self) -> tuple[Populations, ErrorBudget]:
+        """Return the populations as they are, and the solver's error at their centre."""
+        populations = combine(self.samplers)
+        centre, likelihood = self._centre(populations), self.configuration.likelihood
+        return populations, error_budget(self.problem, self.solver, centre, likelihood)
 
     def _conclude(self) -> None:
         """Accept the populations, or begin again with the steps that their centre asks for."""
-        populations = combine(self.samplers)
-        centre = self._centre(populations)
-        budget = error_budget(self.problem, self.solver, centre)
+        populations, budget = self.judged()
         if not self._automatic or budget.share <= SOLVER_SHARE:
             self.outcome = populations, budget
             return
-        least = 2 * int(self.solver.steps)
-        self._begin(sufficient_steps(self.problem, self.solver, centre, least=least))
-
-    def _first_solver(self) -> Solver:
-        solver, prior = self.configuration.solver, self.problem.prior
-        if not self._automatic:
-            return solver
-        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
-        try:
-            return sufficient_steps(self.problem, solver, median)
-        except InputError:
-            # The median of a wide prior may diverge where the posterior does not: begin with a
-            # few steps, the posterior mean decides.
-            return replace(solver, steps=_FALLBACK_STEPS)
+        centre, least = self._centre(populations), 2 * int(self.solver.steps)
+        likelihood = self.configuration.likelihood
+        self._begin(sufficient_steps(self.problem, self.solver, centre, likelihood, least=least))
 
     def _centre(self, populations: Populations) -> NDArray[np.float64]:
         """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
         theta = normalise(populations.log_weights) @ populations.theta
         return self.problem.prior.natural(theta[None, :])[0]
+
+
+def first_solver(problem: Problem, configuration: Configuration) -> Solver:
+    """Choose the steps at the prior median, where they are not given."""
+    solver, prior = configuration.solver, problem.prior
+    if solver.steps != "auto":
+        return solver
+    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, configuration.likelihood)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with a
+        # few steps, the posterior mean decides.
+        return replace(solver, steps=_FALLBACK_STEPS)

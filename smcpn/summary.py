@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smcpn.columns import align
+from smcpn.distributions import describe
+from smcpn.likelihood.build import likelihood_name
 from smcpn.validation.correlation import RIDGE, posterior_correlation
 
 if TYPE_CHECKING:
@@ -106,16 +108,6 @@ def parameter_rows(posterior: Posterior) -> list[ParameterRow]:
     ]
 
 
-def describe(distribution: Any) -> str:
-    """Short text of a prior: family and arguments of a frozen scipy distribution."""
-    family = getattr(getattr(distribution, "dist", None), "name", None)
-    if family is None:
-        return type(distribution).__name__
-    arguments = [f"{a:.4g}" for a in distribution.args]
-    arguments += [f"{key}={value:.4g}" for key, value in distribution.kwds.items()]
-    return f"{family}({', '.join(arguments)})"
-
-
 def summary_text(posterior: Posterior) -> str:
     """Render a posterior as a plain-text table."""
     columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
@@ -131,11 +123,15 @@ def summary_text(posterior: Posterior) -> str:
             if last
             else ""
         ),
+        f"likelihood       {likelihood_name(posterior.solver, posterior.likelihood)}",
         f"solver           {posterior.solver}",
         f"solver error     {100 * posterior.budget.claimed:.2g} % of the noise variance claimed, "
         f"{100 * posterior.budget.change:.2g} % by doubling the steps",
-        f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
-        f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps",
     ]
+    if timing.wall:
+        lines.append(
+            f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
+            f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
+        )
     lines += [f"look again       {concern}" for concern in posterior.concerns]
     return "\n".join(lines)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from smcpn.cases import CASES
+from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app
 from smcpn.cli.identify import identify_case
+from smcpn.cli.stream import stream
 from smcpn.errors import InputError
 
 app = typer.Typer(
@@ -19,6 +21,9 @@ app = typer.Typer(
     help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
 )
 app.add_typer(data_app, name="data")
+for command in (checkpoint.resume, checkpoint.inspect, checkpoint.report):
+    app.command()(command)
+app.command()(stream)
 
 
 @app.callback()
@@ -37,6 +42,12 @@ def identify(
     order: Annotated[
         int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
     ] = None,
+    likelihood: Annotated[
+        str | None,
+        typer.Option(
+            help="How data and solver meet.", metavar="marginal|filtering|dalton|fenrir|classical"
+        ),
+    ] = None,
     hold: Annotated[
         str | None,
         typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
@@ -49,6 +60,14 @@ def identify(
     ] = "paper",
     report: Annotated[
         str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
+    ] = None,
+    checkpoint_file: Annotated[
+        str | None,
+        typer.Option(
+            "--checkpoint",
+            help="Keep the run in this HDF5 file, and go on from it.",
+            metavar="FILE",
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -67,11 +86,17 @@ def identify(
         split=split,
         as_json=json,
         report=report,
+        checkpoint=checkpoint_file,
+        likelihood=likelihood,
     )
 
 
 def main() -> None:
-    """Run the command line: 0 on success, 2 for an input that cannot be used."""
+    """Run the command line.
+
+    Exit codes: 0 on success, 2 for an input that cannot be used, 130 after an interrupt (SIGINT),
+    143 after SIGTERM.
+    """
     try:
         app()
     except InputError as error:

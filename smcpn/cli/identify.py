@@ -14,10 +14,11 @@ from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
+from smcpn.likelihood.build import check_likelihood, default_solver, likelihood_name
 from smcpn.posterior import Posterior
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnostics import SamplerWarning
-from smcpn.solver import EKF0
+from smcpn.solver import EKF0, RK4
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,8 @@ def identify_case(
     split: str | None,
     as_json: bool,
     report: str | None = None,
+    checkpoint: str | None = None,
+    likelihood: str | None = None,
 ) -> None:
     """Run a case study and print a table, or a JSON object and nothing else.
 
@@ -85,22 +88,22 @@ def identify_case(
     begin, before = time.perf_counter(), replace(CLOCK)
     wanted = None if steps is None else _parse_steps(steps)
     # Options are refused before files are looked for.
-    solver = EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
+    EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
+    if likelihood is not None:
+        check_likelihood(likelihood)
     case = load_case(name, hold=hold, model=model, split=split)
-    solver = replace(
-        solver,
-        order=case.order if order is None else order,
-        steps=case.steps if wanted is None else wanted,
-    )
+    solver = _solver(case, likelihood, order, wanted)
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = ibis(
             case.problem,
             solver=solver,
+            likelihood=likelihood,
             particles=particles,
             seed=seed,
             progress=not as_json,
+            checkpoint=checkpoint,
         )
     simulations = case.simulations(posterior)
     scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
@@ -127,6 +130,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "split": outcome.case.split,
         "particles": len(posterior.theta),
         "seed": posterior.seed,
+        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
         "steps": posterior.solver.steps,
         "solver_share": posterior.budget.claimed,
         "step_change": posterior.budget.change,
@@ -185,6 +189,21 @@ def peak_memory_mb() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def _solver(case: Case, likelihood: str | None, order: int | None, steps: int | str | None):
+    """The case's solver, or the one that goes with a likelihood, with the options in place."""
+    solver = default_solver(case.problem, likelihood)
+    if isinstance(solver, RK4):
+        if order is not None:
+            raise InputError(
+                f"--order is {order}: the classical likelihood integrates by Runge-Kutta, which "
+                "has no order to choose; leave it out"
+            )
+        return replace(solver, steps=case.steps if steps is None else steps)
+    if order is None:
+        order = case.order if isinstance(solver, EKF0) else solver.order
+    return replace(solver, order=order, steps=case.steps if steps is None else steps)
 
 
 def _parse_steps(text: str) -> int | str:

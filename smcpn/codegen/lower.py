@@ -14,6 +14,7 @@ from enum import IntFlag
 import casadi as ca
 
 from smcpn.errors import InputError
+from smcpn.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 
 class Level(IntFlag):
@@ -26,59 +27,55 @@ class Level(IntFlag):
 
 
 OPERATIONS = {
-    "OP_ASSIGN": "{0}",
-    "OP_LIFT": "{0}",
-    "OP_ADD": "{0} + {1}",
-    "OP_SUB": "{0} - {1}",
-    "OP_MUL": "{0} * {1}",
-    "OP_DIV": "{0} / {1}",
-    "OP_NEG": "-{0}",
-    "OP_TWICE": "2.0 * {0}",
-    "OP_SQ": "{0} * {0}",
-    "OP_INV": "1.0 / {0}",
-    "OP_SQRT": "math.sqrt({0})",
-    "OP_POW": "{0} ** {1}",
-    "OP_CONSTPOW": "{0} ** {1}",
-    "OP_EXP": "math.exp({0})",
-    "OP_LOG": "log({0})",
-    "OP_LOG1P": "math.log1p({0})",
-    "OP_EXPM1": "math.expm1({0})",
-    "OP_SIN": "math.sin({0})",
-    "OP_COS": "math.cos({0})",
-    "OP_TAN": "math.tan({0})",
-    "OP_ASIN": "math.asin({0})",
-    "OP_ACOS": "math.acos({0})",
-    "OP_ATAN": "math.atan({0})",
-    "OP_ATAN2": "math.atan2({0}, {1})",
-    "OP_SINH": "math.sinh({0})",
-    "OP_COSH": "math.cosh({0})",
-    "OP_TANH": "math.tanh({0})",
-    "OP_ASINH": "math.asinh({0})",
-    "OP_ACOSH": "math.acosh({0})",
-    "OP_ATANH": "math.atanh({0})",
-    "OP_ERF": "math.erf({0})",
-    "OP_HYPOT": "math.hypot({0}, {1})",
-    "OP_FABS": "abs({0})",
-    "OP_COPYSIGN": "math.copysign({0}, {1})",
-    "OP_FLOOR": "np.floor({0})",
-    "OP_CEIL": "np.ceil({0})",
-    "OP_FMOD": "np.fmod({0}, {1})",
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "neg": "-{0}",
+    "twice": "2.0 * {0}",
+    "sq": "{0} * {0}",
+    "inv": "1.0 / {0}",
+    "sqrt": "math.sqrt({0})",
+    "pow": "{0} ** {1}",
+    "constpow": "{0} ** {1}",
+    "exp": "math.exp({0})",
+    "log": "log({0})",
+    "log1p": "math.log1p({0})",
+    "expm1": "math.expm1({0})",
+    "sin": "math.sin({0})",
+    "cos": "math.cos({0})",
+    "tan": "math.tan({0})",
+    "asin": "math.asin({0})",
+    "acos": "math.acos({0})",
+    "atan": "math.atan({0})",
+    "atan2": "math.atan2({0}, {1})",
+    "sinh": "math.sinh({0})",
+    "cosh": "math.cosh({0})",
+    "tanh": "math.tanh({0})",
+    "asinh": "math.asinh({0})",
+    "acosh": "math.acosh({0})",
+    "atanh": "math.atanh({0})",
+    "erf": "math.erf({0})",
+    "hypot": "math.hypot({0}, {1})",
+    "fabs": "abs({0})",
+    "copysign": "math.copysign({0}, {1})",
+    "floor": "np.floor({0})",
+    "ceil": "np.ceil({0})",
+    "fmod": "np.fmod({0}, {1})",
     # The last branch is reached with a NaN only, which a sum passes on and a comparison loses.
-    "OP_FMAX": "{0} if {0} > {1} else ({1} if {1} >= {0} else {0} + {1})",
-    "OP_FMIN": "{0} if {0} < {1} else ({1} if {1} <= {0} else {0} + {1})",
-    "OP_SIGN": "1.0 if {0} > 0.0 else (-1.0 if {0} < 0.0 else {0} * 0.0)",
-    "OP_LT": "1.0 if {0} < {1} else 0.0",
-    "OP_LE": "1.0 if {0} <= {1} else 0.0",
-    "OP_EQ": "1.0 if {0} == {1} else 0.0",
-    "OP_NE": "1.0 if {0} != {1} else 0.0",
-    "OP_NOT": "1.0 if {0} == 0.0 else 0.0",
-    "OP_AND": "1.0 if ({0} != 0.0 and {1} != 0.0) else 0.0",
-    "OP_OR": "1.0 if ({0} != 0.0 or {1} != 0.0) else 0.0",
-    "OP_IF_ELSE_ZERO": "{1} if {0} != 0.0 else 0.0",
+    "fmax": "{0} if {0} > {1} else ({1} if {1} >= {0} else {0} + {1})",
+    "fmin": "{0} if {0} < {1} else ({1} if {1} <= {0} else {0} + {1})",
+    "sign": "1.0 if {0} > 0.0 else (-1.0 if {0} < 0.0 else {0} * 0.0)",
+    "lt": "1.0 if {0} < {1} else 0.0",
+    "le": "1.0 if {0} <= {1} else 0.0",
+    "eq": "1.0 if {0} == {1} else 0.0",
+    "ne": "1.0 if {0} != {1} else 0.0",
+    "not": "1.0 if {0} == 0.0 else 0.0",
+    "and": "1.0 if ({0} != 0.0 and {1} != 0.0) else 0.0",
+    "or": "1.0 if ({0} != 0.0 or {1} != 0.0) else 0.0",
+    "if_else_zero": "{1} if {0} != 0.0 else 0.0",
 }
 """Every scalar operation of CasADi that has a counterpart in compiled code."""
-
-_OPERATION_NAMES = {getattr(ca, name): name for name in dir(ca) if name.startswith("OP_")}
 
 
 @dataclass(frozen=True)
@@ -139,36 +136,31 @@ class _Lowering:
         self._count = 0
 
     def run(self) -> Statements:
-        graph = self._graph
-        slots: dict[int, Value] = {}
-        for k in range(graph.n_instructions()):
-            operation = graph.instruction_id(k)
-            source, target = graph.instruction_input(k), graph.instruction_output(k)
-            if operation == ca.OP_OUTPUT:
-                self._statements.outputs[target[1]] = slots[source[0]]
-            elif operation == ca.OP_INPUT:
-                rows = self._inputs[source[0]]
-                slots[target[0]] = Value(f"{rows.prefix}{source[1]}", rows.level)
-            elif operation == ca.OP_CONST:
-                constant = _literal(graph.instruction_constant(k))
-                slots[target[0]] = Value(constant, Level.CONSTANT)
+        values: dict[int, Value] = {}
+        for row, (operation, operands, constant) in enumerate(instructions(self._graph)):
+            if operation == OUTPUT:
+                self._statements.outputs[operands[2]] = values[operands[0]]
+            elif operation == INPUT:
+                rows = self._inputs[operands[0]]
+                values[row] = Value(f"{rows.prefix}{operands[1]}", rows.level)
+            elif operation == CONSTANT:
+                values[row] = Value(_literal(constant), Level.CONSTANT)
             else:
-                slots[target[0]] = self._apply(operation, [slots[s] for s in source])
+                values[row] = self._apply(operation, [values[k] for k in operands])
         return self._statements
 
-    def _apply(self, operation: int, operands: list[Value]) -> Value:
-        name = _OPERATION_NAMES.get(operation, str(operation))
+    def _apply(self, name: str, operands: list[Value]) -> Value:
         if name not in OPERATIONS:
             raise InputError(
-                f"the model uses the operation {name.removeprefix('OP_').lower()}, which cannot "
-                "be compiled: rewrite it with arithmetic and numpy's elementary functions"
+                f"the model uses the operation {name}, which cannot be compiled: "
+                "rewrite it with arithmetic and numpy's elementary functions"
             )
         level = Level.CONSTANT
         for operand in operands:
             level |= operand.level
-        if name == "OP_DIV" and operands[1].level != level:
+        if name == "div" and operands[1].level != level:
             # A division that recurs in every lane and step becomes a product.
-            name, operands = "OP_MUL", [operands[0], self._inverse(operands[1])]
+            name, operands = "mul", [operands[0], self._inverse(operands[1])]
         return self._assign(OPERATIONS[name].format(*(o.text for o in operands)), level)
 
     def _inverse(self, value: Value) -> Value:

@@ -92,16 +92,22 @@ class SequentialStaticModel(StaticModel):
 
 
 def static_model(
-    problem: Problem, solver: Solver, threads: int | None = None
+    problem: Problem,
+    solver: Solver,
+    threads: int | None = None,
+    likelihood: str | None = None,
 ) -> SequentialStaticModel:
     """Adapt a problem, to be run for example by ``particles.smc_samplers.IBIS``.
 
     Parameters
     ----------
     problem : Problem
-    solver : EKF0 or RK4
+    solver : EKF0, EKF1 or RK4
         With a number of steps.
     threads : int, optional
         Threads of the kernel.
+    likelihood : str, optional
+        As of `smcpn.ibis`.
     """
-    return SequentialStaticModel(problem.prior, build_likelihood(problem, solver, threads))
+    built = build_likelihood(problem, solver, threads, likelihood)
+    return SequentialStaticModel(problem.prior, built)

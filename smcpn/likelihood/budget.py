@@ -43,16 +43,19 @@ class ErrorBudget:
         return max(self.claimed, self.change)
 
 
-def error_budget(problem: Problem, solver: Solver, values: Array) -> ErrorBudget:
+def error_budget(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> ErrorBudget:
     """Measure the solver's error at parameter values (d,), in two ways.
 
-    A variance alone may be told wrong: what the solver does not see, it does not claim.
+    A variance alone may be told wrong: what the solver does not see, it does not claim. Of a
+    likelihood that sees the data both are errors of predictions one sample ahead.
     """
     steps = int(solver.steps)
     compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
     numbered = list(enumerate(problem.records))
     own, other = (
-        predictive_moments(problem, replace(solver, steps=n), values, numbered)
+        predictive_moments(problem, replace(solver, steps=n), values, numbered, likelihood)
         for n in (steps, compared)
     )
     noise = problem.model.noise_variances(np.asarray(values, dtype=float)[None, :])[:, 0]
@@ -72,7 +75,12 @@ def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:
 
 
 def sufficient_steps(
-    problem: Problem, solver: Solver, values: Array, share: float = SOLVER_SHARE, least: int = 1
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    likelihood: str | None = None,
+    share: float = SOLVER_SHARE,
+    least: int = 1,
 ) -> Solver:
     """Double the steps per sample until the solver's share is small.
 
@@ -84,7 +92,7 @@ def sufficient_steps(
     steps = least
     while steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS:
         candidate = replace(solver, steps=steps)
-        if error_budget(problem, candidate, values).share <= share:
+        if error_budget(problem, candidate, values, likelihood).share <= share:
             return candidate
         steps *= 2
     raise InputError(

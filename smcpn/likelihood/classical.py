@@ -10,7 +10,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.hold import substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density
+from smcpn.likelihood.gaussian import gaussian_log_density, require_gaussian
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -53,6 +53,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+    require_gaussian(problem, "classical")
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)
@@ -60,6 +61,20 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
         sample.y - outputs, ca.diag(model.noise_variance), sample.present
     )
     return LaneKernel(runge_kutta_program(model, sample, density), threads)
+
+
+def classical_moments(
+    problem: Problem, solver: RK4, theta: Array, number: int, record: Record
+) -> tuple[Array, Array]:
+    """Mean (T, q) of the outputs at parameters (d, 1); no covariance."""
+    model = problem.model
+    sample = SampleSymbols.of(model)
+    outputs = outputs_at(model, model.x, sample)
+    kernel = LaneKernel(runge_kutta_program(model, sample, outputs), threads=1)
+    rows = runge_kutta_rows(record, model, int(solver.steps), number)
+    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+    q = model.outputs.numel()
+    return emitted[:, :, 0], np.zeros((len(rows), q, q))
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:

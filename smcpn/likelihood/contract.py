@@ -36,3 +36,11 @@ class Likelihood(Protocol):
     def browse(self, values: Array, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and the log-likelihood of samples [0, b), (N,)."""
         ...
+
+
+class DiffusedLikelihood(Likelihood, Protocol):
+    """A likelihood whose solver has a diffusion that can be raised without compiling anew."""
+
+    def at_diffusion(self, factor: float) -> Likelihood:
+        """The same likelihood with the standard deviation of the diffusion times ``factor``."""
+        ...

@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.likelihood.history import Chunk, History
+from smcpn.record import CONTEXT
 
 Array = NDArray[np.float64]
+
+
+class Inputs(Protocol):
+    """The samples that rows may depend on."""
+
+    def __len__(self) -> int: ...
+
+    def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
+        """Times, inputs and outputs of the samples [a, b)."""
+        ...
 
 
 class RowWriter(Protocol):
@@ -29,7 +40,7 @@ class RowWriter(Protocol):
         """Return rows for a chunk, still to be written."""
         ...
 
-    def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
+    def write(self, history: Inputs, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
         """Write the rows of the chunk's samples [a, b), and of the interval before each."""
         ...
 
@@ -151,6 +162,22 @@ class GrowingLikelihood:
         """
         return self.predictive.emit(columns, state, place.rows, place.local)
 
+    def ahead(self, n: int, t: Array, u: Array, block: int) -> Iterator[tuple[Rows, int, int]]:
+        """Rows of samples to come, (m,) and (m, n_inputs), after the first ``n``; none is kept.
+
+        They come in parts of at most ``block`` samples.
+        """
+        coming, place = _Coming(self.history, n, t, u), self.place(n - 1)
+        total = float(place.rows.samples[place.local, -2])
+        for a in range(n, n + len(t), block):
+            samples = coming.rows(a - 1, min(a + block, n + len(t)))
+            size = len(samples)
+            chunk = Chunk(1, a - 1, size - 1, samples, size, total, total, kept=False)
+            rows = self._writer.empty(chunk)
+            self._writer.write(coming, chunk, rows, 1, size)
+            total = chunk.total
+            yield rows, 1, size
+
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
         for chunk, first, last in self.history.pieces(a, b):
@@ -177,3 +204,30 @@ class GrowingLikelihood:
             if chunk.kept:
                 self._rows[chunk.number] = rows
         return rows
+
+
+class _Coming:
+    """A stretch of history with samples to come behind it."""
+
+    def __init__(self, history: History, n: int, t: Array, u: Array) -> None:
+        self._begin = max(0, n - 1 - CONTEXT)
+        known = history.samples(self._begin, n)
+        self._parts = (
+            np.concatenate([known[0], t]),
+            np.concatenate([known[1], u]),
+            np.concatenate([known[2], np.full((len(t), history.n_outputs), np.nan)]),
+        )
+
+    def __len__(self) -> int:
+        return self._begin + len(self._parts[0])
+
+    def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
+        """See `Inputs.samples`; the ones before the stretch are not known."""
+        t, u, y = (part[max(0, a - self._begin) : b - self._begin] for part in self._parts)
+        missing = max(0, self._begin - a)
+        return np.pad(t, (missing, 0)), np.pad(u, ((missing, 0), (0, 0)), mode="edge"), y
+
+    def rows(self, a: int, b: int) -> Array:
+        """Samples [a, b) as a chunk has them, (b - a, 1 + n + q)."""
+        t, u, y = self.samples(a, b)
+        return np.column_stack([t, u, y])

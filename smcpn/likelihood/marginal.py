@@ -26,7 +26,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.hold import interval_derivatives, substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density
+from smcpn.likelihood.gaussian import gaussian_log_density, require_gaussian
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -53,6 +53,7 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
     InputError
         If the solver is not an `EKF0` in first-order form with a number of steps.
     """
+    require_gaussian(problem, "marginal")
     restarts = must_restart(problem.records)
     kernel = marginal_kernel(problem, solver, restarts, threads)
     rows = [
@@ -75,6 +76,21 @@ def marginal_kernel(
     require_first_order(solver)
     symbols = MarginalSymbols(problem.model, solver.order, restarts)
     return LaneKernel(symbols.program(symbols.log_density()), threads)
+
+
+def marginal_moments(
+    problem: Problem, solver: EKF0, theta: Array, number: int, record: Record
+) -> tuple[Array, Array]:
+    """Mean (T, q) and solver covariance (T, q, q) of the outputs at parameters (d, 1)."""
+    require_first_order(solver)
+    model, restarts = problem.model, must_restart([record])
+    symbols = MarginalSymbols(model, solver.order, restarts)
+    mean, covariance = symbols.prediction()
+    kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
+    rows = marginal_rows(record, model, solver, restarts, number)
+    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+    q = model.outputs.numel()
+    return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
 
 
 def require_first_order(solver: EKF0) -> None:

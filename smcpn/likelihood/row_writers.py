@@ -5,6 +5,8 @@ They equal those that `marginal_rows` and `runge_kutta_rows` make of a whole rec
 
 from __future__ import annotations
 
+from typing import Any
+
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.hold import interval_derivatives, sinc_taps
 from smcpn.likelihood.build import Solver, check_solver
 from smcpn.likelihood.classical import classical_kernel, outputs_at, runge_kutta_program
-from smcpn.likelihood.growing import GrowingLikelihood, RowWriter
+from smcpn.likelihood.growing import GrowingLikelihood, Inputs, RowWriter
 from smcpn.likelihood.history import Chunk, History
 from smcpn.likelihood.lanes import SampleSymbols, start_row
 from smcpn.likelihood.marginal import MarginalSymbols, marginal_kernel, must_restart
@@ -110,7 +112,7 @@ class InputBetween:
         """Times of the parts' ends, (n - 1, parts + 1), for sampling times (n,)."""
         return t[:-1, None] + (t[1:] - t[:-1])[:, None] * self.fractions
 
-    def inputs(self, history: History, chunk: Chunk, i: int, j: int) -> Array:
+    def inputs(self, history: Inputs, chunk: Chunk, i: int, j: int) -> Array:
         """Input at `times` in the chunk's intervals [i, j), (j - i, parts + 1, n_inputs)."""
         record, n = self._record, self._record.n_inputs
         if n == 0:
@@ -126,7 +128,7 @@ class InputBetween:
             return np.repeat(u[:-1], self.parts + 1, axis=1)
         return u[:-1] * self._falling + u[1:] * self._rising
 
-    def _band_limited(self, history: History, first: int, last: int) -> Array:
+    def _band_limited(self, history: Inputs, first: int, last: int) -> Array:
         """Windowed sinc over the intervals [first, last) of the stream."""
         a, b = first - CONTEXT + 1, last + CONTEXT + 1
         known = history.samples(max(a, 0), min(b, len(history)))[1]
@@ -176,7 +178,7 @@ class MarginalRowWriter:
             intervals=np.empty((size, width)) if self._restarts else np.empty((0, 0)),
         )
 
-    def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
+    def write(self, history: Inputs, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
         """See `RowWriter.write`."""
         n, steps = self._n, self._steps
         _write_samples(chunk, rows, a, b, n, self._q)
@@ -208,7 +210,7 @@ class MarginalRowWriter:
             part[:, n + 1 : -1] = self._rates(chunk, first, b)
             part[:, -1] = lengths
 
-    def _variance(self, chunk: Chunk, steps: Array, growth: Array) -> Array:
+    def _variance(self, chunk: Chunk, steps: NDArray[Any], growth: Array) -> Array:
         """Variance after numbers of ``steps``, those after consecutive intervals."""
         shared = self._shared.variance
         if self._restarts:
@@ -258,7 +260,7 @@ class ClassicalRowWriter:
             steps=steps,
         )
 
-    def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
+    def write(self, history: Inputs, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
         """See `RowWriter.write`."""
         n, steps = self._n, self._steps
         _write_samples(chunk, rows, a, b, n, self._q)
@@ -283,7 +285,7 @@ def _indicators(n_initial: int) -> int:
     return n_initial if n_initial > 1 else 0
 
 
-def _head(record: Record, history: History) -> Record:
+def _head(record: Record, history: Inputs) -> Record:
     """The first samples of the stream, as far as the state at the first one depends on them.
 
     A linear input has a slope there that is not known yet. Nothing depends on it: where the input

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import real_number, shown
+from smcpn.arguments import real_number, shown, whole_number
 from smcpn.errors import InputError
 from smcpn.problem import Problem
 from smcpn.record import Record
@@ -55,14 +56,19 @@ class Arrivals:
 
     def __init__(self, problem: Problem) -> None:
         self._record, self._ode = problem.records[0], problem.ode
-        self._axis = TimeAxis(self._record)
+        self.axis = TimeAxis(self._record)
         self._n_outputs = len(problem.observe)
-        self._u = np.zeros(self._record.n_inputs)
+        self.held = np.zeros(self._record.n_inputs)
 
     @property
     def last(self) -> float:
         """Time of the last sample."""
-        return self._axis.last
+        return self.axis.last
+
+    @property
+    def last_given(self) -> float | None:
+        """Time of the last sample as it was given; None before the first."""
+        return self.axis.given if math.isfinite(self.axis.given) else None
 
     def take(self, u: Any, y: Any, t: float | None) -> Arrival:
         """Check a sample and place it; see `Online` for what becomes of it.
@@ -73,10 +79,10 @@ class Arrivals:
             As of `Online.update`.
         """
         inputs, outputs = self._inputs(u), self._outputs(y)
-        times = self._axis.place(t)
+        times = self.axis.place(t)
         if isinstance(times, str):
             return Arrival(times)
-        before, self._u = self._u, inputs
+        before, self.held = self.held, inputs
         missing = len(times) - 1
         if missing == 0:
             return Arrival("absorbed", times, inputs[None], outputs[None])
@@ -88,6 +94,23 @@ class Arrivals:
         measured = np.full((missing + 1, self._n_outputs), np.nan)
         measured[-1] = outputs
         return Arrival("absorbed", times, between, measured)
+
+    def coming(self, u: Any, t: Any) -> tuple[Array, Array]:
+        """Times (m,) and inputs (m, n) of samples to come, which are not taken in.
+
+        Raises
+        ------
+        InputError
+            As of `Online.predict`.
+        """
+        size, given = self._record.n_inputs, self._record.u_function is None
+        if size and given:
+            inputs = np.asarray(u, dtype=float).reshape(-1, size)
+        else:
+            inputs = np.zeros((whole_number("u", u, 1, otherwise=" of samples to predict"), size))
+        if not len(inputs) or not np.isfinite(inputs).all():
+            raise InputError("u holds no samples, or some that are not finite: an input is known")
+        return self.axis.coming(len(inputs), t), inputs
 
     def _inputs(self, u: Any) -> Array:
         size = self._record.n_inputs
@@ -121,7 +144,7 @@ class TimeAxis:
 
     def __init__(self, record: Record) -> None:
         self._grid, self._interval = record.dt is not None, record.interval
-        self._start, self._count, self._given = record.start, 0, -math.inf
+        self._start, self._count, self.given = record.start, 0, -math.inf
         self.last = -math.inf
 
     def place(self, t: float | None) -> Array | str:
@@ -138,7 +161,7 @@ class TimeAxis:
         if self._count == 0:
             self._start = t if self._grid else self._start
             return self._add(1, t)
-        distance = (t - self._given) / self._interval
+        distance = (t - self.given) / self._interval
         if distance == 0.0 or (self._grid and abs(distance) < 0.5):
             return "duplicate"
         if distance < 0.0:
@@ -149,6 +172,35 @@ class TimeAxis:
                 "new Online after so long a gap"
             )
         return self._add(max(1, round(distance)), t)
+
+    def coming(self, m: int, t: Any) -> Array:
+        """Times of the next m samples, (m,), which do not become part of the axis.
+
+        Raises
+        ------
+        InputError
+            If times are needed, or are not m rising ones after the last sample.
+        """
+        if t is None:
+            self._next_time()
+            return self._start + self._interval * np.arange(
+                self._count, self._count + m, dtype=float
+            )
+        times = np.asarray(t, dtype=float).ravel()
+        if len(times) != m or not (np.diff(times, prepend=self.last) > 0).all():
+            raise InputError(f"t is {shown(t)}: give {m} rising times after the last sample")
+        return times
+
+    def document(self) -> dict[str, float]:
+        """What `resume` needs, as JSON can hold it."""
+        return {
+            "start": self._start, "count": self._count, "given": self.given, "last": self.last
+        }  # fmt: skip
+
+    def resume(self, document: Mapping[str, float]) -> None:
+        """Go on where the axis that ``document`` was taken of was."""
+        self._start, self._count = float(document["start"]), int(document["count"])
+        self.given, self.last = float(document["given"]), float(document["last"])
 
     def _next_time(self) -> float:
         if not self._grid:
@@ -170,7 +222,7 @@ class TimeAxis:
                 times = self.last + (given - self.last) * np.arange(1, steps + 1) / steps
                 times[-1] = given
         self._count += steps
-        self._given, self.last = given, float(times[-1])
+        self.given, self.last = given, float(times[-1])
         return times
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,6 +65,16 @@ class ChangeTest:
     def reset(self) -> None:
         """Begin anew."""
         self.score, self._since, self._raised = 0.0, None, False
+
+    def document(self) -> dict[str, Any]:
+        """What `resume` needs, as JSON can hold it."""
+        return {"score": self.score, "since": self._since, "raised": self._raised}
+
+    def resume(self, document: Mapping[str, Any]) -> None:
+        """Go on where the test that ``document`` was taken of was."""
+        self.score, self._raised = document["score"], document["raised"]
+        since = document["since"]
+        self._since = None if since is None else (int(since[0]), float(since[1]))
 
     def __call__(self, innovation: Array, sample: int, t: float) -> Alarm | None:
         """Take in the innovations of a sample, (q,), nan where missing."""

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.online.population import Provisional, StreamIbis
+from smcpn.smc.sampler import Snapshot
 
 DEGRADED = 0.1
 """Share of the particles that must count for a summary to be trusted."""
@@ -125,16 +126,26 @@ class Follower:
                 engine.advance_by_one()
             self._observe(engine)
 
+    def snapshot(self) -> Snapshot:
+        """What to go on from; while a rejuvenation is under way, the engine before it."""
+        return self.engine.snapshot() if self._work is None else self._before
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it rejuvenates no more."""
+        return self._frozen
+
     def settle(self) -> None:
         """Absorb all samples that count and wait for rejuvenations."""
         if self._work is not None:
             self._work.done.wait()
-            self._take_over()
+            if not self._frozen:
+                self._take_over()
         self.follow(None)
 
     def rejuvenate(self) -> None:
         """Let the engine catch up in a thread, and go on provisionally."""
-        self._provisional = Provisional(self.engine)
+        self._provisional, self._before = Provisional(self.engine), self.engine.snapshot()
         self._work = _Work(self._catch_up)
 
     def _catch_up(self, work: _Work) -> None:

@@ -12,7 +12,8 @@ knew of it, has been told by samples that are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import casadi as ca
@@ -24,7 +25,7 @@ from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.history import History
 from smcpn.online.change import Alarm
 from smcpn.online.follower import Follower, Population
-from smcpn.prior import Distribution, Prior
+from smcpn.prior import Prior
 from smcpn.problem import Problem
 
 Array = NDArray[np.float64]
@@ -47,10 +48,15 @@ class Stretch:
     follower : Follower
     prior : Prior
         Of the population.
+    start : ndarray, (2, n)
+        Mean and deviation of the states at its first sample; empty for the first stretch.
     """
 
-    def __init__(self, begin: int, follower: Follower, prior: Prior) -> None:
+    def __init__(
+        self, begin: int, follower: Follower, prior: Prior, start: Array | None = None
+    ) -> None:
         self.begin, self.follower, self.prior = begin, follower, prior
+        self.start = np.empty((2, 0)) if start is None else start
 
     @property
     def likelihood(self) -> GrowingLikelihood:
@@ -69,24 +75,24 @@ class FreeStart:
     """
 
     def __init__(self, problem: Problem) -> None:
-        model = problem.model
+        model, prior, self._states = problem.model, problem.prior, problem.ode.states
         graph = ca.vertcat(model.rhs, model.outputs, model.noise_variance)
-        kept: Mapping[str, Distribution] = {
-            name: distribution
-            for j, (name, distribution) in enumerate(problem.prior.distributions.items())
-            if ca.depends_on(graph, model.theta[j])
-        }
-        used = {name: d for name, d in problem.prior.coordinates.items() if name in kept}
-        self._kept, self._coordinates = kept, used
-        initial: dict[str, Any] = {name: stats.norm() for name in problem.ode.states}
-        self.problem = Problem(
-            problem.ode,
-            problem.records[0],
+        numbers = [j for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])]
+        names = [prior.names[j] for j in numbers]
+        self._kept = {name: prior.distributions[name] for name in names}
+        self._coordinates = {n: c for n, c in prior.coordinates.items() if n in names}
+        start = ca.vertcat(*[ca.SX.sym(f"{state}(0)") for state in problem.ode.states])
+        theta = ca.vertcat(*[model.theta[j] for j in numbers], start)
+        self.problem = Problem.assembled(
+            ode=problem.ode,
+            records=problem.records[:1],
+            model=replace(model, theta=theta, initial=(start,)),
+            prior=self.prior(np.zeros(start.numel()), np.ones(start.numel())),
+            fixed=problem.fixed,
             observe=problem.observe,
             noise=problem.noise,
-            prior={**problem.fixed, **kept},
-            initial=initial,
-            coordinates=used,
+            initial=problem.initial,
+            diffusion=problem.diffusion,
         )
 
     @property
@@ -96,8 +102,10 @@ class FreeStart:
 
     def prior(self, mean: Array, sd: Array) -> Prior:
         """Prior with the states at the first sample normal, means and deviations (n,)."""
-        added = self.problem.names[len(self._kept) :]
-        starts = {name: stats.norm(m, s) for name, m, s in zip(added, mean, sd, strict=True)}
+        starts: dict[str, Any] = {
+            f"{state}(0)": stats.norm(m, s)
+            for state, m, s in zip(self._states, mean.tolist(), sd.tolist(), strict=True)
+        }
         return Prior({**self._kept, **starts}, self._coordinates)
 
 
@@ -123,7 +131,7 @@ class Forgetting:
         follow: Callable[[GrowingLikelihood, Prior], Follower],
     ) -> None:
         self.window = window
-        self._likelihood, self._start, self._follow = likelihood, start, follow
+        self.likelihood, self.start, self._follow = likelihood, start, follow
         self._next: Stretch | None = None
         self._states: dict[int, Array] = {}
         self._changed: int | None = None
@@ -131,6 +139,20 @@ class Forgetting:
     def observe(self, sample: int, population: Population) -> None:
         """Remember the posterior mean of the states at a sample of the stream."""
         self._states[sample] = population.state_mean()
+
+    def states(self) -> tuple[NDArray[np.int64], Array]:
+        """Samples (m,) at which the states are remembered, and their means (m, n)."""
+        return np.array(list(self._states), dtype=np.int64), np.array(list(self._states.values()))
+
+    @property
+    def awaited(self) -> int | None:
+        """Sample at which a population after an alarm begins, while there is none."""
+        return self._changed if self._next is None else self._next.begin
+
+    def resume(self, samples: NDArray[np.int64], means: Array, awaited: int | None) -> None:
+        """Remember what was remembered."""
+        self._states = dict(zip(samples.tolist(), means, strict=True))
+        self._changed = awaited
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Give samples to the population that is being made."""
@@ -183,10 +205,11 @@ class Forgetting:
             return
         rms = np.sqrt(np.square(list(self._states.values())).mean(axis=0))
         sd = np.maximum(STATE_SD * rms, np.finfo(float).tiny ** 0.5)
-        prior = self._start.prior(self._states[begin], sd)
-        history, likelihood = current.likelihood.history, self._likelihood.emptied()
+        start = np.array([self._states[begin], sd])
+        prior = self.start.prior(*start)
+        history, likelihood = current.likelihood.history, self.likelihood.emptied()
         likelihood.append(*history.samples(begin - current.begin, len(history)))
-        self._next = Stretch(begin, self._follow(likelihood, prior), prior)
+        self._next = Stretch(begin, self._follow(likelihood, prior), prior, start)
         self._states = {s: x for s, x in self._states.items() if s >= begin}
 
 

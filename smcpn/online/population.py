@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
+from functools import cached_property
 from math import isfinite
 
 import numpy as np
@@ -173,15 +173,19 @@ class StreamIbis(Ibis):
     """
 
     likelihood: GrowingLikelihood
-    _recent: list[tuple[float, float]]
-    _weigher: Weigher | None = None
     last_ess = float("nan")
     innovation = np.empty(0)
 
+    @cached_property
+    def _weigher(self) -> Weigher:
+        return Weigher(self.prior, self.likelihood)
+
+    @cached_property
+    def _recent(self) -> list[tuple[float, float]]:
+        return []
+
     def absorb(self) -> bool:
         """Absorb the next sample; where it calls for a rejuvenation change nothing, False."""
-        if self._weigher is None:
-            self._weigher, self._recent = Weigher(self.prior, self.likelihood), []
         weighed = self._weigher(self.system, self.sample)
         self.innovation = weighed.innovation
         if weighed.ess < self._threshold:
@@ -212,14 +216,13 @@ class StreamIbis(Ibis):
 
     def state_mean(self) -> Array:
         """Posterior mean of the states, (n,)."""
-        assert self._weigher is not None
         return state_mean(self._weigher, self.system)
 
     def flush(self) -> None:
         """Add what `absorb` has seen to the trace."""
-        if self._weigher is not None and self._recent:
+        if self._recent:
             self.trace = self.trace.extended(*np.array(self._recent).T)
-            self._recent = []
+            self._recent.clear()
 
     def advance(self, last: int) -> None:
         """See `Ibis.advance`."""

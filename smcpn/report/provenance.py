@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
+from smcpn.likelihood.build import likelihood_name
 from smcpn.record import Record
-from smcpn.summary import describe
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior
@@ -27,9 +27,10 @@ def settings(posterior: Posterior) -> dict[str, str]:
         "model": ode.name,
         "states": ", ".join(ode.states),
         "inputs": ", ".join(ode.inputs) or "none",
-        "observed": ", ".join(_named(what) for what in problem.observe),
-        "noise sd": ", ".join(_named(sd) for sd in problem.noise),
-        "initial state": _named(problem.initial),
+        "observed": _text(problem.observe),
+        "noise sd": _text(problem.noise),
+        "initial state": _text(problem.initial),
+        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
         "solver": str(posterior.solver),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
@@ -74,13 +75,9 @@ def record_rows(role: str, record: Record) -> list[list[str]]:
     ]
 
 
-def _named(what: Any) -> str:
-    if callable(what):
-        return getattr(what, "__name__", type(what).__name__)
-    if isinstance(what, dict):
-        return ", ".join(f"{name} = {_named(value)}" for name, value in what.items())
-    if isinstance(what, (list, tuple, np.ndarray)):
-        return ", ".join(_named(value) for value in what)
-    if callable(getattr(what, "rvs", None)):
-        return describe(what)
-    return f"{what:.6g}" if isinstance(what, (float, np.floating)) else str(what)
+def _text(label: Any) -> str:
+    if isinstance(label, dict):
+        return ", ".join(f"{name} = {_text(value)}" for name, value in label.items())
+    if isinstance(label, list):
+        return ", ".join(_text(value) for value in label)
+    return f"{label:.6g}" if isinstance(label, float) else str(label)

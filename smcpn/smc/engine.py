@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,16 @@ class Ibis(Sampler):
             self._block = SMALL_BLOCK
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
                 self._absorb_pending()
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `Sampler.recomputed`."""
+        values = self.prior.natural(self.system.theta[index])
+        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        pending = np.zeros(len(values))
+        if self.exponent is not None:
+            state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
+            pending = finite_or_excluded(increments[0])
+        return state, finite_or_excluded(log_likelihood), pending
 
     def _weigh(self, end: int) -> None:
         """Weigh the samples up to ``end``, or up to the first that calls for a rejuvenation."""

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.diagnostics import concerns
-from smcpn.smc.engine import Ibis
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
-from smcpn.smc.tempering import Tempering
+from smcpn.smc.sampler import Sampler
 
 Array = NDArray[np.float64]
 
@@ -66,7 +65,7 @@ class Populations:
     concerns: tuple[str, ...]
 
 
-def combine(samplers: Sequence[Ibis | Tempering]) -> Populations:
+def combine(samplers: Sequence[Sampler]) -> Populations:
     """Combine finished samplers of the same problem and number of particles."""
     systems = [sampler.system for sampler in samplers]
     log_evidences = np.array([sampler.log_evidence for sampler in samplers])
@@ -106,7 +105,7 @@ def combine(samplers: Sequence[Ibis | Tempering]) -> Populations:
     )
 
 
-def _concerns(samplers: Sequence[Ibis | Tempering], scale: Array) -> dict[str, str]:
+def _concerns(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     found: dict[str, str] = {}
     for sampler in samplers:
         found = concerns(sampler.rejuvenations) | found

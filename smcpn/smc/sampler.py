@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
@@ -18,9 +19,11 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.target import Target
+from smcpn.smc.target import Target, tempered
 from smcpn.smc.trace import Trace
 from smcpn.smc.weights import log_mean_exp
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Snapshot:
     log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
         The account of the evidence, see `smcpn.smc.evidence`.
     log_pair_ratios : tuple of float
+    factors : tuple of float
+        Factors on the diffusion so far, on a path that lowers it.
     random_state : dict
         Of the bit generator, as numpy gives it.
     """
@@ -99,6 +104,7 @@ class Snapshot:
     variance_at_start: float
     unrelated_at_start: float
     log_pair_ratios: tuple[float, ...]
+    factors: tuple[float, ...]
     random_state: dict[str, Any]
 
 
@@ -116,6 +122,8 @@ class Sampler:
         Number of samples absorbed.
     exponent : float or None
         How much of the pending sample is absorbed, while a bridge is being crossed.
+    factors : list of float
+        Factors on the diffusion so far, on a path that lowers it.
     rejuvenations : list of Rejuvenation
     trace : Trace
         Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
@@ -143,6 +151,7 @@ class Sampler:
         )
         self.sample = 0
         self.exponent: float | None = None
+        self.factors: list[float] = []
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
         self._ess_before = float("nan")
@@ -167,6 +176,7 @@ class Sampler:
         sampler._variance_at_start = snapshot.variance_at_start
         sampler._unrelated_at_start = snapshot.unrelated_at_start
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
+        sampler.factors = list(snapshot.factors)
         return sampler
 
     def snapshot(self) -> Snapshot:
@@ -182,12 +192,42 @@ class Sampler:
             variance_at_start=self._variance_at_start,
             unrelated_at_start=self._unrelated_at_start,
             log_pair_ratios=tuple(self._log_pair_ratios),
+            factors=tuple(self.factors),
             random_state=dict(self._rng.bit_generator.state),
         )
 
     def advance(self, last: int) -> None:
         """Do the next part on the way to sample ``last``."""
         raise NotImplementedError
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """Weigh particles again from the first sample on.
+
+        Returns
+        -------
+        state : ndarray, (k, n)
+        log_likelihood, pending : ndarray, (n,)
+        """
+        raise NotImplementedError
+
+    def reweigh(self) -> None:
+        """Go on with a changed likelihood: the weights make up for the difference.
+
+        The input near the end of a record changes, for instance, when more of it becomes known.
+        """
+        state, log_likelihood, pending = self.recomputed(slice(None))
+        system, exponent = self.system, self.exponent or 0.0
+        alive = np.isfinite(system.log_weights)
+        with np.errstate(invalid="ignore"):
+            change = log_likelihood - system.log_likelihood
+            change += tempered(pending, exponent) - tempered(system.pending, exponent)
+        self.system = replace(
+            system,
+            log_weights=np.where(alive, system.log_weights + change, -np.inf),
+            log_likelihood=log_likelihood,
+            pending=pending,
+            state=state,
+        )
 
     def run(
         self, last: int | None = None, progress: Callable[[Progress], None] | None = None

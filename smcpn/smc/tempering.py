@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.target import RecordTarget, finite_or_excluded
 from smcpn.smc.trace import Trace
+
+Array = NDArray[np.float64]
 
 
 class Tempering(Sampler):
@@ -30,6 +34,16 @@ class Tempering(Sampler):
             self._weigh()
         if self._cross(RecordTarget(self.prior, self.likelihood, 0, 0.0)):
             self._absorb_pending()
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `Sampler.recomputed`."""
+        values = self.prior.natural(self.system.theta[index])
+        nothing = np.zeros(len(values))
+        if self.exponent is None and self.sample == 0:
+            return self.likelihood.start(values), nothing, nothing
+        state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
+        whole = finite_or_excluded(log_likelihood)
+        return (state, whole, nothing) if self.exponent is None else (state, nothing, whole)
 
     def _weigh(self) -> None:
         values = self.prior.natural(self.system.theta)

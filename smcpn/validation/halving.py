@@ -47,7 +47,12 @@ class StepHalving:
 
 
 def step_halving(
-    problem: Problem, solver: Solver, values: Array, log_weights: Array, log_likelihood: Array
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    log_weights: Array,
+    log_likelihood: Array,
+    likelihood: str | None = None,
 ) -> StepHalving | None:
     """Importance-weigh a posterior with the likelihood at half the step: one browse of the data.
 
@@ -57,6 +62,8 @@ def step_halving(
         Parameter values of the particles.
     log_weights, log_likelihood : ndarray, (N,)
         At the step that the solver describes.
+    likelihood : str, optional
+        As of `smcpn.likelihood.build.build_likelihood`.
 
     Returns
     -------
@@ -66,8 +73,8 @@ def step_halving(
     steps = 2 * int(solver.steps)
     if steps > MAX_STEPS:
         return None
-    likelihood = build_likelihood(problem, replace(solver, steps=steps))
-    _, finer = likelihood.browse(values, likelihood.n_samples)
+    halved = build_likelihood(problem, replace(solver, steps=steps), likelihood=likelihood)
+    _, finer = halved.browse(values, halved.n_samples)
     change = np.where(np.isfinite(finer), finer - log_likelihood, -np.inf)
     weights = normalise(log_weights)
     largest = float(change.max())

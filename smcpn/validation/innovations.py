@@ -5,7 +5,8 @@ a free simulation, so v_n = y_n - g(mu_n) is the error of a simulation, not of a
 prediction, and S_n = J Sigma_n J' + R its variance. Both likelihoods take the v_n as independent:
 where model, noise and solver are right, v / sqrt(S) is white with mean 0 and variance 1. A wrong
 noise variance shows in the variance, a wrong model in the correlations, and an error of the solver
-that is not small against the noise in both.
+that is not small against the noise in both. The likelihoods that see the data (filtering, dalton,
+fenrir) compare it with a prediction from the samples before.
 """
 
 from __future__ import annotations
@@ -54,7 +55,11 @@ class Innovations:
 
 
 def innovations(
-    problem: Problem, solver: Solver, values: Array, record: Record | None = None
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    record: Record | None = None,
+    likelihood: str | None = None,
 ) -> tuple[Innovations, ...]:
     """Normalised innovations of a record, or of every record of the problem.
 
@@ -67,13 +72,15 @@ def innovations(
     record : Record, optional
         Measured as the problem observes. It starts from the initial state of the problem's first
         record, unless it is one of the others.
+    likelihood : str, optional
+        As of `smcpn.likelihood.build.build_likelihood`.
     """
     chosen = list(enumerate(problem.records))
     if record is not None:
         own = [(number, one) for number, one in chosen if one is record]
         chosen = own or [(0, record)]
     noise = problem.model.noise_variances(np.asarray(values, dtype=float)[None, :])[:, 0]
-    moments = predictive_moments(problem, solver, values, chosen)
+    moments = predictive_moments(problem, solver, values, chosen, likelihood)
     return tuple(
         _normalised(one, mean, numerical, noise)
         for (_, one), (mean, numerical) in zip(chosen, moments, strict=True)

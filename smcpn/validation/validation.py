@@ -72,7 +72,7 @@ def validate(posterior: Posterior, record: Record | None = None) -> Validation:
     if record is not None:
         check_record(record, problem.ode, len(problem.observe))
     centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
-    parts = innovations(problem, posterior.solver, centre, record)
+    parts = innovations(problem, posterior.solver, centre, record, posterior.likelihood)
     diverged = next((p for p in parts if not np.isfinite(p.variance).all()), None)
     if diverged is not None:
         raise InputError(
@@ -100,6 +100,7 @@ def validate(posterior: Posterior, record: Record | None = None) -> Validation:
             posterior.values,
             posterior.log_weights,
             posterior.log_likelihood,
+            posterior.likelihood,
         ),
         pair=worst_pair(posterior.names, posterior.theta, posterior.weights),
     )

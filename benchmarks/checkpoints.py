@@ -1,0 +1,287 @@
+"""Kill, truncate, garble and starve the checkpoint of a run, and see what it loses.
+
+Figures and targets are those of the issue: kills with SIGKILL at random moments, damage to the
+file, the time and share of writing, its size, and a disk without room.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import smcpn
+from benchmarks.killing import digest, killed_runs
+from smcpn.checkpoint.contents import Contents, begun_image, checkpoint_image
+from smcpn.checkpoint.file import publish
+from smcpn.checkpoint.session import contents_to_take_up, kept_run
+from smcpn.checkpoint.stored_run import stored_contents
+from smcpn.identification import identified
+from smcpn.run import Run
+
+KILLS, FLIPS = 200, 1000
+QUICK_KILLS, QUICK_FLIPS = 12, 100
+TRUTH = (4.0, 0.4, 0.1, 0.1, 0.1, 0.5, 0.1, 1.0, 0.1, 0.1)
+
+
+@smcpn.ode
+def polynomial(x, v, u, *, p0, p1, p2, p3, p4, p5, p6, p7, p8, p9):
+    """Oscillator with all second-order and some third-order terms: ten parameters."""
+    force = p0 * x + p1 * v + p2 * x**2 + p3 * x * v + p4 * v**2 + p5 * x**3 + p6 * v**3
+    return v, p7 * u + p8 - force + p9 * x**2 * v
+
+
+def ten_parameters(samples: int, free: int = 10) -> smcpn.Problem:
+    """A record of the polynomial oscillator, with ``free`` unknown parameters."""
+    values = dict(zip(polynomial.parameters, TRUTH, strict=True))
+    rng = np.random.default_rng(1)
+    silent = smcpn.Record(u=np.repeat(rng.normal(size=samples // 4), 4), dt=0.1)
+    y = smcpn.simulate(polynomial, silent, values, observe="x", steps=8)[:, 0]
+    record = smcpn.Record(u=silent.u, y=y + 0.02 * rng.normal(size=samples), dt=0.1)
+    prior: dict[str, Any] = {
+        name: stats.norm(value, 0.3) if k < free else value
+        for k, (name, value) in enumerate(values.items())
+    }
+    return smcpn.Problem(polynomial, record, observe="x", noise=0.02, prior=prior)
+
+
+def kills(quick: bool) -> dict[str, Any]:
+    """SIGKILL at random moments of a Silverbox run, at rejuvenations and while writing."""
+    count = QUICK_KILLS if quick else KILLS
+    outcomes = Counter(killed_runs(count))
+    return {
+        "killed": count,
+        "same_bytes": outcomes["same bytes"],
+        "outcomes": dict(outcomes),
+        "target": "all end in the same bytes",
+    }
+
+
+def corruption(quick: bool) -> dict[str, Any]:
+    """Truncations, flipped bytes, an empty file, a text file, with and without a previous one."""
+    flips = QUICK_FLIPS if quick else FLIPS
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.h5"
+        expected = digest(_small_run(path))
+        whole, records = path.read_bytes(), next(Path(folder).glob("run.data-*.h5"))
+        previous = path.with_name("run.h5.previous")
+        data = records.read_bytes()
+        counts: dict[str, Counter[str]] = {"alone": Counter(), "with previous": Counter()}
+        for damaged in _damaged(whole, flips, rng):
+            path.write_bytes(damaged)
+            previous.unlink(missing_ok=True)
+            counts["alone"][_outcome(path, expected)] += 1
+            if rng.uniform() < 0.1:
+                previous.write_bytes(whole)
+                counts["with previous"][_outcome(path, expected)] += 1
+        path.write_bytes(whole)
+        counts["records"] = Counter()
+        for damaged in _damaged(data, flips // 4, rng):
+            records.write_bytes(damaged)
+            counts["records"][_outcome(path, expected)] += 1
+    return {
+        "outcomes": {kind: dict(count) for kind, count in counts.items()},
+        "wrong": sum(count["wrong"] + count["traceback"] for count in counts.values()),
+        "target": "0 wrong posteriors, 0 tracebacks",
+    }
+
+
+def _damaged(content: bytes, flips: int, rng: np.random.Generator) -> Iterator[bytes]:
+    for percent in range(100):
+        yield content[: len(content) * percent // 100]
+    yield b""
+    yield b"This is a text file.\n" * 100
+    for _ in range(flips):
+        damaged = bytearray(content)
+        damaged[rng.integers(len(content))] ^= 1 << int(rng.integers(8))
+        yield bytes(damaged)
+
+
+def _outcome(path: Path, expected: str) -> str:
+    """What loading does: refuse in a sentence, use the previous file and say so, or go wrong."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        try:
+            posterior = smcpn.load(path)
+        except smcpn.InputError as error:
+            return "refused" if "\n" not in str(error) else "traceback"
+        except Exception:
+            return "traceback"
+    if digest(posterior) != expected:
+        return "wrong"
+    said = any(issubclass(w.category, smcpn.CheckpointWarning) for w in told)
+    return "previous used" if said else "unharmed"
+
+
+def writing(quick: bool) -> dict[str, Any]:
+    """Time of a write at N = 1000 and 8 parameters, and what keeping a run costs it."""
+    problem = ten_parameters(400 if quick else 4000, free=8)
+    options: dict[str, Any] = {"solver": smcpn.EKF0(order=2, steps=4), "seed": 1}
+    with tempfile.TemporaryDirectory() as folder, _silent():
+        path = Path(folder) / "run.h5"
+        smcpn.ibis(problem, checkpoint=path, **options)
+        contents = stored_contents(path)
+        seconds = [_write_seconds(path, contents, problem.prior) for _ in range(50)]
+        pairs = [
+            (
+                _seconds(lambda: smcpn.ibis(problem, **options)),
+                _seconds(
+                    lambda: smcpn.ibis(problem, checkpoint=path, existing="overwrite", **options)
+                ),
+            )
+            for _ in range(2 if quick else 7)
+        ]
+        blocked = _blocked_share(path, problem)
+    plain, kept = np.array(pairs).T
+    return {
+        "median_write_ms": 1e3 * float(np.median(seconds)),
+        "target_write_ms": 5.0,
+        "run_s": float(np.median(plain)),
+        "share_of_run": blocked,
+        "extra_wall_share": float(np.median(kept - plain) / np.median(plain)),
+        "target_share": 0.02,
+    }
+
+
+def _write_seconds(path: Path, contents: Contents, prior: smcpn.Prior) -> float:
+    begun = begun_image(contents.begun)
+    return _seconds(lambda: publish(path, checkpoint_image(contents, begun, prior)))
+
+
+def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
+    """Share of a run that the driver spends on handing snapshots over and closing the file."""
+    contents = stored_contents(path)
+    configuration = contents.begun.require_stored(path)
+    contents_to_take_up(path, problem, configuration, "overwrite")
+    _, keeper = kept_run(path, problem, configuration, None, 60.0, None)
+    spent = 0.0
+
+    def timed(function: Callable[..., None]) -> Callable[..., None]:
+        def call(*arguments: Any) -> None:
+            nonlocal spent
+            begin = time.perf_counter()
+            function(*arguments)
+            spent += time.perf_counter() - begin
+
+        return call
+
+    keeper.offer, keeper.close = timed(keeper.offer), timed(keeper.close)
+    begin = time.perf_counter()
+    identified(lambda: Run(problem, configuration), False, keeper)
+    return spent / (time.perf_counter() - begin)
+
+
+def size(quick: bool) -> dict[str, Any]:
+    """Size of the file per 1000 particles and 10 parameters, for short and long records."""
+    sizes = {}
+    with tempfile.TemporaryDirectory() as folder, _silent():
+        for samples in (400, 2000) if quick else (400, 20000):
+            path = Path(folder) / f"{samples}.h5"
+            smcpn.ibis(ten_parameters(samples), solver=smcpn.RK4(steps=1), seed=1, checkpoint=path)
+            sizes[f"{samples} samples"] = path.stat().st_size / 1e6
+    return {"megabytes": sizes, "target_megabytes": 1.0}
+
+
+def no_room(quick: bool) -> dict[str, Any]:
+    """A full disk and a read-only one, on a small file system made for the purpose."""
+    results: dict[str, Any] = {"target": "run completes, one warning, a note at the end"}
+    expected = digest(_small_run(None))
+    for name, size, change in (("full", "60k", None), ("read-only", "10m", "remount,ro")):
+        with tempfile.TemporaryDirectory() as folder:
+            mounted = _mount("-t", "tmpfs", "-o", f"size={size}", "smcpn", folder)
+            if not mounted:
+                results[name] = "skipped: this process may not mount a file system"
+                continue
+            try:
+                if change is not None:
+                    _mount("-o", change, folder)
+                results[name] = _starved(Path(folder) / "run.h5", expected)
+            finally:
+                subprocess.run(["umount", folder], check=False)
+    return results
+
+
+def _starved(path: Path, expected: str) -> dict[str, Any]:
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        posterior = _small_run(path, quiet=False)
+    kinds = Counter(w.category.__name__ for w in told)
+    return {
+        "completes_with_the_same_bytes": digest(posterior) == expected,
+        "checkpoint_warnings": kinds["CheckpointWarning"],
+        "note_at_the_end": [c for c in posterior.concerns if "checkpoint" in c],
+    }
+
+
+def _mount(*arguments: str) -> bool:
+    if os.geteuid() != 0:
+        return False
+    return subprocess.run(["mount", *arguments], check=False, capture_output=True).returncode == 0
+
+
+def _small_run(path: Path | None, quiet: bool = True) -> smcpn.Posterior:
+    with _silent() if quiet else warnings.catch_warnings():
+        return smcpn.ibis(
+            ten_parameters(200),
+            solver=smcpn.RK4(steps=1),
+            particles=200,
+            seed=1,
+            checkpoint=path,
+        )
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _seconds(function: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+FIGURES = {
+    "kills": kills,
+    "corruption": corruption,
+    "writing": writing,
+    "size": size,
+    "no_room": no_room,
+}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="What it takes to lose a run.")
+    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
+    parser.add_argument("--quick", action="store_true", help="fewer kills and damages")
+    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
+    arguments = parser.parse_args()
+    results = {}
+    for name in arguments.figures or FIGURES:
+        results[name] = FIGURES[name](arguments.quick)
+        if not arguments.json:
+            print(name)
+            for key, value in results[name].items():
+                print(f"  {key}: {value:.3g}" if isinstance(value, float) else f"  {key}: {value}")
+    if arguments.json:
+        print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()

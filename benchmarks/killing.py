@@ -1,0 +1,154 @@
+"""Runs of the Silverbox case that are killed at random moments and then resumed.
+
+Children are forked from a process in which the kernels are compiled, so that a life takes as long
+as the run itself. A child tells through a pipe when it reaches an event; the parent waits for the
+chosen one, a random moment more, and kills it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+import smcpn
+from smcpn.cases import load_case
+from smcpn.checkpoint import keeper
+from smcpn.smc.sampler import Sampler
+
+PARTICLES, STEPS = 300, 2
+MOMENTS = ("time", "rejuvenation", "block", "write")
+DELAY = 0.01
+"""Seconds after an event within which the process is killed."""
+
+
+def digest(posterior: smcpn.Posterior) -> str:
+    """SHA-256 of everything that a posterior is."""
+    hashed = hashlib.sha256()
+    for values in (
+        posterior.theta,
+        posterior.log_weights,
+        posterior.log_likelihood,
+        posterior.eve,
+        posterior.ess_path,
+        posterior.log_evidence_path,
+        np.array([posterior.log_evidence, posterior.log_evidence_se]),
+    ):
+        hashed.update(np.ascontiguousarray(values).tobytes())
+    return hashed.hexdigest()
+
+
+def killed_runs(count: int) -> Iterator[str]:
+    """Kill ``count`` runs and tell how each ended after it was resumed."""
+    problem = load_case("silverbox").problem
+
+    def run(path: Path | None) -> smcpn.Posterior:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return smcpn.ibis(
+                problem,
+                solver=smcpn.EKF0(order=2, steps=STEPS),
+                particles=PARTICLES,
+                seed=1,
+                checkpoint=path,
+                checkpoint_every=0.0,
+                progress=False,
+            )
+
+    expected = digest(run(None))
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        events, duration = _uninterrupted(run, Path(folder) / "whole.h5")
+        for number in range(count):
+            path = Path(folder) / f"{number}.h5"
+            moment = MOMENTS[number % len(MOMENTS)]
+            _kill(run, path, moment, rng, events, duration)
+            yield _end(path, expected)
+
+
+Identify = Callable[[Path | None], smcpn.Posterior]
+
+
+def _uninterrupted(run: Identify, path: Path) -> tuple[dict[str, int], float]:
+    """Count the events of a run that nobody kills, and time it."""
+    begin = time.perf_counter()
+    child, pipe = _child(run, path)
+    told = b""
+    while piece := os.read(pipe, 4096):
+        told += piece
+    os.waitpid(child, 0)
+    os.close(pipe)
+    return {m: told.count(m[0].encode()) for m in MOMENTS[1:]}, time.perf_counter() - begin
+
+
+def _kill(
+    run: Identify,
+    path: Path,
+    moment: str,
+    rng: np.random.Generator,
+    events: dict[str, int],
+    duration: float,
+) -> None:
+    child, pipe = _child(run, path)
+    if moment == "time":
+        time.sleep(rng.uniform(0.0, duration))
+    else:
+        left = int(rng.integers(1, events[moment] + 1))
+        while left > 0 and (told := os.read(pipe, 1)):
+            left -= told == moment[0].encode()
+        time.sleep(rng.uniform(0.0, DELAY))
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(pipe)
+
+
+def _child(run: Identify, path: Path) -> tuple[int, int]:
+    """Fork a run that tells its events; return its number and the end of the pipe to read."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return child, reading
+    try:
+        os.close(reading)
+        _tell_events(writing)
+        run(path)
+    finally:
+        os._exit(0)
+
+
+def _tell_events(pipe: int) -> None:
+    def telling(function: Callable[..., None], event: str) -> Callable[..., None]:
+        def call(*arguments: object) -> None:
+            os.write(pipe, event[0].encode())
+            function(*arguments)
+
+        return call
+
+    keeper.publish = telling(keeper.publish, "write")
+    Sampler._rejuvenate = telling(Sampler._rejuvenate, "rejuvenation")
+    keeper.Keeper.offer = telling(keeper.Keeper.offer, "block")
+
+
+def _end(path: Path, expected: str) -> str:
+    """Resume what was killed, from the file alone."""
+    if not path.exists() and not path.with_name(path.name + ".previous").exists():
+        # Killed before the first write: there is nothing to lose.
+        return "same bytes" if not list(path.parent.glob(f"{path.name}*.h5")) else "unreadable"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", smcpn.CheckpointWarning)
+            warnings.simplefilter("ignore", smcpn.SamplerWarning)
+            posterior = smcpn.resume(path, progress=False, checkpoint_every=60.0)
+    except smcpn.CheckpointWarning:
+        return "last file unreadable"
+    except Exception as error:
+        return f"unreadable: {error}"
+    return "same bytes" if digest(posterior) == expected else "other bytes"

@@ -1,0 +1,79 @@
+"""Problems of the Fenrir and DALTON papers that only the benchmark and slow tests use."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+import smcpn
+from smcpn import Poisson, Problem, Record
+from tests.pn_problems import START, exact_solution, fitzhugh_nagumo, fitzhugh_nagumo_solution
+
+COUNTS_EXACT = -119.345731
+"""Log-likelihood of `counts_problem` at the true parameters under the exact solution."""
+LORENZ = {"alpha": 10.0, "rho": 28.0, "beta": 8.0 / 3.0}
+PENDULUM_VARIANCE = 0.1
+LORENZ_VARIANCE = 0.005
+
+
+@smcpn.ode
+def pendulum(angle, rate, *, length):
+    """Free pendulum."""
+    return rate, -9.81 / length * np.sin(angle)
+
+
+@smcpn.ode
+def lorenz63(x, y, z, *, alpha, rho, beta):
+    """Convection, chaotic."""
+    return alpha * (y - x), x * (rho - z) - y, x * y - beta * z
+
+
+def counts_problem() -> Problem:
+    """Poisson counts about both states of FitzHugh-Nagumo, log rate .1 + .5 x."""
+
+    def of_v(V):
+        return 0.1 + 0.5 * V
+
+    def of_r(R):
+        return 0.1 + 0.5 * R
+
+    rates = np.exp(0.1 + 0.5 * fitzhugh_nagumo_solution())
+    counts = np.random.default_rng(0).poisson(rates).astype(float)
+    return Problem(
+        fitzhugh_nagumo,
+        Record(y=counts, dt=1.0),
+        observe=[of_v, of_r],
+        noise=Poisson(),
+        prior={name: stats.lognorm(1.0) for name in "abc"},
+        initial=START,
+    )
+
+
+def pendulum_problem(seed: int, samples: int = 1001) -> Problem:
+    """Angular rate over ten seconds, length 1, start (0, pi/2) known; length from .01 to 100."""
+    start, t = (0.0, np.pi / 2), np.linspace(0.0, 10.0, samples)
+    rate = exact_solution(pendulum, [1.0], start, t)[:, 1]
+    noise = np.sqrt(PENDULUM_VARIANCE)
+    return Problem(
+        pendulum,
+        Record(y=rate + noise * np.random.default_rng(seed).normal(size=samples), t=t),
+        observe="rate",
+        noise=noise,
+        prior={"length": stats.loguniform(0.01, 100.0)},
+        initial=start,
+    )
+
+
+def lorenz_problem(seed: int) -> Problem:
+    """All three states every .1 up to 20, start known; prior sd log 10 on the log parameters."""
+    start, t = (-12.0, -5.0, 38.0), np.arange(201) / 10
+    states = exact_solution(lorenz63, list(LORENZ.values()), start, t)
+    noise = np.sqrt(LORENZ_VARIANCE)
+    return Problem(
+        lorenz63,
+        Record(y=states + noise * np.random.default_rng(seed).normal(size=states.shape), dt=0.1),
+        observe=["x", "y", "z"],
+        noise=noise,
+        prior={name: stats.lognorm(np.log(10.0)) for name in LORENZ},
+        initial=start,
+    )

@@ -1,0 +1,314 @@
+"""Likelihoods that see the data: ``python -m benchmarks.likelihoods [--quick] [--json]``.
+
+Every figure stands beside its target and is measured by the run. ``--quick`` takes fewer seeds and
+particles; it shows that everything runs. Name studies to run only those. Peers are timed where
+they are installed (rodeo and probdiffeq need a folder of their own: both want JAX).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+import smcpn
+from benchmarks.likelihood_peers import Batch, peers
+from benchmarks.likelihood_problems import (
+    COUNTS_EXACT,
+    LORENZ,
+    counts_problem,
+    lorenz_problem,
+    pendulum_problem,
+)
+from smcpn import EKF0, EKF1
+from smcpn.cases import load_case
+from smcpn.columns import align
+from smcpn.likelihood.build import build_likelihood
+from smcpn.likelihood.dalton import dalton
+from smcpn.likelihood.fenrir import fenrir
+from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.posterior import Posterior
+from smcpn.problem import Problem
+from tests.pn_problems import (
+    FITZHUGH_NAGUMO,
+    OSCILLATOR,
+    PREDATOR_PREY,
+    START,
+    fitzhugh_nagumo_problem,
+    oscillator_problem,
+    predator_prey_problem,
+)
+
+Array = NDArray[np.float64]
+DIAGONAL = EKF1(2, 20, diffusion=1.0, jacobian="diagonal")
+BATCH = 1024
+PEER_BATCH = 256
+"""Beyond this the peers' time per theta does not fall."""
+FULL_SEEDS, QUICK_SEEDS = {"pendulum": 20, "lorenz": 10}, {"pendulum": 2, "lorenz": 1}
+PENDULUM_WITHIN = 1e-2
+"""The paper counts a start as recovered when the length is that close."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; what does not apply is None.
+
+    Attributes
+    ----------
+    study, figure : str
+    value : float
+    target : str
+    met : bool or None
+    note : str
+        What else the run has seen.
+    """
+
+    study: str
+    figure: str
+    value: float
+    target: str = ""
+    met: bool | None = None
+    note: str = ""
+
+
+def golden(quick: bool) -> Iterator[Row]:
+    """The golden values, by the compiled likelihoods."""
+    problem = fitzhugh_nagumo_problem()
+    for name, build, solver, expected in (
+        ("fenrir EKF0", fenrir, EKF0(2, 20, diffusion=1.0), 103.8924701),
+        ("fenrir EKF1", fenrir, EKF1(2, 20, diffusion=1.0), 104.0160325),
+        ("fenrir EKF1 diagonal", fenrir, DIAGONAL, 103.9117110478),
+        ("dalton EKF1 diagonal", dalton, DIAGONAL, 103.91366479),
+    ):
+        value = _at(build(problem, solver, start_order=1), FITZHUGH_NAGUMO)
+        met = abs(value - expected) <= 1e-7
+        yield Row("golden", name, value, f"{expected} to 1e-7", met)
+    value = _at(fenrir(predator_prey_problem(), EKF1(3, 10, diffusion=1.0)), PREDATOR_PREY)
+    met = abs(value - 43.71020374) <= 1e-7
+    yield Row("golden", "fenrir EKF1, predator and prey", value, "43.71020374 to 1e-7", met)
+    solver = EKF1(2, 10, diffusion=0.1, jacobian="diagonal")
+    value = _at(dalton(counts_problem(), solver, start_order=1), FITZHUGH_NAGUMO)
+    # The paper's form, which has no increments, is tested beside the plain reference.
+    met = round(value, 2) == round(-119.3438, 2)
+    note = f"the exact likelihood is {COUNTS_EXACT}"
+    yield Row("golden", "dalton, counts", value, "-119.34 (paper's form -119.3438)", met, note)
+
+
+def agreement(quick: bool) -> Iterator[Row]:
+    """The three likelihoods at small steps, relative to the first."""
+    partial = predator_prey_problem(["x"])
+    problems: dict[str, tuple[Problem, Array, int]] = {
+        "fitzhugh-nagumo": (fitzhugh_nagumo_problem(), FITZHUGH_NAGUMO, 400),
+        "predator and prey": (predator_prey_problem(), PREDATOR_PREY, 200),
+        "predator alone": (partial, PREDATOR_PREY, 200),
+        "oscillator, gaps, acceleration": (oscillator_problem(), OSCILLATOR, 200),
+    }
+    for name, (problem, theta, steps) in problems.items():
+        worst = 0.0
+        for solver in (
+            EKF0(2, steps, diffusion=10.0),
+            EKF1(2, steps, diffusion=10.0, jacobian="diagonal"),
+            EKF1(3, steps // 4, diffusion=10.0),
+        ):
+            values = [
+                _at(build_likelihood(problem, solver, likelihood=kind), theta)
+                for kind in ("fenrir", "dalton", "filtering")
+            ]
+            worst = max(worst, np.ptp(values) / abs(values[0]))
+        yield Row("agreement", f"{name}, orders 2 and 3", worst, "<= 1e-6", worst <= 1e-6)
+
+
+def speed(quick: bool) -> Iterator[Row]:
+    """Microseconds per theta in a batch: FitzHugh-Nagumo, 800 steps, 41 observations."""
+    problem = fitzhugh_nagumo_problem()
+    theta = _thetas(BATCH)
+    own = {
+        "fenrir EKF0": fenrir(problem, EKF0(2, 20, diffusion=1.0), start_order=1),
+        "fenrir EKF1 diagonal": fenrir(problem, DIAGONAL, start_order=1),
+        "dalton EKF1 diagonal": dalton(problem, DIAGONAL, start_order=1),
+        "fenrir EKF1": fenrir(problem, EKF1(2, 20, diffusion=1.0), start_order=1),
+    }
+    taken = {name: _microseconds(_browse(one), theta) for name, one in own.items()}
+    figure = taken["fenrir EKF0"]
+    yield Row("speed", "fenrir EKF0, us", figure, "<= 10", figure <= 10)
+    for name in list(own)[1:]:
+        yield Row("speed", f"{name}, us", taken[name])
+    found = peers(problem.records[0].y, np.array(START))
+    others = {}
+    for name, peer in found.items():
+        if isinstance(peer, str):
+            yield Row("speed", f"{name}, us", float("nan"), note=peer)
+            continue
+        others[name] = _microseconds(peer, theta[:PEER_BATCH])
+        difference = abs(peer(theta[:1])[0] - _at(_same_as(own, name), theta[0]))
+        note = f"differs from ours by {difference:.1e}"
+        yield Row("speed", f"{name}, us", others[name], note=note)
+    for ours, theirs, least in (
+        ("fenrir EKF1 diagonal", "rodeo fenrir", 20),
+        ("dalton EKF1 diagonal", "rodeo dalton", 20),
+        ("fenrir EKF1", "probdiffeq fenrir EKF1", 10),
+        ("fenrir EKF0", "probdiffeq fenrir EKF0", 1),
+    ):
+        if theirs in others:
+            ratio = others[theirs] / taken[ours]
+            yield Row("speed", f"{theirs} / ours", ratio, f">= {least}", ratio >= least)
+
+
+def pendulum(quick: bool) -> Iterator[Row]:
+    """The length of the pendulum from the whole range of starts of the paper, .01 to 100."""
+    count = (QUICK_SEEDS if quick else FULL_SEEDS)["pendulum"]
+    solver = EKF1(2, 1, diffusion=10.0)
+    for path in ("diffusion", "tempering"):
+        means, seconds = [], []
+        for seed in range(count):
+            problem = pendulum_problem(seed)
+            begin = time.perf_counter()
+            posterior = _identified(
+                problem, solver=solver, likelihood="fenrir", path=path, particles=200, seed=seed
+            )
+            seconds.append(time.perf_counter() - begin)
+            means.append(posterior.mean["length"])
+        found = sum(abs(mean - 1.0) < PENDULUM_WITHIN for mean in means)
+        target, met = (f"{count} of {count}", found == count) if path == "diffusion" else ("", None)
+        note = f"median {np.median(seconds):.1f} s; paper, by maximisation: 118 of 161 starts"
+        yield Row("pendulum", f"found by path '{path}', of {count}", found, target, met, note)
+
+
+def silverbox(quick: bool) -> Iterator[Row]:
+    """Two steps per sample by filtering, against eight by the data-free marginal."""
+    case = load_case("silverbox")
+    particles = 200 if quick else 1000
+    reference = _identified(case.problem, solver=EKF0(3, 8), particles=particles, seed=1)
+    runs = {
+        "filtering, 2 steps": _identified(
+            case.problem,
+            solver=EKF1(3, 2, form="chain", diffusion="fixed"),
+            likelihood="filtering",
+            particles=particles,
+            seed=1,
+        ),
+        "marginal, 2 steps": _identified(
+            case.problem, solver=EKF0(3, 2), particles=particles, seed=1
+        ),
+    }
+    for name, run in runs.items():
+        gaps = {n: abs(run.mean[n] - reference.mean[n]) / reference.sd[n] for n in run.names}
+        worst = max(gaps, key=lambda n: gaps[n])
+        target, met = ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", None)
+        note = f"worst: {worst}; {run.timing.wall:.1f} s"
+        yield Row("silverbox", f"{name}, largest gap in sd", gaps[worst], target, met, note)
+
+
+def lorenz(quick: bool) -> Iterator[Row]:
+    """Lorenz63, 201 observations, 40000 steps: IBIS with dalton from a wide prior."""
+    count, particles = (QUICK_SEEDS if quick else FULL_SEEDS)["lorenz"], 200 if quick else 500
+    solver = EKF1(2, 200, diffusion=5e7, jacobian="diagonal")
+    covered, scores, seconds = 0, [], []
+    for seed in range(count):
+        begin = time.perf_counter()
+        posterior = _identified(
+            lorenz_problem(seed), solver=solver, likelihood="dalton", particles=particles, seed=seed
+        )
+        seconds.append(time.perf_counter() - begin)
+        inside = []
+        for name, truth in LORENZ.items():
+            low, high = posterior.quantile(name, [0.005, 0.995])
+            inside.append(low <= truth <= high)
+            scores.append((posterior.mean[name] - truth) / posterior.sd[name])
+        covered += all(inside)
+    note = (
+        f"|z| at most {np.abs(scores).max():.1f}, rms {np.sqrt(np.mean(np.square(scores))):.2f}; "
+        f"median {np.median(seconds):.0f} s"
+    )
+    target = f"{count} of {count}"
+    yield Row("lorenz", f"truth in all 99 % intervals, of {count}", covered, target,
+              covered == count, note)  # fmt: skip
+
+
+STUDIES: dict[str, Callable[[bool], Iterator[Row]]] = {
+    "golden": golden,
+    "agreement": agreement,
+    "speed": speed,
+    "pendulum": pendulum,
+    "silverbox": silverbox,
+    "lorenz": lorenz,
+}
+
+
+def table(rows: list[Row]) -> str:
+    """Render the rows as text."""
+    lines = [["study", "figure", "value", "target", "met", ""]]
+    for row in rows:
+        met = "" if row.met is None else ("yes" if row.met else "NO")
+        value = f"{row.value:.10g}" if row.study == "golden" else f"{row.value:.4g}"
+        lines.append([row.study, row.figure, value, row.target, met, row.note])
+    return align(lines, left=(0, 1, 3, 4, 5))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the studies and print the table; the exit code does not depend on targets."""
+    parser = argparse.ArgumentParser(prog="benchmarks.likelihoods", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under two minutes")
+    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
+    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], help="all by default")
+    options = parser.parse_args(arguments)
+    rows: list[Row] = []
+    for name in options.studies or STUDIES:
+        begin = time.perf_counter()
+        try:
+            rows += STUDIES[name](options.quick)
+        except smcpn.InputError as error:
+            rows.append(Row(name, "not run", float("nan"), note=str(error)))
+        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
+    return 0
+
+
+def _at(likelihood: LaneLikelihood, theta: Array) -> float:
+    return float(likelihood.browse(np.asarray(theta)[None, :], likelihood.n_samples)[1][0])
+
+
+def _browse(likelihood: LaneLikelihood) -> Batch:
+    return lambda theta: likelihood.browse(theta, likelihood.n_samples)[1]
+
+
+def _same_as(own: dict[str, LaneLikelihood], peer: str) -> LaneLikelihood:
+    """What a peer computes, by our name: rodeo keeps the diagonal of the Jacobian."""
+    package, kind = peer.split(" ", 1)
+    return own[f"{kind} EKF1 diagonal" if package == "rodeo" else kind]
+
+
+def _thetas(size: int) -> Array:
+    """Parameters within a few per cent of the truth, the truth first."""
+    spread = np.random.default_rng(0).normal(size=(size, 3))
+    spread[0] = 0.0
+    return FITZHUGH_NAGUMO * np.exp(0.02 * spread)
+
+
+def _microseconds(batch: Batch, theta: Array, repeats: int = 5) -> float:
+    """Best time per theta: what the machine can do while others leave it alone."""
+    batch(theta)
+    taken = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        batch(theta)
+        taken.append(time.perf_counter() - begin)
+    return 1e6 * min(taken) / len(theta)
+
+
+def _identified(problem: Problem, **options: object) -> Posterior:
+    with warnings.catch_warnings():
+        # The figures say what the warnings would.
+        warnings.simplefilter("ignore", smcpn.SamplerWarning)
+        return smcpn.ibis(problem, progress=False, **options)  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Whether two problems, or the data used so far of two runs, are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.checkpoint.priors import prior_document
+from smcpn.checkpoint.problem import table_arrays
+from smcpn.errors import InputError, NotStorableError
+from smcpn.hold import padded_input
+from smcpn.prior import Distribution
+from smcpn.problem import Problem
+from smcpn.record import CONTEXT, Record
+
+
+def model_fingerprint(problem: Problem) -> str:
+    """SHA-256 of the equations, the priors and the known numbers, as hexadecimal digits.
+
+    What only tables show does not count: the name of the model, its text, how an observed
+    function is called. Of a prior that cannot be stored the class counts, not its numbers.
+    """
+    ode, prior = problem.ode, problem.prior
+    digest = _Digest()
+    digest.document(
+        {
+            "names": [ode.states, ode.inputs, ode.parameters],
+            "priors": [[name, _identity(name, d)] for name, d in prior.distributions.items()],
+            "coordinates": [coordinate.name for coordinate in prior.maps],
+            "fixed": dict(problem.fixed),
+        }
+    )
+    for name, values in sorted(table_arrays(problem).items()):
+        digest.array(name, values)
+    return digest.hexadecimal()
+
+
+def data_fingerprint(records: Sequence[Record], n_samples: int) -> str:
+    """SHA-256 of the first ``n_samples`` samples, counted through the records in order.
+
+    All that the likelihood of these samples reads: records may become longer at the end, or more,
+    and the fingerprint stays. The band-limited input near the last sample depends on the
+    `CONTEXT` samples after it, so these count as well where that is the hold.
+
+    Raises
+    ------
+    InputError
+        If there are not so many samples.
+    """
+    digest, left = _Digest(), n_samples
+    for number, record in enumerate(records):
+        used = min(left, len(record))
+        if used <= 0:
+            break
+        _add_record(digest, number, record, used)
+        left -= used
+    if left:
+        raise InputError(
+            f"the records have {n_samples - left} samples, {n_samples} were used: "
+            "give the same data, which may be longer"
+        )
+    return digest.hexadecimal()
+
+
+def _add_record(digest: _Digest, number: int, record: Record, used: int) -> None:
+    known = record.u_function is not None
+    digest.document({"record": number, "hold": "function" if known else record.hold})
+    u = record.u[:used]
+    if record.hold == "bandlimited" and not known:
+        # The interpolation of whole periods reads all of them.
+        u = record.u if record.periodic else padded_input(record)[: used + 2 * CONTEXT]
+    digest.array("u", u)
+    digest.array("y", record.y[:used])
+    digest.array("t", record.t[:used])
+
+
+def _identity(name: str, distribution: Distribution) -> dict[str, Any]:
+    try:
+        return prior_document(name, distribution)
+    except NotStorableError:
+        kind = type(distribution)
+        return {"class": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+class _Digest:
+    """A hash of documents and arrays that is the same on every machine and Python."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+
+    def document(self, document: Any) -> None:
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        self._add(text.encode())
+
+    def array(self, name: str, values: NDArray[Any]) -> None:
+        little = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("<"))
+        if little.dtype.kind == "f":
+            # A missing sample has more than one bit pattern.
+            little = np.where(np.isnan(little), np.nan, little).astype(little.dtype)
+        self._add(f"{name} {little.dtype.str} {little.shape}".encode())
+        self._add(little.tobytes())
+
+    def hexadecimal(self) -> str:
+        return self._hash.hexdigest()
+
+    def _add(self, data: bytes) -> None:
+        self._hash.update(len(data).to_bytes(8, "little"))
+        self._hash.update(data)

@@ -1,0 +1,107 @@
+"""``smcpn resume``, ``inspect`` and ``report``: work with the file of a run."""
+
+from __future__ import annotations
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smcpn.checkpoint.inspection import inspect as described
+from smcpn.checkpoint.keeper import CheckpointWarning
+from smcpn.checkpoint.stored_run import stored_contents, stored_problem
+from smcpn.posterior import Posterior
+from smcpn.record import Record
+from smcpn.resumption import load
+from smcpn.resumption import resume as resumed
+from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.streaming.csv_record import csv_record
+
+File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
+
+
+def resume(
+    file: File,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="CSV of samples that follow the last record.", metavar="CSV"),
+    ] = None,
+    report: Annotated[
+        str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Go on with an interrupted run, or with a finished one and more data.
+
+    The CSV names its columns in the first line: inputs and outputs as the model does, t where the
+    record has times. The result is what the run would have had uninterrupted.
+
+    Example: smcpn resume run.h5 --data more.csv
+    """
+    with told_once():
+        more = None if data is None else _more_data(file, data)
+        posterior = resumed(file, data=more, threads=threads, progress=not as_json)
+    print(json.dumps(as_dict(posterior)) if as_json else posterior.summary())
+    if report is not None:
+        print(f"report: {posterior.report(report)}", file=sys.stderr)
+
+
+def inspect(file: File) -> None:
+    """Print what is in a checkpoint.
+
+    Example: smcpn inspect run.h5
+    """
+    with told_once():
+        print(described(file))
+
+
+def report(
+    file: File,
+    to: Annotated[
+        Path | None, typer.Option(help="The report; FILE with .html by default.", metavar="HTML")
+    ] = None,
+) -> None:
+    """Draw the report of a finished or unfinished run.
+
+    Example: smcpn report run.h5 --to run.html
+    """
+    with told_once():
+        posterior = load(file)
+        written = posterior.report(file.with_suffix(".html") if to is None else to)
+    print(written)
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
+    """Print warnings about the file as sentences; those about the sampler are in the summary."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", CheckpointWarning)
+        warnings.simplefilter("ignore", SamplerWarning)
+        warnings.showwarning = lambda message, *_, **__: print(f"smcpn: {message}", file=sys.stderr)
+        yield
+
+
+def as_dict(posterior: Posterior) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    return {
+        "samples": posterior.problem.n_samples,
+        "particles": len(posterior.theta),
+        "log_evidence": posterior.log_evidence,
+        "log_evidence_se": posterior.log_evidence_se,
+        "rejuvenations": len(posterior.rejuvenations),
+        "concerns": list(posterior.concerns),
+        "parameters": {
+            name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
+            for name in posterior.names
+        },
+    }
+
+
+def _more_data(file: Path, data: Path) -> Record:
+    return csv_record(data, stored_problem(stored_contents(file), file))

@@ -1,0 +1,278 @@
+"""An expression graph as a table of plain numbers and names, and back.
+
+CasADi numbers its operations, and may number them anew; the table names them. A row is one
+instruction, its operands are rows before it, so that a table can be written to a file, compared,
+and evaluated again without running anybody's code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+
+INPUT, CONSTANT, OUTPUT = "input", "constant", "output"
+
+UNARY = frozenset({
+    "neg", "twice", "sq", "inv", "sqrt", "exp", "log", "log1p", "expm1", "fabs", "sign", "not",
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh",
+    "erf", "erfinv", "floor", "ceil",
+})  # fmt: skip
+BINARY = frozenset({
+    "add", "sub", "mul", "div", "pow", "constpow", "atan2", "hypot", "copysign", "fmod",
+    "remainder", "fmax", "fmin", "lt", "le", "eq", "ne", "and", "or", "if_else_zero",
+})  # fmt: skip
+OPERANDS = {INPUT: 2, CONSTANT: 0, OUTPUT: 3} | dict.fromkeys(UNARY, 1) | dict.fromkeys(BINARY, 2)
+"""Every instruction by name, and how many of its three operands it uses."""
+
+MAX_ELEMENTS = 1_000_000
+"""Elements of all arguments together: a damaged shape must not fill the memory."""
+
+_NAME_TYPE = "S16"
+_CASADI_NAMES = {INPUT: "OP_INPUT", CONSTANT: "OP_CONST", OUTPUT: "OP_OUTPUT"}
+_CODES = {name: getattr(ca, _CASADI_NAMES.get(name, f"OP_{name.upper()}")) for name in OPERANDS}
+_NAMES = {getattr(ca, name): name[3:].lower() for name in dir(ca) if name.startswith("OP_")} | {
+    code: name for name, code in _CODES.items()
+}
+
+
+class Instruction(NamedTuple):
+    """One row of a graph.
+
+    Attributes
+    ----------
+    operation : str
+        A key of `OPERANDS`, or what else CasADi knows.
+    operands : tuple of int
+        Rows whose values are taken. Of an input its argument and element; of an output the row
+        of its value, the result and its element.
+    constant : float
+    """
+
+    operation: str
+    operands: tuple[int, ...]
+    constant: float = 0.0
+
+
+def instructions(function: ca.Function) -> Iterator[Instruction]:
+    """Walk a function of SX, every value in a row of its own."""
+    row_in: dict[int, int] = {}
+    for row in range(function.n_instructions()):
+        code = function.instruction_id(row)
+        source, target = function.instruction_input(row), function.instruction_output(row)
+        if code == ca.OP_OUTPUT:
+            yield Instruction(OUTPUT, (row_in[source[0]], *target))
+            continue
+        if code == ca.OP_INPUT:
+            yield Instruction(INPUT, tuple(source))
+        elif code == ca.OP_CONST:
+            yield Instruction(CONSTANT, (), function.instruction_constant(row))
+        else:
+            yield Instruction(_NAMES.get(code, str(code)), tuple(row_in[s] for s in source))
+        row_in[target[0]] = row
+
+
+@dataclass(frozen=True, eq=False)
+class ExpressionTable:
+    """A function of SX as arrays.
+
+    The rows keep CasADi's order, so that the same kernels are generated from what `function`
+    returns as from the original.
+
+    Parameters
+    ----------
+    operation : ndarray of bytes, (n,)
+        Keys of `OPERANDS`.
+    operands : ndarray of int, (n, 3)
+        See `Instruction`; -1 where unused.
+    constant : ndarray, (n,)
+        Value of the constants; 0 elsewhere.
+    input_shapes, output_shapes : ndarray of int, (k, 2)
+        Rows and columns of every argument and result, which are dense and stored by column.
+
+    Raises
+    ------
+    InputError
+        If it is not the table of a function: a name is not known, an operand does not come
+        before, an index or a shape does not fit, a constant is NaN.
+    """
+
+    operation: NDArray[np.bytes_]
+    operands: NDArray[np.int64]
+    constant: NDArray[np.float64]
+    input_shapes: NDArray[np.int64]
+    output_shapes: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        n = np.size(self.operation)
+        put: Callable[[str, Any], None] = lambda name, v: object.__setattr__(self, name, v)  # noqa: E731
+        put("operation", _array("operation", self.operation, _NAME_TYPE, (n,)))
+        put("operands", _array("operands", self.operands, "i8", (n, 3)))
+        put("constant", _array("constant", self.constant, "f8", (n,)))
+        for name in ("input_shapes", "output_shapes"):
+            shapes = getattr(self, name)
+            put(name, _array(name, shapes, "i8", (np.size(shapes) // 2, 2)))
+        self._check()
+
+    @classmethod
+    def of(cls, function: ca.Function) -> ExpressionTable:
+        """Make the table of a function of SX.
+
+        Raises
+        ------
+        InputError
+            If it has a sparse argument or result, or an operation without a name here.
+        """
+        dense = [function.sparsity_in(k).is_dense() for k in range(function.n_in())]
+        dense += [function.sparsity_out(k).is_dense() for k in range(function.n_out())]
+        if not all(dense):
+            raise InputError(f"function '{function.name()}' is sparse: make it dense")
+        rows = list(instructions(function))
+        return cls(
+            operation=np.array([row.operation for row in rows], dtype=_NAME_TYPE),
+            operands=np.array(
+                [(*row.operands, -1, -1, -1)[:3] for row in rows], dtype=np.int64
+            ).reshape(-1, 3),
+            constant=np.array([row.constant for row in rows], dtype=float),
+            input_shapes=_shapes([function.size_in(k) for k in range(function.n_in())]),
+            output_shapes=_shapes([function.size_out(k) for k in range(function.n_out())]),
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> ExpressionTable:
+        """Read what `arrays` wrote.
+
+        Raises
+        ------
+        InputError
+            If an array is absent, or the table is none.
+        """
+        absent = [field.name for field in fields(cls) if field.name not in arrays]
+        if absent:
+            raise InputError(f"expression table lacks '{absent[0]}': the file is damaged")
+        return cls(**{field.name: arrays[field.name] for field in fields(cls)})
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The table as named arrays."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def same_as(self, other: ExpressionTable) -> bool:
+        """Whether both have the same rows."""
+        mine, others = self.arrays(), other.arrays()
+        return all(np.array_equal(values, others[name]) for name, values in mine.items())
+
+    def function(self, name: str) -> ca.Function:
+        """Build the function again."""
+        return ca.Function(name, *self.graphs())
+
+    def graphs(self) -> tuple[list[ca.SX], list[ca.SX]]:
+        """Build the graphs again, row by row: fresh symbols of the arguments, and the results.
+
+        CasADi simplifies what it builds. What it has simplified once it leaves as it is, so that
+        the rows come out the same; `same_as` tells.
+        """
+        arguments = [
+            ca.SX.sym(f"i{k}", int(rows), int(columns))
+            for k, (rows, columns) in enumerate(self.input_shapes)
+        ]
+        results = [[ca.SX(0)] * int(rows * columns) for rows, columns in self.output_shapes]
+        values: dict[int, ca.SX] = {}
+        for row, code in enumerate(self.operation):
+            operation, (first, second, element) = code.decode(), self.operands[row].tolist()
+            if operation == OUTPUT:
+                results[second][element] = values[first]
+            elif operation == INPUT:
+                values[row] = arguments[first][second]
+            elif operation == CONSTANT:
+                values[row] = ca.SX(float(self.constant[row]))
+            elif operation in UNARY:
+                values[row] = ca.SX.unary(_CODES[operation], values[first])
+            else:
+                values[row] = ca.SX.binary(_CODES[operation], values[first], values[second])
+        shaped = [
+            ca.reshape(ca.SX(ca.vertcat(*entries)), int(rows), int(columns))
+            for entries, (rows, columns) in zip(results, self.output_shapes, strict=True)
+        ]
+        return arguments, shaped
+
+    def _check(self) -> None:
+        for name in ("input_shapes", "output_shapes"):
+            # Python's integers do not overflow.
+            shapes = getattr(self, name).tolist()
+            sides = [side for shape in shapes for side in shape]
+            within = not sides or (min(sides) >= 0 and max(sides) <= MAX_ELEMENTS)
+            if not within or _elements(shapes) > MAX_ELEMENTS:
+                raise InputError(f"expression table: {name} {shapes} cannot be: {_DAMAGED}")
+        if np.isnan(self.constant).any():
+            row = int(np.isnan(self.constant).argmax())
+            raise InputError(f"expression table: the constant of row {row} is NaN: {_DAMAGED}")
+        written: list[tuple[int, int]] = []
+        values: set[int] = set()
+        for row, code in enumerate(self.operation):
+            operation, operands = code.decode("ascii", "replace"), self.operands[row].tolist()
+            if operation not in OPERANDS:
+                raise InputError(
+                    f"the model uses the operation {operation or 'without a name'} (row {row}), "
+                    "which cannot be stored: rewrite it with arithmetic and numpy's elementary "
+                    "functions"
+                )
+            self._check_row(row, operation, operands, values)
+            if operation == OUTPUT:
+                written.append((operands[1], operands[2]))
+            else:
+                values.add(row)
+        if not len(set(written)) == len(written) == _elements(self.output_shapes.tolist()):
+            raise InputError(f"expression table: an output is not computed once: {_DAMAGED}")
+
+    def _check_row(self, row: int, operation: str, operands: list[int], values: set[int]) -> None:
+        """Refuse operands that do not come before, and elements that are not there."""
+        count = OPERANDS[operation]
+        taken = operands[:1] if operation == OUTPUT else operands[:count]
+        if operation == INPUT:
+            fits = _has_element(self.input_shapes, *operands[:2])
+        else:
+            fits = values.issuperset(taken)
+        if operation == OUTPUT:
+            fits = fits and _has_element(self.output_shapes, *operands[1:])
+        if not fits or any(unused != -1 for unused in operands[count:]):
+            raise InputError(
+                f"expression table: row {row} ({operation}) has operands {operands}, "
+                f"which do not come before it or are not there: {_DAMAGED}"
+            )
+
+
+_DAMAGED = "the table is damaged"
+
+
+def _array(name: str, values: Any, kind: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return as an array of this type and shape what is one without rounding."""
+    given = np.asarray(values)
+    accepted = {"S": "SU", "i": "iu", "f": "f"}[kind[0]]
+    if given.shape != shape or (given.size and given.dtype.kind not in accepted):
+        raise InputError(
+            f"expression table: {name} has shape {given.shape} and type {given.dtype}, "
+            f"not {shape} and {np.dtype(kind)}: {_DAMAGED}"
+        )
+    try:
+        array = given.astype(kind)
+    except UnicodeError as error:
+        raise InputError(f"expression table: {name} is not plain text: {_DAMAGED}") from error
+    return array
+
+
+def _shapes(sizes: list[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array(sizes, dtype=np.int64).reshape(-1, 2)
+
+
+def _elements(shapes: list[list[int]]) -> int:
+    return sum(rows * columns for rows, columns in shapes)
+
+
+def _has_element(shapes: NDArray[np.int64], number: int, element: int) -> bool:
+    return 0 <= number < len(shapes) and 0 <= element < int(np.prod(shapes[number]))

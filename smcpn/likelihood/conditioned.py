@@ -1,0 +1,370 @@
+"""Filters that see the data: the one family behind `filtering`, `dalton` and `fenrir`.
+
+A filter *conditioned* on the data corrects its state at every sample. Beside it, where needed, a
+*data-free* filter solves the ODE as if there were no data. Both go forward in time, so all three
+likelihoods come as increments; a `Scheme` is what tells them apart.
+
+Where the input jumps or bends at the samples, the derivatives of the state restart at every
+sample from their exact values, as in `marginal`; the covariance keeps that of the values and what
+the linearisation makes of it. Where only the spacing changes, the coordinates are rescaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from math import log, pi
+
+import casadi as ca
+
+from smcpn.codegen.program import LaneProgram
+from smcpn.likelihood.covariance import Covariance, Gain
+from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion
+from smcpn.likelihood.factor import Factor
+from smcpn.likelihood.gaussian_filter import GaussianFilter, Innovation, Linearisation, Mean
+from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
+from smcpn.likelihood.processes import Layout
+from smcpn.pn.taylor import taylor_derivatives
+from smcpn.problem import Model
+from smcpn.record import Record
+from smcpn.solver import EKF0, EKF1
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """What tells one likelihood of the family from another.
+
+    Attributes
+    ----------
+    joint : bool
+        Whether an increment is log p(y, z) - log p(z) given the past, z being the residuals of
+        the ODE since the sample before; otherwise log p(y | z).
+    linearise_free : bool
+        Whether the conditioned filter takes the data-free filter's linearisation of the ODE.
+    """
+
+    joint: bool
+    linearise_free: bool = False
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the records ask of the recursion at every sample.
+
+    Attributes
+    ----------
+    restarts : bool
+        The input jumps or bends there.
+    rescales : bool
+        The length of the steps changes.
+    """
+
+    restarts: bool
+    rescales: bool
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Grid:
+        """Look at all records of a problem."""
+        return cls(
+            restarts=not all(record.smooth for record in records),
+            rescales=not all(record.uniform for record in records),
+        )
+
+
+class FilterSymbols:
+    """One filter of a lane: the symbols of its mean and covariance."""
+
+    def __init__(self, model: Model, layout: Layout, shared: bool, prefix: str) -> None:
+        self.layout, self.graphs = layout, GaussianFilter(model, layout)
+        self.mean: Mean = [
+            [ca.SX.sym(f"{prefix}_{k}_{i}") for i in range(layout.order + 1)]
+            for k in range(len(layout.processes))
+        ]
+        self.covariance = Covariance(self.graphs, shared, prefix)
+
+    @property
+    def state(self) -> list[ca.SX]:
+        """What a particle holds of it."""
+        return [*chain(*self.mean), *self.covariance.state]
+
+    def values(self, mean: Mean, factors: list[Factor]) -> list[ca.SX]:
+        """Values of `state`."""
+        covariance = self.covariance
+        return [*chain(*mean), *([] if covariance.shared else covariance.flat(factors))]
+
+    def step(
+        self, predicted: Mean, linearisation: Linearisation, noise: list[ca.SX]
+    ) -> tuple[Mean, list[Innovation]]:
+        """Condition the predicted mean on the ODE."""
+        factors = self.covariance.step(linearisation, noise)
+        mean, innovations = predicted, []
+        for block, factor in zip(self.layout.blocks, factors, strict=True):
+            mean, innovation = self.graphs.updated_mean(block, mean, factor, linearisation)
+            innovations.append(innovation)
+        return mean, innovations
+
+    def restarted(self, mean: Mean, derivatives: Linearisation, ratio: ca.SX) -> list[ca.SX]:
+        """Values of `state` where the values determine all derivatives anew."""
+        self.covariance.rescale(ratio)
+        self.covariance.restart(derivatives)
+        result = [list(row) for row in mean]
+        for k, i in derivatives.rates:
+            result[k][i] = derivatives.at((k, i), mean)
+        return self.values(result, self.covariance.after_sample)
+
+    def rescaled(self, mean: Mean, ratio: ca.SX) -> list[ca.SX]:
+        """Values of `state` for steps ``ratio`` times as long."""
+        self.covariance.rescale(ratio)
+        return self.values(_rescaled(mean, ratio), self.covariance.after_sample)
+
+
+class ConditionedSymbols:
+    """The graphs of the recursion of one particle.
+
+    The state of a lane holds one or two filters, the likelihood ratio of the residuals since the
+    last sample, and what the diffusion is calibrated from. A sample corrects the state at the
+    begin of the interval after it.
+
+    Parameters
+    ----------
+    model : Model
+    solver : EKF0 or EKF1
+    scheme : Scheme
+    diffusion : Diffusion
+    grid : Grid
+    share : bool
+        Whether covariances that are the same for all particles are left to shared rows.
+    start_order : int, optional
+        Highest derivative that starts from its exact value; those beyond start at zero, as in
+        some public codes. All are exact by default.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        solver: EKF0 | EKF1,
+        scheme: Scheme,
+        diffusion: Diffusion,
+        grid: Grid,
+        *,
+        share: bool = True,
+        start_order: int | None = None,
+    ) -> None:
+        self.model, self.scheme, self.diffusion, self.grid = model, scheme, diffusion, grid
+        self.order = solver.order
+        self._start_order = self.order if start_order is None else start_order
+        self.sample = SampleSymbols.of(model)
+        self.h, self.h_before = ca.SX.sym("h"), ca.SX.sym("h_before")
+        self.scale, self.count = ca.SX.sym("scale"), ca.SX.sym("count")
+        self._ratio, self._quadratic = ca.SX.sym("ratio"), ca.SX.sym("quadratic")
+        plain = share and isinstance(solver, EKF0)
+        self.free: FilterSymbols | None = None
+        if scheme.joint or not isinstance(diffusion, KnownDiffusion):
+            alone = Layout.of(model, solver, outputs=False)
+            self.free = FilterSymbols(model, alone, plain, "free")
+        together = Layout.of(model, solver, outputs=True)
+        shared = plain and _known(model, diffusion)
+        self.seen = FilterSymbols(model, together, shared, "seen")
+        self._step = self._step_graph()
+        self._corrected, self._residuals, self._gains = self._observe()
+        self._interval, self._rates = self._interval_graph()
+
+    @property
+    def filters(self) -> list[FilterSymbols]:
+        """The filters of a lane, in the order of its state and rows."""
+        return [f for f in (self.free, self.seen) if f is not None]
+
+    @property
+    def shared(self) -> list[Covariance]:
+        """Covariances that the rows bring."""
+        return [f.covariance for f in self.filters if f.covariance.shared]
+
+    @property
+    def constants(self) -> tuple[ca.SX, tuple[float, ...]]:
+        """Symbols and values of the known numbers."""
+        model, number = self.model, self.diffusion.number
+        if isinstance(self.diffusion, KnownDiffusion) and number is not None:
+            return ca.vertcat(model.constants, self.diffusion.sd), (*model.constant_values, number)
+        return model.constants, model.constant_values
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """Assemble the kernel that emits ``emitted`` at each sample."""
+        model, sample = self.model, self.sample
+        symbols, start = self._start()
+        constants, constant_values = self.constants
+        sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
+        return LaneProgram(
+            theta=model.theta,
+            constants=constants,
+            constant_values=constant_values,
+            state=ca.vertcat(*[s for f in self.filters for s in f.state], *self._tail),
+            start_row=ca.vertcat(symbols.row, self.h),
+            interval_row=ca.vertcat(sample.row, *self._rates, self.h, self.h_before, *sample_gains),
+            step_row=ca.vertcat(model.u, model.t, self.h, self.scale, self.count),
+            gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
+            sample_row=ca.vertcat(sample.row, self.h_before, *sample_gains),
+            start=start,
+            interval=self._interval,
+            step=self._step,
+            emitted=emitted,
+        )
+
+    def log_density(self) -> ca.SX:
+        """Log-likelihood of a sample given the past, (1, 1)."""
+        product, quadratic = ca.SX(1.0), ca.SX(0.0)
+        if self.scheme.joint:
+            product, quadratic = self._ratio, self._quadratic
+        for e, gain in zip(self._residuals, self._gains, strict=True):
+            product *= gain.variance
+            quadratic += e * e / gain.variance
+        return -0.5 * (ca.log(product) + quadratic + log(2 * pi) * ca.sum1(self.sample.present))
+
+    def prediction(self) -> tuple[ca.SX, ca.SX]:
+        """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen.
+
+        Only where no covariance is shared.
+        """
+        outputs, slopes = self._outputs()
+        covariance = self.seen.covariance.of_outputs(slopes)
+        return ca.vertcat(*outputs), covariance
+
+    @property
+    def _tail(self) -> list[ca.SX]:
+        scores = [self._ratio, self._quadratic] if self.scheme.joint else []
+        return [*scores, *self.diffusion.sums]
+
+    def _step_graph(self) -> ca.SX:
+        """Both filters predict and meet the ODE at the end of the step."""
+        free, seen, after = self.free, self.seen, []
+        linearisation, alone = None, []
+        if free:
+            predicted = free.graphs.predicted_mean(free.mean)
+            linearisation = free.graphs.linearised(predicted, self.h)
+            mean, alone = free.step(predicted, linearisation, [self.scale] * len(free.mean))
+            after += free.values(mean, free.covariance.after_step)
+        variances, sums = self.diffusion.variances(alone, self.count, len(seen.mean))
+        predicted = seen.graphs.predicted_mean(seen.mean)
+        if linearisation is None or not self.scheme.linearise_free:
+            linearisation = seen.graphs.linearised(predicted, self.h)
+        noise = [self.scale * variance for variance in variances]
+        mean, together = seen.step(predicted, linearisation, noise)
+        after += seen.values(mean, seen.covariance.after_step)
+        if self.scheme.joint:
+            after += self._scores(alone, together, variances[0])
+        return ca.vertcat(*after, *sums)
+
+    def _scores(
+        self, alone: list[Innovation], together: list[Innovation], variance: ca.SX
+    ) -> list[ca.SX]:
+        """Go on with log p(z | y) - log p(z): the ratio of variances and the squares' difference.
+
+        Their difference is taken step by step, for the totals are large. The data-free filter
+        runs with unit diffusion: its innovation variances scale.
+        """
+        ratio, quadratic = self._ratio, self._quadratic
+        pairs = zip(_independent(together), _independent(alone), strict=True)
+        for (e, s), (e_free, s_free) in pairs:
+            scaled = s_free * variance
+            ratio = ratio * (s / scaled)
+            quadratic = quadratic + (e * e / s - e_free * e_free / scaled)
+        return [ratio, quadratic]
+
+    def _outputs(self) -> tuple[list[ca.SX], list[dict]]:
+        """Expected outputs at a sample, and their slopes by the coordinates of the values."""
+        model, sample, seen = self.model, self.sample, self.seen
+        here = ca.substitute(
+            model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
+        )
+        slopes = seen.graphs.output_slopes(seen.mean, self.h_before, here)
+        states = seen.graphs.states(seen.mean, self.h_before)
+        return ca.vertsplit(ca.substitute(here, model.x, states)), slopes
+
+    def _observe(self) -> tuple[Mean, list[ca.SX], list[Gain]]:
+        """Update by one output after the other, linearised where all were expected."""
+        seen, present = self.seen, ca.vertsplit(self.sample.present)
+        outputs, slopes = self._outputs()
+        noise = ca.vertsplit(self.model.noise_variance)
+        gains = seen.covariance.observe(slopes, noise, present)
+        mean, residuals = [list(row) for row in seen.mean], []
+        for j, gain in enumerate(gains):
+            e = self.sample.y[j] - outputs[j]
+            for (k, i), slope in slopes[j].items():
+                e -= slope * (mean[k][i] - seen.mean[k][i])
+            e *= present[j]
+            residuals.append(e)
+            for (k, i), g in gain.gain.items():
+                mean[k][i] = mean[k][i] + g * e
+        return mean, residuals, gains
+
+    def _interval_graph(self) -> tuple[ca.SX, list[ca.SX]]:
+        """Correct by the sample that was left, and get the derivatives ready for the steps."""
+        ratio = self.h / self.h_before if self.grid.rescales else ca.SX(1.0)
+        means = [self._corrected if f is self.seen else f.mean for f in self.filters]
+        rates: list[ca.SX] = []
+        if self.grid.restarts:
+            state, rates = self._restart(means, ratio)
+        else:
+            pairs = zip(self.filters, means, strict=True)
+            state = [v for f, mean in pairs for v in f.rescaled(mean, ratio)]
+        scores = [ca.SX(1.0), ca.SX(0.0)] if self.scheme.joint else []
+        return ca.vertcat(*state, *scores, *self.diffusion.sums), rates
+
+    def _restart(self, means: list[Mean], ratio: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
+        model, processes = self.model, self.seen.layout.processes
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
+        wanted = [
+            (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
+            for k, process in enumerate(processes)
+            for i in range(process.rate, self.order + 1)
+        ]
+        state: list[ca.SX] = []
+        linearisation = None
+        for f, corrected in zip(self.filters, means, strict=True):
+            mean = _rescaled(corrected, ratio)
+            if linearisation is None or not self.scheme.linearise_free:
+                linearisation = f.graphs.linear_entries(mean, self.h, wanted)
+            state += f.restarted(mean, linearisation, ratio)
+        return state, rates
+
+    def _start(self) -> tuple[StartSymbols, ca.SX]:
+        """Exact derivatives and no covariance."""
+        model, layout = self.model, self.seen.layout
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        symbols = StartSymbols.of(model, rates)
+        mean = [
+            layout.scale(i, self.h) * derivatives[i][process.states[0]]
+            if i <= self._start_order
+            else ca.SX(0.0)
+            for process in layout.processes
+            for i in range(self.order + 1)
+        ]
+        mean = ca.substitute(ca.vertcat(*mean), model.x, symbols.initial(model))
+        state: list[ca.SX] = []
+        for f in self.filters:
+            state += [mean, ca.SX.zeros(len(f.covariance.state), 1)]
+        scores = [ca.SX(1.0), ca.SX(0.0)] if self.scheme.joint else []
+        return symbols, ca.vertcat(*state, *scores, *[ca.SX(0.0)] * len(self.diffusion.sums))
+
+
+def _rescaled(mean: Mean, ratio: ca.SX) -> Mean:
+    return [[value * ratio**i for i, value in enumerate(row)] for row in mean]
+
+
+def _independent(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
+    """Residuals and variances over all blocks."""
+    return [
+        pair
+        for innovation in innovations
+        for pair in zip(innovation.residuals, innovation.variances, strict=True)
+    ]
+
+
+def _known(model: Model, diffusion: Diffusion) -> bool:
+    """Whether the outputs' slopes, their noise and the diffusion are known numbers."""
+    if not isinstance(diffusion, KnownDiffusion):
+        return False
+    slopes = ca.vec(ca.jacobian(model.outputs, model.x))
+    unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
+    return not ca.depends_on(ca.vertcat(slopes, model.noise_variance, diffusion.sd), unknown)

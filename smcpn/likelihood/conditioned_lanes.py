@@ -1,0 +1,97 @@
+"""From a scheme of `conditioned` to a compiled likelihood, and to what it expects of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel
+from smcpn.errors import InputError
+from smcpn.likelihood.conditioned import ConditionedSymbols, Grid, Scheme
+from smcpn.likelihood.conditioned_rows import conditioned_rows
+from smcpn.likelihood.diffusion import Diffusion
+from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.processes import Layout
+from smcpn.problem import Problem
+from smcpn.record import Record
+from smcpn.solver import EKF0, EKF1
+
+Array = NDArray[np.float64]
+
+DiffusionOf = Callable[[Problem, EKF0 | EKF1], Diffusion]
+MAX_SIZE = 24
+"""Rows of a covariance beyond which straight-line code gets too long to compile."""
+
+
+def conditioned_likelihood(
+    problem: Problem,
+    solver: EKF0 | EKF1,
+    scheme: Scheme,
+    diffusion: DiffusionOf,
+    threads: int | None,
+    start_order: int | None = None,
+) -> LaneLikelihood:
+    """Build a likelihood of the family."""
+    symbols = _symbols(problem, solver, scheme, diffusion, Grid.of(problem.records), start_order)
+    kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
+    rows = [
+        conditioned_rows(symbols, record, int(solver.steps), number)
+        for number, record in enumerate(problem.records)
+    ]
+    return LaneLikelihood(kernel, rows, solver)
+
+
+def conditioned_moments(
+    problem: Problem,
+    solver: EKF0 | EKF1,
+    scheme: Scheme,
+    diffusion: DiffusionOf,
+    theta: Array,
+    number: int,
+    record: Record,
+) -> tuple[Array, Array]:
+    """Mean and covariance of the noise-free outputs given the samples before, (T, q), (T, q, q).
+
+    Parameters
+    ----------
+    theta : ndarray, (d, 1)
+    """
+    symbols = _symbols(problem, solver, scheme, diffusion, Grid.of([record]), share=False)
+    mean, covariance = symbols.prediction()
+    kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
+    rows = conditioned_rows(symbols, record, int(solver.steps), number)
+    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+    q = problem.model.outputs.numel()
+    return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
+
+
+def _symbols(
+    problem: Problem,
+    solver: EKF0 | EKF1,
+    scheme: Scheme,
+    diffusion: DiffusionOf,
+    grid: Grid,
+    start_order: int | None = None,
+    share: bool = True,
+) -> ConditionedSymbols:
+    if solver.steps == "auto":
+        raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+    layout = Layout.of(problem.model, solver, outputs=True)
+    size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
+    if size > MAX_SIZE:
+        raise InputError(
+            f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that are "
+            "compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
+        )
+    return ConditionedSymbols(
+        problem.model,
+        solver,
+        scheme,
+        diffusion(problem, solver),
+        grid,
+        share=share,
+        start_order=start_order,
+    )

@@ -1,0 +1,60 @@
+"""Fenrir: the solution of the ODE as a Gauss-Markov process, conditioned on the data afterwards.
+
+Tronarp et al. (2022) solve the ODE forward and condition the smoothed process on the outputs going
+backward. That process is the linear Gaussian model the data-free filter has made, given the
+residuals z of the ODE, so p(y | z) = p(y, z) / p(z) of the same model, which two filters compute
+going forward: the conditioned one takes the data-free one's linearisation. So Fenrir has
+increments, and needs no smoother.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.conditioned import Scheme
+from smcpn.likelihood.conditioned_lanes import conditioned_likelihood, conditioned_moments
+from smcpn.likelihood.diffusion import KnownDiffusion, known_diffusion
+from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.problem import Problem
+from smcpn.record import Record
+from smcpn.solver import EKF0, EKF1
+
+SCHEME = Scheme(joint=True, linearise_free=True)
+
+
+def fenrir(
+    problem: Problem,
+    solver: EKF0 | EKF1,
+    threads: int | None = None,
+    *,
+    start_order: int | None = None,
+) -> LaneLikelihood:
+    """Build the likelihood of a problem.
+
+    Parameters
+    ----------
+    start_order : int, optional
+        See `ConditionedSymbols`.
+
+    Raises
+    ------
+    InputError
+        If the solver's diffusion is calibrated, or its steps are not a number.
+    """
+    return conditioned_likelihood(problem, solver, SCHEME, _diffusion, threads, start_order)
+
+
+def fenrir_moments(
+    problem: Problem,
+    solver: EKF0 | EKF1,
+    theta: NDArray[np.float64],
+    number: int,
+    record: Record,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """One-step-ahead moments of the outputs, see `conditioned_moments`."""
+    return conditioned_moments(problem, solver, SCHEME, _diffusion, theta, number, record)
+
+
+def _diffusion(problem: Problem, solver: EKF0 | EKF1) -> KnownDiffusion:
+    return known_diffusion(problem, solver, "fenrir")

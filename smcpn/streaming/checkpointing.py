@@ -1,0 +1,47 @@
+"""When a stream writes its checkpoint, and that it is never half a file."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from smcpn.streaming.events import Event, Report
+
+EVERY_SECONDS = 60.0
+
+
+class Checkpoints:
+    """Save an identification every so often.
+
+    Parameters
+    ----------
+    path : str, optional
+        Where to; None saves nothing.
+    every : float
+        Seconds between two of them.
+    report : callable
+        Called with every `Event`.
+    """
+
+    def __init__(self, path: str | None, every: float, report: Report) -> None:
+        self._path, self._every, self._report = path, every, report
+        self._last = time.monotonic()
+
+    def save_if_due(self, live: Any) -> None:
+        """Save where the last time is long enough ago."""
+        if self._path is not None and time.monotonic() - self._last >= self._every:
+            self.save(live)
+
+    def save(self, live: Any) -> None:
+        """Save; where that fails it is reported, and the identification goes on."""
+        if self._path is None:
+            return
+        unfinished = f"{self._path}.unfinished"
+        try:
+            live.save(unfinished)
+            os.replace(unfinished, self._path)
+        except OSError as error:
+            message = f"'{self._path}' cannot be written: {error.strerror or error}"
+            self._report(Event("checkpoint", message))
+        self._last = time.monotonic()

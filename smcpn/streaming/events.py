@@ -1,0 +1,99 @@
+"""What happens to a stream beside its samples."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TextIO
+
+KINDS = {
+    "bad-line": "a line that is no sample, skipped",
+    "bad-time": "a sample far ahead in time that no later one confirms, skipped",
+    "duplicate": "samples that were absorbed before, skipped",
+    "late": "samples older than one absorbed before, skipped: their information is lost",
+    "gap": "more than one and a half sampling intervals without a sample",
+    "untimed": "lines without time or sequence number: what is doubled or lost cannot be told",
+    "connected": "a connection was made",
+    "disconnected": "a connection was lost or refused; it is tried again",
+    "restarted": "a followed file was cut short or replaced",
+    "alarm": "the innovations say that the system has changed",
+    "degraded": "the identification is behind, or gave up part of its work",
+    "checkpoint": "a checkpoint was read or written",
+    "end": "the source has ended",
+}
+"""Every kind of event, and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something to report.
+
+    Attributes
+    ----------
+    kind : str
+        A key of `KINDS`.
+    message : str
+        One sentence for a person.
+    line : int, optional
+        Line of the source.
+    t : float, optional
+        Time of the sample, seconds.
+    count : int
+        Samples or lines it speaks of.
+    """
+
+    kind: str
+    message: str
+    line: int | None = None
+    t: float | None = None
+    count: int = 1
+
+    def __str__(self) -> str:
+        line = "" if self.line is None else f" {self.line}"
+        return f"{self.kind}{line}: {self.message}"
+
+
+Report = Callable[[Event], None]
+
+
+class EventLog:
+    """Write events, one line each.
+
+    Parameters
+    ----------
+    file : text file
+    as_json : bool
+        JSON objects with the wall-clock time in ``at``, or sentences.
+    """
+
+    def __init__(self, file: TextIO, as_json: bool) -> None:
+        self._file, self._json = file, as_json
+
+    def __call__(self, event: Event) -> None:
+        """Write one event; a reader who has left is no reason to stop identifying."""
+        try:
+            print(self._text(event), file=self._file, flush=True)
+        except (BrokenPipeError, ValueError):
+            self._file = open_nowhere()
+
+    def _text(self, event: Event) -> str:
+        if not self._json:
+            return f"smcpn: {event}"
+        fields = {key: value for key, value in asdict(event).items() if value is not None}
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"event": fields.pop("kind"), "at": at, **fields})
+
+    def close(self) -> None:
+        """Close the file, unless it is a standard stream."""
+        if self._file not in (sys.stderr, sys.stdout):
+            self._file.close()
+
+
+def open_nowhere() -> TextIO:
+    """A file that keeps nothing."""
+    import os
+
+    return open(os.devnull, "w", encoding="utf-8")

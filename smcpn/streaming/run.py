@@ -1,0 +1,93 @@
+"""A stream from its first sample to its last: lines out, checkpoints, alarms, the view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from smcpn.streaming.checkpointing import Checkpoints
+from smcpn.streaming.events import Event, Report
+from smcpn.streaming.sample import Sample
+from smcpn.streaming.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
+from smcpn.streaming.stop import Stop
+from smcpn.streaming.stream import Stream
+from smcpn.streaming.watch import Watch
+
+PIPE_CLOSED = 141
+"""Exit code where the reader of standard output has left, as a shell knows it (SIGPIPE)."""
+
+
+@dataclass
+class Run:
+    """What a command puts together.
+
+    Attributes
+    ----------
+    live : Online
+    samples : Stream
+    sink : JsonSink
+    checkpoints : Checkpoints
+    stop : Stop
+    report : callable
+        Called with every `Event`.
+    watch : Watch, optional
+    limit : int, optional
+        Samples after which it ends.
+    probabilities : tuple of float
+        Quantiles in the output.
+    """
+
+    live: Any
+    samples: Stream
+    sink: JsonSink
+    checkpoints: Checkpoints
+    stop: Stop
+    report: Report
+    watch: Watch | None = None
+    limit: int | None = None
+    probabilities: tuple[float, ...] = PROBABILITIES
+    absorbed: int = field(default=0, init=False)
+    _degraded: bool = field(default=False, init=False)
+
+    def run(self) -> int:
+        """Run to the end, and return the exit code."""
+        try:
+            try:
+                for sample, t, state in self.samples:
+                    self._deliver(sample, t, state)
+                    self.checkpoints.save_if_due(self.live)
+            finally:
+                # Before the end is told: what goes on from here is not the end.
+                self.checkpoints.save(self.live)
+            if self.samples.ended and self.absorbed:
+                self._finish()
+        except OutputClosedError:
+            return PIPE_CLOSED
+        return self.stop.exit_code
+
+    def _deliver(self, sample: Sample, t: float, state: Any) -> None:
+        self.absorbed += 1
+        if self.limit is not None and self.absorbed >= self.limit:
+            self.stop.request()
+        self._tell(sample, t, state)
+        if self.watch is not None:
+            self.watch.sample(t, state, self.samples.waiting)
+        self.sink.write(state_fields(t, state, self.probabilities))
+
+    def _finish(self) -> None:
+        """Tell the posterior once nothing is under way and no later input is waited for."""
+        state = self.live.finish()
+        self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
+
+    def _tell(self, sample: Sample, t: float, state: Any) -> None:
+        """Report an alarm, a loss of accuracy where it begins, and a sample that did not count."""
+        if state.alarm:
+            message = f"the innovations at t = {t:g} say that the system has changed"
+            self.report(Event("alarm", message, sample.line, t))
+        if state.degraded and not self._degraded:
+            message = f"few particles count at t = {t:g}: {state.ess:.0f} effective ones"
+            self.report(Event("degraded", message, sample.line, t))
+        self._degraded = bool(state.degraded)
+        if state.status in ("duplicate", "late"):
+            message = f"t = {t:g} falls on the time of a sample absorbed before, skipped"
+            self.report(Event(state.status, message, sample.line, t))

@@ -1,0 +1,138 @@
+"""What comes out: one JSON line per sample."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from smcpn.errors import InputError
+
+PROBABILITIES = (0.025, 0.5, 0.975)
+PLAIN = (
+    "ess", "innovation", "log_evidence", "latency", "late", "lag", "degraded", "projected",
+    "rejuvenations", "status", "missing", "approximate",
+)  # fmt: skip
+"""What a line tells of a state as it is; `smcpn.online.State` explains them."""
+
+
+class OutputClosedError(Exception):
+    """The reader of standard output has left."""
+
+
+class JsonSink:
+    """Write a line for every sample, at once.
+
+    Parameters
+    ----------
+    path : str, optional
+        A file; standard output by default.
+    after : float, optional
+        Time of the last sample of an earlier run: its file is cut after the line of that sample
+        and continued, as if nothing had happened. A new file otherwise.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: str | None, after: float | None = None) -> None:
+        self._name = "standard output" if path is None else f"'{path}'"
+        try:
+            self._file = sys.stdout.buffer if path is None else _continued(path, after)
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def write(self, fields: dict[str, Any]) -> None:
+        """Write one line.
+
+        Raises
+        ------
+        OutputClosedError
+            When nobody reads standard output any more.
+        InputError
+            If it cannot be written, on a full disk for instance.
+        """
+        try:
+            self._file.write(json.dumps(fields, allow_nan=False).encode() + b"\n")
+            self._file.flush()
+        except BrokenPipeError as error:
+            # Python flushes standard output once more at exit: into nothing then.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._file.fileno())
+            raise OutputClosedError from error
+        except OSError as error:
+            raise self._refusal(error) from error
+
+    def close(self) -> None:
+        """Close the file; standard output stays open."""
+        if self._file is not sys.stdout.buffer:
+            self._file.close()
+
+    def _refusal(self, error: OSError) -> InputError:
+        return InputError(f"{self._name} cannot be written: {error.strerror}: give another --to")
+
+
+def state_fields(
+    t: float, state: Any, probabilities: tuple[float, ...] = PROBABILITIES
+) -> dict[str, Any]:
+    """Return what a line says of the state after a sample.
+
+    Parameters
+    ----------
+    t : float
+        Time of the sample in seconds.
+    state : smcpn.online.State
+    probabilities : tuple of float
+        Quantiles to tell; none where empty.
+    """
+    fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
+    if probabilities:
+        # One call a parameter: each sorts the particles.
+        fields["quantiles"] = {
+            name: state.quantile(name, list(probabilities)) for name in state.mean
+        }
+    for name in PLAIN:
+        fields[name] = getattr(state, name)
+    fields["alarm"] = state.alarm is not None
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: Any) -> Any:
+    """The value as JSON knows it: null for a number that is not finite."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray):
+        return [_plain(entry) for entry in value.tolist()]
+    if isinstance(value, (np.floating, np.integer)):
+        value = value.item()
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _continued(path: str, after: float | None) -> BinaryIO:
+    """Open a file for writing after the line of a sample."""
+    if after is None or not os.path.exists(path):
+        return open(path, "wb")
+    file = open(path, "r+b")  # noqa: SIM115
+    file.truncate(_end_of(file, after))
+    file.seek(0, os.SEEK_END)
+    return file
+
+
+def _end_of(file: BinaryIO, after: float) -> int:
+    """Where the lines of samples up to a time end; a line cut off ends them too."""
+    end = 0
+    for line in file:
+        try:
+            content = json.loads(line) if line.endswith(b"\n") else {}
+            before = float(content["t"]) <= after and "final" not in content
+        except (ValueError, KeyError, TypeError):
+            before = False
+        if not before:
+            break
+        end += len(line)
+    return end
