@@ -6,6 +6,7 @@ from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
+from smcpn.online import Online
 from smcpn.pn.solution import Solution
 from smcpn.pn.solve import solve
 from smcpn.posterior import Posterior
@@ -35,6 +36,7 @@ __all__ = [
     "InputError",
     "LogNormal",
     "MoveSettings",
+    "Online",
     "Poisson",
     "Posterior",
     "Prior",

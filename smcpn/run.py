@@ -101,7 +101,7 @@ class Run:
     ) -> None:
         self.problem, self.configuration, self.threads = problem, configuration, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
-        self._begin(self._first_solver())
+        self._begin(first_solver(problem, configuration))
 
     @classmethod
     def resumed(
@@ -173,20 +173,22 @@ class Run:
         likelihood = self.configuration.likelihood
         self._begin(sufficient_steps(self.problem, self.solver, centre, likelihood, least=least))
 
-    def _first_solver(self) -> Solver:
-        solver, prior = self.configuration.solver, self.problem.prior
-        if not self._automatic:
-            return solver
-        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
-        try:
-            return sufficient_steps(self.problem, solver, median, self.configuration.likelihood)
-        except InputError:
-            # The median of a wide prior may diverge where the posterior does not: begin with a
-            # few steps, the posterior mean decides.
-            return replace(solver, steps=_FALLBACK_STEPS)
-
     def _centre(self, populations: Populations) -> NDArray[np.float64]:
         """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
         theta = normalise(populations.log_weights) @ populations.theta
         return self.problem.prior.natural(theta[None, :])[0]
+
+
+def first_solver(problem: Problem, configuration: Configuration) -> Solver:
+    """Choose the steps at the prior median, where they are not given."""
+    solver, prior = configuration.solver, problem.prior
+    if solver.steps != "auto":
+        return solver
+    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, configuration.likelihood)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with a
+        # few steps, the posterior mean decides.
+        return replace(solver, steps=_FALLBACK_STEPS)
