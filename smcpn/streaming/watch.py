@@ -98,7 +98,7 @@ class Frames:
         title = Text(self._title())
         table = Table(box=None, pad_edge=False, title_justify="left", title=title)
         if watch.state is None:
-            return table
+            return title
         for heading in ("parameter", "mean", "sd", "history of the mean"):
             table.add_column(heading, justify="right" if heading in ("mean", "sd") else "left")
         for name, mean in watch.state.mean.items():
