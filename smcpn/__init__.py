@@ -4,6 +4,7 @@ from smcpn import datasets, models
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
+from smcpn.online import Online
 from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
@@ -27,6 +28,7 @@ __all__ = [
     "IndependentMetropolis",
     "InputError",
     "MoveSettings",
+    "Online",
     "Posterior",
     "Prior",
     "Problem",

@@ -88,12 +88,16 @@ def _sinc_interpolate(record: Record, parts: int) -> Array:
     pad = ((CONTEXT - len(before), CONTEXT - len(after)), (0, 0))
     padded = np.pad(known, pad, mode="edge")
     fine = np.empty((len(record) * parts, record.n_inputs))
-    taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
     for j in range(parts):
-        shift = j / parts
-        window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
-        kernel = np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+        kernel = sinc_taps(j / parts)
         for channel in range(record.n_inputs):
             values = signal.correlate(padded[:, channel], kernel, mode="valid")
             fine[j::parts, channel] = values[1 : 1 + len(record)]
     return fine
+
+
+def sinc_taps(shift: float) -> Array:
+    """Weights of the samples -63, ..., 64 about one for the input a ``shift`` after it, (128,)."""
+    taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
+    window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
+    return np.sinc(taps - shift) * window / np.i0(KAISER_BETA)

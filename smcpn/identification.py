@@ -5,34 +5,27 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from smcpn.arguments import real_number, whole_number
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
-from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
-from smcpn.likelihood.build import Solver, build_likelihood, check_solver
+from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget
+from smcpn.likelihood.build import Solver, check_solver
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
+from smcpn.run import PATHS, Configuration, Run
 from smcpn.smc.diagnostics import SamplerWarning
-from smcpn.smc.engine import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
-from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
-from smcpn.smc.tempering import Tempering
-from smcpn.smc.weights import normalise
 from smcpn.solver import EKF0
 
 LEAST_PARTICLES = 10
-PATHS = {"data": Ibis, "tempering": Tempering}
-"""Ways from the prior to the posterior, by name."""
-_MEDIAN_DRAWS = 1001
-_FALLBACK_STEPS = 4
 
 
 def ibis(
@@ -117,88 +110,53 @@ def ibis(
     )
     solver = EKF0() if solver is None else solver
     check_solver(solver)
-    run = _Run(
-        problem,
-        settings,
-        PATHS[_choice("path", path, PATHS)],
-        _generators(seed, replicates),
-        threads,
+    configuration = Configuration(
+        solver=solver,
+        settings=settings,
+        path=_choice("path", path, PATHS),
+        replicates=replicates,
+        seed=seed,
+        entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
     )
-    begin, before = time.perf_counter(), replace(CLOCK)
+    return identified(lambda: Run(problem, configuration, threads), progress)
+
+
+def identified(
+    begin: Callable[[], Run], progress: bool | Callable[[Progress], None] | None
+) -> Posterior:
+    """Take a run to its end.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes the run; what it compiles is counted.
+    """
+    began, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report:
-        solver, populations, budget = run.with_sufficient_steps(solver, report)
+        run = begin()
+        while run.outcome is None:
+            run.advance()
+            state = run.progress()
+            if report is not None and state is not None:
+                report(state)
+    populations, budget = run.outcome
     work = CLOCK.since(before)
     concerns = populations.concerns + _solver_concerns(budget)
-    populations = replace(populations, concerns=concerns)
     for concern in concerns:
-        warnings.warn(concern, SamplerWarning, stacklevel=2)
+        warnings.warn(concern, SamplerWarning, stacklevel=3)
     return Posterior(
-        problem=problem,
-        solver=solver,
+        problem=run.problem,
+        solver=run.solver,
         budget=budget,
         timing=Timing(
-            wall=time.perf_counter() - begin - work.compile_seconds,
+            wall=time.perf_counter() - began - work.compile_seconds,
             compile=work.compile_seconds,
             kernel=work.run_seconds,
             theta_steps=work.theta_steps,
         ),
-        seed=seed,
-        **vars(populations),
+        seed=run.configuration.seed,
+        **vars(replace(populations, concerns=concerns)),
     )
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Everything of an identification but the solver."""
-
-    problem: Problem
-    settings: Settings
-    path: type[Ibis] | type[Tempering]
-    generators: Callable[[], list[np.random.Generator]]
-    threads: int | None
-
-    def with_sufficient_steps(
-        self, solver: Solver, report: Callable[[Progress], None] | None
-    ) -> tuple[Solver, Populations, ErrorBudget]:
-        """Sample, and where the steps are chosen here, again with more until they suffice."""
-        automatic = getattr(solver, "steps", None) == "auto"
-        if automatic:
-            solver = self._first_steps(solver)
-        while True:
-            populations = self.sample(solver, report)
-            centre = self._centre(populations)
-            budget = error_budget(self.problem, solver, centre)
-            if not automatic or budget.share <= SOLVER_SHARE:
-                return solver, populations, budget
-            least = 2 * int(solver.steps)
-            solver = sufficient_steps(self.problem, solver, centre, least=least)
-
-    def sample(self, solver: Solver, report: Callable[[Progress], None] | None) -> Populations:
-        """Run every population."""
-        likelihood = build_likelihood(self.problem, solver, self.threads)
-        samplers = [
-            self.path(self.problem.prior, likelihood, self.settings, rng)
-            for rng in self.generators()
-        ]
-        for sampler in samplers:
-            sampler.run(progress=report)
-        return combine(samplers)
-
-    def _first_steps(self, solver: Solver) -> Solver:
-        prior = self.problem.prior
-        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
-        try:
-            return sufficient_steps(self.problem, solver, median)
-        except InputError:
-            # The median of a wide prior may diverge where the posterior does not: begin with a
-            # few steps, the posterior mean decides.
-            return replace(solver, steps=_FALLBACK_STEPS)
-
-    def _centre(self, populations: Populations) -> np.ndarray:
-        """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
-        theta = normalise(populations.log_weights) @ populations.theta
-        return self.problem.prior.natural(theta[None, :])[0]
 
 
 def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:
@@ -208,13 +166,6 @@ def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:
         f"the solver's error is {budget.share:.2g} of the noise variance at the posterior mean: "
         "raise steps (or steps='auto'), parameters may be biased",
     )
-
-
-def _generators(seed: int | None, replicates: int) -> Callable[[], list[np.random.Generator]]:
-    """Fresh generators for the populations, the same ones at every call."""
-    root = np.random.SeedSequence(seed)
-    children = [root] if replicates == 1 else root.spawn(replicates)
-    return lambda: [np.random.default_rng(child) for child in children]
 
 
 def _choice(name: str, value: str, known: Collection[str]) -> str:

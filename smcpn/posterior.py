@@ -57,8 +57,11 @@ class Posterior:
         Ancestor of each particle at the start.
     log_evidence : float
         log p(y) under the model.
-    ess_path, log_evidence_path : ndarray, (T,)
-        After each sample: effective sample size before any rejuvenation, and log-evidence.
+    path_samples : ndarray, (K,)
+        Numbers of samples absorbed at which the paths are known: all up to 4096 samples, every
+        second, fourth, ... in longer records, and the last.
+    ess_path, log_evidence_path : ndarray, (K,)
+        After each of these: effective sample size before any rejuvenation, and log-evidence.
     rejuvenations : tuple of Rejuvenation
     budget : ErrorBudget
         Solver error at the posterior mean, in units of the noise variance.
@@ -84,6 +87,7 @@ class Posterior:
     log_likelihood: Array
     eve: NDArray[np.int64]
     log_evidence: float
+    path_samples: NDArray[np.int64]
     ess_path: Array
     log_evidence_path: Array
     rejuvenations: tuple[Rejuvenation, ...]

@@ -21,6 +21,7 @@ Array = NDArray[np.float64]
 INLINE_STEPS = 200_000
 """Particle steps that take less time than handing them to a thread."""
 TASKS_PER_THREAD = 2
+_NOTHING = np.empty((0, 1, 1))
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,35 @@ class LaneKernel:
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += max(steps, 0) * n
         return state, emitted, totals
+
+    def columns(self, theta: Array) -> Array:
+        """Parameters (p, N) with the constants, as `sample` and `emit` take them."""
+        return np.ascontiguousarray(self._with_constants(theta))
+
+    def sample(self, columns: Array, state: Array, rows: Rows, sample: int) -> tuple[Array, Array]:
+        """State (k, N) at a sample and what it emits, (e, N): `advance` without its checks.
+
+        For one sample at a time, when microseconds count.
+        """
+        n = columns.shape[1]
+        state = state.copy()
+        emitted = np.empty((self.program.emitted.shape[0], n))
+        self._module.advance(
+            columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
+            rows.cycle, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
+        )  # fmt: skip
+        return state, emitted
+
+    def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
+        """What a sample emits, (e, N), from the state that it has reached already."""
+        n = columns.shape[1]
+        emitted = np.empty((self.program.emitted.shape[0], n))
+        self._module.advance(
+            columns, state, rows.intervals, rows.inputs, rows.gains,
+            rows.samples[sample : sample + 1], rows.steps, rows.cycle, 0, 1,
+            _NOTHING, emitted, 0, -(-n // self.lanes),
+        )  # fmt: skip
+        return emitted
 
     def _check(self, theta: Array, rows: Rows) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond."""

@@ -33,6 +33,22 @@ def classical(problem: Problem, solver: RK4, threads: int | None = None) -> Lane
     InputError
         If the solver is not `RK4` with a number of steps.
     """
+    kernel = classical_kernel(problem, solver, threads)
+    rows = [
+        runge_kutta_rows(record, problem.model, int(solver.steps), number)
+        for number, record in enumerate(problem.records)
+    ]
+    return LaneLikelihood(kernel, rows, solver)
+
+
+def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) -> LaneKernel:
+    """Compile the recursion of a problem.
+
+    Raises
+    ------
+    InputError
+        As `classical`.
+    """
     if not isinstance(solver, RK4):
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
@@ -43,12 +59,7 @@ def classical(problem: Problem, solver: RK4, threads: int | None = None) -> Lane
     density = gaussian_log_density(
         sample.y - outputs, ca.diag(model.noise_variance), sample.present
     )
-    kernel = LaneKernel(runge_kutta_program(model, sample, density), threads)
-    rows = [
-        runge_kutta_rows(record, model, int(solver.steps), number)
-        for number, record in enumerate(problem.records)
-    ]
-    return LaneLikelihood(kernel, rows, solver)
+    return LaneKernel(runge_kutta_program(model, sample, density), threads)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:

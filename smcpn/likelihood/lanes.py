@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +86,10 @@ def start_row(record: Record, number: int, n_initial: int, order: int) -> Array:
     return np.concatenate([record.u[0], record.t[:1], derivatives.ravel(), indicator])
 
 
+CHUNK = 4096
+"""Sampling intervals whose log-likelihood is summed before it is added to the rest."""
+
+
 class LaneLikelihood:
     """The `Likelihood` contract on a kernel that emits one log-density per sample.
 
@@ -131,7 +136,16 @@ class LaneLikelihood:
                 continue
             if first == 0 and number > 0:
                 state = self._kernel.start(theta, rows)
-            state, emitted, sums = self._kernel.advance(theta, state, rows, first, last, store)
-            parts.append(emitted[:, 0])
-            total += sums[0]
+            for piece in chunks(first, last):
+                state, emitted, sums = self._kernel.advance(theta, state, rows, *piece, store)
+                parts.append(emitted[:, 0])
+                total += sums[0]
         return state, parts, total
+
+
+def chunks(first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Cut the samples [first, last) where a stream cuts them, so that both add up alike."""
+    while first < last:
+        end = min(last, (max(first - 1, 0) // CHUNK + 1) * CHUNK + 1)
+        yield first, end
+        first = end

@@ -53,15 +53,28 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
     InputError
         If the solver is not an `EKF0` in first-order form with a number of steps.
     """
-    require_first_order(solver)
     restarts = must_restart(problem.records)
-    symbols = MarginalSymbols(problem.model, solver.order, restarts)
-    kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
+    kernel = marginal_kernel(problem, solver, restarts, threads)
     rows = [
         marginal_rows(record, problem.model, solver, restarts, number)
         for number, record in enumerate(problem.records)
     ]
     return LaneLikelihood(kernel, rows, solver)
+
+
+def marginal_kernel(
+    problem: Problem, solver: EKF0, restarts: bool, threads: int | None = None
+) -> LaneKernel:
+    """Compile the recursion of a problem; ``restarts`` as of `MarginalSymbols`.
+
+    Raises
+    ------
+    InputError
+        As `marginal`.
+    """
+    require_first_order(solver)
+    symbols = MarginalSymbols(problem.model, solver.order, restarts)
+    return LaneKernel(symbols.program(symbols.log_density()), threads)
 
 
 def require_first_order(solver: EKF0) -> None:
@@ -210,11 +223,12 @@ def marginal_rows(
     """Build the shared rows of `MarginalSymbols.program` for a record, the ``number``-th.
 
     Diffusion has the unit that it takes with the mean step as unit of time; a step of another
-    length h scales variances by (h / mean)^(2 order + 1).
+    length h scales variances by (h / mean)^(2 order + 1). Where the record tells its sampling
+    interval nothing depends on its end.
     """
     steps, n = int(solver.steps), record.n_inputs
     n_steps, count = steps * (len(record) - 1), np.arange(len(record))
-    mean_length = float(record.t[-1] - record.t[0]) / n_steps
+    mean_length = record.interval / steps
     lengths = np.diff(record.t) / steps if restarts else np.full(len(record) - 1, mean_length)
     growth = (lengths / mean_length) ** (2 * solver.order + 1)
     shared = shared_gains(solver.order, steps if restarts else n_steps)

@@ -27,11 +27,14 @@ def run_figure(posterior: Posterior) -> Figure:
     Figure
         Three axes above each other.
     """
-    n = len(posterior.ess_path)
+    samples, n = posterior.path_samples, int(posterior.path_samples[-1])
     drawing = figure(5.0)
     ess, moves, evidence = drawing.subplots(3, 1, sharex=True, height_ratios=[2, 1.2, 1.6])
-    shown = np.unique(np.geomspace(1, n, POINTS).astype(int)) if n > POINTS else np.arange(1, n + 1)
-    ess.plot(shown, posterior.ess_path[shown - 1], color=DARK, lw=0.9, label="before rejuvenation")
+    known = np.searchsorted(samples, np.geomspace(1, n, POINTS).astype(int))
+    shown = np.unique(np.append(known, len(samples) - 1))
+    ess.plot(
+        samples[shown], posterior.ess_path[shown], color=DARK, lw=0.9, label="before rejuvenation"
+    )
     at = np.array([r.sample + 1 for r in posterior.rejuvenations])
     before = np.array([r.ess for r in posterior.rejuvenations])
     accepted = np.array([r.acceptance for r in posterior.rejuvenations])
@@ -43,7 +46,7 @@ def run_figure(posterior: Posterior) -> Figure:
     moves.plot(at, accepted, color=MIDDLE, lw=0.8, marker="o", ms=3, mfc=DARK, mew=0)
     moves.set_ylim(0, 1)
     moves.set_ylabel("accepted\nshare")
-    evidence.plot(shown, posterior.log_evidence_path[shown - 1], color=DARK)
+    evidence.plot(samples[shown], posterior.log_evidence_path[shown], color=DARK)
     evidence.set_ylabel("log-evidence")
     evidence.set_xlabel("samples absorbed")
     evidence.set_xscale("log")

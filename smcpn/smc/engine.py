@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.sampler import Progress, Sampler
+from smcpn.smc.sampler import Sampler
 from smcpn.smc.target import Target, finite_or_excluded
 from smcpn.smc.weights import ess_and_log_mean
 
@@ -22,30 +21,22 @@ class Ibis(Sampler):
     """A sequential sampler: it absorbs one sample after the other.
 
     The posterior given the samples so far is valid at any time.
-
-    Attributes
-    ----------
-    sample : int
-        Number of samples absorbed.
-    ess, log_evidence_path : list of float
-        After each sample: effective sample size before a rejuvenation, and log p(y_0, ..., y_t).
     """
 
-    def run(
-        self, last: int | None = None, progress: Callable[[Progress], None] | None = None
-    ) -> None:
-        """Absorb the samples up to ``last`` (all, by default)."""
-        last = self.likelihood.n_samples if last is None else last
-        block = min(SMALL_BLOCK, self.settings.block)
-        while self.sample < last:
-            before = len(self.rejuvenations)
-            self._absorb_block(min(self.sample + block, last))
-            calm = len(self.rejuvenations) == before
-            block = min(2 * block if calm else SMALL_BLOCK, self.settings.block)
-            if progress is not None:
-                progress(self._progress())
+    _block = SMALL_BLOCK
 
-    def _absorb_block(self, end: int) -> None:
+    def advance(self, last: int) -> None:
+        """Weigh a block of samples, or go on across a sample that is being absorbed by parts."""
+        if self.exponent is None:
+            block = min(self._block, self.settings.block)
+            self._weigh(min(self.sample + block, last))
+            self._block = 2 * block
+        if self.exponent is not None:
+            self._block = SMALL_BLOCK
+            if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
+                self._absorb_pending()
+
+    def _weigh(self, end: int) -> None:
         """Weigh the samples up to ``end``, or up to the first that calls for a rejuvenation."""
         system, begin = self.system, self.sample
         values = self.prior.natural(system.theta)
@@ -57,9 +48,8 @@ class Ibis(Sampler):
         low = np.flatnonzero(ess < self._threshold)
         calm = int(low[0]) if len(low) else end - begin
         likelihood = np.add.reduce(np.vstack([system.log_likelihood, increments[:calm]]))
-        self.ess += ess[: calm + 1].tolist()
         evidence = self._log_evidence_at_resampling + log_means[:calm]
-        self.log_evidence_path += evidence.tolist()
+        self.trace = self.trace.extended(ess[:calm], evidence)
         self.sample = begin + calm
         whole = begin + calm == end
         if not whole:
@@ -74,12 +64,14 @@ class Ibis(Sampler):
             state=state,
         )
         if not whole:
-            self._absorb_pending()
+            self._ess_before = float(ess[calm])
+            self._begin_bridge()
 
     def _absorb_pending(self) -> None:
-        """Take the pending sample in, in as many parts as the particles need."""
-        self._bridge(Target(self.prior, self.likelihood, self.sample, 0.0))
-        self.log_evidence_path.append(self.log_evidence)
+        """Count the pending sample among those absorbed."""
+        self.trace = self.trace.extended(
+            np.array([self._ess_before]), np.array([self.log_evidence])
+        )
         self.system = replace(
             self.system,
             log_likelihood=self.system.log_likelihood + self.system.pending,

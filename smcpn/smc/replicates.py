@@ -39,7 +39,9 @@ class Populations:
         Of the mean evidence. The error comes from the spread of the populations, or from the
         ancestry where there is one only.
     log_evidences : ndarray, (R,)
-    ess_path, log_evidence_path : ndarray, (T,)
+    path_samples : ndarray, (K,)
+        Numbers of samples absorbed at which the paths are known, see `Trace`.
+    ess_path, log_evidence_path : ndarray, (K,)
     rejuvenations : tuple of Rejuvenation
         Of all populations, one after the other.
     r_hat : ndarray, (d,)
@@ -56,6 +58,7 @@ class Populations:
     log_evidence: float
     log_evidence_se: float
     log_evidences: Array
+    path_samples: NDArray[np.int64]
     ess_path: Array
     log_evidence_path: Array
     rejuvenations: tuple[Rejuvenation, ...]
@@ -68,7 +71,7 @@ def combine(samplers: Sequence[Ibis | Tempering]) -> Populations:
     systems = [sampler.system for sampler in samplers]
     log_evidences = np.array([sampler.log_evidence for sampler in samplers])
     n, d = systems[0].theta.shape
-    paths = np.array([sampler.log_evidence_path for sampler in samplers])
+    paths = np.array([sampler.trace.log_evidence for sampler in samplers])
     if len(samplers) == 1:
         log_weights = systems[0].log_weights
         log_evidence, error = log_evidences[0], samplers[0].log_evidence_se
@@ -94,7 +97,8 @@ def combine(samplers: Sequence[Ibis | Tempering]) -> Populations:
         log_evidence=float(log_evidence),
         log_evidence_se=float(error),
         log_evidences=log_evidences,
-        ess_path=np.sum([sampler.ess for sampler in samplers], axis=0),
+        path_samples=samplers[0].trace.samples,
+        ess_path=np.sum([sampler.trace.ess for sampler in samplers], axis=0),
         log_evidence_path=np.asarray(path),
         rejuvenations=tuple(r for sampler in samplers for r in sampler.rejuvenations),
         r_hat=scale,

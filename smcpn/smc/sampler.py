@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.target import Target
+from smcpn.smc.trace import Trace
 from smcpn.smc.weights import log_mean_exp
 
 
@@ -64,8 +67,46 @@ class Progress:
     cost: Cost
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """All that a sampler is at a moment, but for what it was given: prior, likelihood, settings.
+
+    Attributes
+    ----------
+    system : ParticleSystem
+    sample : int
+        Number of samples absorbed whole.
+    exponent : float or None
+        How much of the pending sample is absorbed, while a bridge is being crossed.
+    trace : Trace
+    rejuvenations : tuple of Rejuvenation
+    ess_before : float
+        Effective sample size at the pending sample, before the bridge.
+    log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
+        The account of the evidence, see `smcpn.smc.evidence`.
+    log_pair_ratios : tuple of float
+    random_state : dict
+        Of the bit generator, as numpy gives it.
+    """
+
+    system: ParticleSystem
+    sample: int
+    exponent: float | None
+    trace: Trace
+    rejuvenations: tuple[Rejuvenation, ...]
+    ess_before: float
+    log_evidence_at_resampling: float
+    variance_at_start: float
+    unrelated_at_start: float
+    log_pair_ratios: tuple[float, ...]
+    random_state: dict[str, Any]
+
+
 class Sampler:
     """One population of particles on its way from the prior to the posterior.
+
+    It goes in parts: a block of samples weighed, or one exponent of a bridge with its
+    rejuvenation. Between parts a `snapshot` holds all there is.
 
     Attributes
     ----------
@@ -73,10 +114,11 @@ class Sampler:
         The posterior given the samples so far.
     sample : int
         Number of samples absorbed.
+    exponent : float or None
+        How much of the pending sample is absorbed, while a bridge is being crossed.
     rejuvenations : list of Rejuvenation
-    ess, log_evidence_path : list of float
-        After each sample: effective sample size before a rejuvenation, and log p(y_0, ..., y_t);
-        nan where a path does not know it.
+    trace : Trace
+        Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
     """
 
     def __init__(
@@ -100,11 +142,62 @@ class Sampler:
             family=np.arange(n),
         )
         self.sample = 0
+        self.exponent: float | None = None
         self.rejuvenations: list[Rejuvenation] = []
-        self.ess: list[float] = []
-        self.log_evidence_path: list[float] = []
+        self.trace = Trace.empty()
+        self._ess_before = float("nan")
         self._log_evidence_at_resampling = 0.0
         self._begin_ancestry(0.0)
+
+    @classmethod
+    def resumed(
+        cls, prior: Prior, likelihood: Likelihood, settings: Settings, snapshot: Snapshot
+    ) -> Self:
+        """Return the sampler that `snapshot` was taken of; it goes on to the same bytes."""
+        sampler = cls.__new__(cls)
+        sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
+        bits = getattr(np.random, snapshot.random_state["bit_generator"])()
+        bits.state = snapshot.random_state
+        sampler._rng = np.random.Generator(bits)
+        sampler.system, sampler.sample = snapshot.system, snapshot.sample
+        sampler.exponent, sampler.trace = snapshot.exponent, snapshot.trace
+        sampler.rejuvenations = list(snapshot.rejuvenations)
+        sampler._ess_before = snapshot.ess_before
+        sampler._log_evidence_at_resampling = snapshot.log_evidence_at_resampling
+        sampler._variance_at_start = snapshot.variance_at_start
+        sampler._unrelated_at_start = snapshot.unrelated_at_start
+        sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
+        return sampler
+
+    def snapshot(self) -> Snapshot:
+        """Take what is needed to go on from here; nothing in it changes later."""
+        return Snapshot(
+            system=self.system,
+            sample=self.sample,
+            exponent=self.exponent,
+            trace=self.trace,
+            rejuvenations=tuple(self.rejuvenations),
+            ess_before=self._ess_before,
+            log_evidence_at_resampling=self._log_evidence_at_resampling,
+            variance_at_start=self._variance_at_start,
+            unrelated_at_start=self._unrelated_at_start,
+            log_pair_ratios=tuple(self._log_pair_ratios),
+            random_state=dict(self._rng.bit_generator.state),
+        )
+
+    def advance(self, last: int) -> None:
+        """Do the next part on the way to sample ``last``."""
+        raise NotImplementedError
+
+    def run(
+        self, last: int | None = None, progress: Callable[[Progress], None] | None = None
+    ) -> None:
+        """Absorb the samples up to ``last`` (all, by default)."""
+        last = self.likelihood.n_samples if last is None else last
+        while self.sample < last:
+            self.advance(last)
+            if progress is not None:
+                progress(self.progress())
 
     @property
     def log_evidence(self) -> float:
@@ -121,17 +214,23 @@ class Sampler:
         """Work done so far, and what the next rejuvenation would add."""
         return cost_so_far(self.settings.particles, self.sample, self.rejuvenations)
 
-    def _bridge(self, target: Target) -> None:
-        """Absorb what is pending in as many parts as the particles need."""
-        exponent = 0.0
+    def _begin_bridge(self) -> None:
+        """Have what is pending absorbed in as many parts as the particles need."""
         self._check_alive()
-        while exponent < 1.0:
-            exponent, log_weights = next_exponent(
-                self.system.log_weights, self.system.pending, exponent, self._threshold
-            )
-            self.system = replace(self.system, log_weights=log_weights)
-            if self.system.ess < self._threshold or exponent < 1.0:
-                self._rejuvenate(replace(target, exponent=exponent))
+        self.exponent = 0.0
+
+    def _cross(self, target: Target) -> bool:
+        """Absorb one more part of what is pending; tell whether that was the last."""
+        assert self.exponent is not None
+        exponent, log_weights = next_exponent(
+            self.system.log_weights, self.system.pending, self.exponent, self._threshold
+        )
+        self.system = replace(self.system, log_weights=log_weights)
+        if self.system.ess < self._threshold or exponent < 1.0:
+            self._rejuvenate(replace(target, exponent=exponent))
+        whole = exponent >= 1.0
+        self.exponent = None if whole else exponent
+        return whole
 
     def _rejuvenate(self, target: Target) -> None:
         by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
@@ -178,7 +277,8 @@ class Sampler:
     def _threshold(self) -> float:
         return self.settings.ess * self.settings.particles
 
-    def _progress(self) -> Progress:
+    def progress(self) -> Progress:
+        """Where the run stands."""
         return Progress(
             sample=self.sample,
             n_samples=self.likelihood.n_samples,

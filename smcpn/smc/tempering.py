@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
-from smcpn.smc.sampler import Progress, Sampler
+from smcpn.smc.sampler import Sampler
 from smcpn.smc.target import RecordTarget, finite_or_excluded
+from smcpn.smc.trace import Trace
 
 
 class Tempering(Sampler):
@@ -18,34 +18,30 @@ class Tempering(Sampler):
     Fewer rejuvenations than the data path, each over the whole record; nothing is known until
     the end. A likelihood needs no ``advance``.
 
-    Attributes
-    ----------
-    sample : int
-        0 until the end, then the number of samples.
-    ess, log_evidence_path : list of float
-        As of `Ibis`; nan but for the last sample.
-
     References
     ----------
     Jasra, A. et al. (2011). Inference for Levy-driven stochastic volatility models via adaptive
     sequential Monte Carlo. Scandinavian Journal of Statistics 38.
     """
 
-    def run(self, progress: Callable[[Progress], None] | None = None) -> None:
-        """Take the population from the prior to the posterior."""
-        samples = self.likelihood.n_samples
+    def advance(self, last: int) -> None:
+        """Weigh the record, then go on along the exponents, one at a time."""
+        if self.exponent is None:
+            self._weigh()
+        if self._cross(RecordTarget(self.prior, self.likelihood, 0, 0.0)):
+            self._absorb_pending()
+
+    def _weigh(self) -> None:
         values = self.prior.natural(self.system.theta)
-        state, log_likelihood = self.likelihood.browse(values, samples)
+        state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
         self.system = replace(self.system, pending=finite_or_excluded(log_likelihood), state=state)
-        self._bridge(RecordTarget(self.prior, self.likelihood, 0, 0.0))
+        self._begin_bridge()
+
+    def _absorb_pending(self) -> None:
         self.system = replace(
             self.system,
             log_likelihood=self.system.pending,
             pending=np.zeros(len(self.system)),
         )
-        self.sample = samples
-        unknown = [float("nan")] * (samples - 1)
-        self.ess = [*unknown, self.system.ess]
-        self.log_evidence_path = [*unknown, self.log_evidence]
-        if progress is not None:
-            progress(self._progress())
+        self.sample = self.likelihood.n_samples
+        self.trace = Trace.of_end(self.sample, self.system.ess, self.log_evidence)

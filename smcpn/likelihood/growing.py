@@ -1,0 +1,149 @@
+"""A likelihood whose record grows: shared rows are appended as the samples come.
+
+The rows of a sample depend on it and on the samples before it, never on the end of the record, so
+that a stream and a record give the same rows to the bit. They are kept in chunks of equal size,
+which are written once and not moved; chunks of long ago are kept in a file as samples, and
+their rows are written again while a browse passes over them (`smcpn.likelihood.history`).
+
+Only a band-limited input needs the samples to come: the rows then lag behind by ``lookahead``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.likelihood.history import Chunk, History
+
+Array = NDArray[np.float64]
+
+
+class RowWriter(Protocol):
+    """Writes the shared rows of a kernel, for a range of samples at a time."""
+
+    def empty(self, chunk: Chunk) -> Rows:
+        """Return rows for a chunk, still to be written."""
+        ...
+
+    def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
+        """Write the rows of the chunk's samples [a, b), and of the interval before each."""
+        ...
+
+
+class GrowingLikelihood:
+    """The `Likelihood` contract over the samples that were appended so far.
+
+    Parameters
+    ----------
+    kernel : LaneKernel
+        It emits the log-density of a sample.
+    predictive : LaneKernel
+        The same recursion; it emits mean and variance of the outputs.
+    writer : RowWriter
+    history : History
+        Empty.
+    lookahead : int
+        Samples that must be known after one before it counts.
+    """
+
+    def __init__(
+        self,
+        kernel: LaneKernel,
+        predictive: LaneKernel,
+        writer: RowWriter,
+        history: History,
+        lookahead: int = 0,
+    ) -> None:
+        self.kernel, self.predictive, self._writer = kernel, predictive, writer
+        self.history, self.lookahead = history, lookahead
+        self._rows: dict[int, Rows] = {}
+        self.n_samples = 0
+
+    def append(self, t: float, u: Array, y: Array) -> None:
+        """Take in a sample: its time, inputs (n,) and outputs (q,), NaN where missing."""
+        self.history.append(t, u, y)
+        if len(self.history) - self.n_samples > self.lookahead:
+            self._release()
+
+    def finish(self) -> None:
+        """Have the last ``lookahead`` samples count: the input beyond them is held."""
+        while self.n_samples < len(self.history):
+            self._release()
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`; not known, hence zero, while there is no sample."""
+        if self.n_samples == 0:
+            return np.zeros((self.kernel.program.state.numel(), len(values)))
+        rows = self._rows_of(self.history.chunk(0))
+        return self.kernel.start(np.ascontiguousarray(values.T), rows)
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        theta = np.ascontiguousarray(values.T)
+        parts = []
+        for rows, first, last in self.pieces(a, b):
+            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
+            parts.append(emitted[:, 0])
+        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.browse`."""
+        theta, state = np.ascontiguousarray(values.T), self.start(values)
+        total = np.zeros(len(values))
+        for rows, first, last in self.pieces(0, b):
+            state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
+            total += sums[0]
+        return state, total
+
+    def columns(self, values: Array) -> Array:
+        """Parameters as `weigh` and `predicted` take them."""
+        return self.kernel.columns(np.ascontiguousarray(values.T))
+
+    def weigh(self, columns: Array, state: Array, sample: int) -> tuple[Array, Array]:
+        """State (k, N) and increment (N,) of one sample: `advance` at the least cost."""
+        rows, local, _ = next(self.pieces(sample, sample + 1))
+        state, emitted = self.kernel.sample(columns, state, rows, local)
+        return state, emitted[0]
+
+    def predicted(self, columns: Array, state: Array, sample: int) -> Array:
+        """Mean and variance of the outputs at a sample, noise included, (2 q, N).
+
+        Parameters
+        ----------
+        state : ndarray, (k, N)
+            At that sample.
+        """
+        rows, local, _ = next(self.pieces(sample, sample + 1))
+        return self.predictive.emit(columns, state, rows, local)
+
+    def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
+        """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
+        for chunk, first, last in self.history.pieces(a, b):
+            yield self._rows_of(chunk), first, last
+
+    def _release(self) -> None:
+        """Write the rows of one more sample, after which it counts."""
+        chunk, local, _ = next(self.history.pieces(self.n_samples, self.n_samples + 1))
+        rows = self._rows.get(chunk.number)
+        if rows is None:
+            rows = self._rows_of(chunk, local)
+        self._writer.write(self.history, chunk, rows, local, local + 1)
+        self.n_samples += 1
+        if local == chunk.intervals:
+            self.history.carry(chunk.number + 1, chunk.total)
+            for number in self.history.spill():
+                self._rows.pop(number, None)
+
+    def _rows_of(self, chunk: Chunk, count: int | None = None) -> Rows:
+        rows = self._rows.get(chunk.number)
+        if rows is None:
+            rows = self._writer.empty(chunk)
+            known = min(chunk.count, self.n_samples - chunk.begin) if count is None else count
+            self._writer.write(self.history, chunk, rows, 0, max(known, 0))
+            if chunk.kept:
+                self._rows[chunk.number] = rows
+        return rows

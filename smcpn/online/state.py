@@ -1,0 +1,130 @@
+"""What is known after a sample."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.prior import Prior
+from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.weights import log_mean_exp
+
+Array = NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class State:
+    """The posterior after a sample, and how it came about.
+
+    Summaries are computed when they are asked for, from arrays that nobody changes: a state may
+    be kept and read later.
+
+    Attributes
+    ----------
+    sample : int
+        Samples that count so far.
+    t : float
+        Time of the last of them, s.
+    ess : float
+        Effective sample size.
+    innovation : ndarray, (q,)
+        Measured minus predicted output, in predictive standard deviations; nan where missing.
+    latency : float
+        Seconds that the update took.
+    late : bool
+        Whether that was more than the budget.
+    lag : int
+        Samples that the rejuvenation under way has still to catch up with; 0 without one.
+    degraded : bool
+        Whether the effective sample size is below a tenth of the particles, so that summaries
+        are rough until the rejuvenation under way is done.
+    projected : float
+        Seconds that the next rejuvenation is expected to take; nan before the first.
+    rejuvenations : int
+        Made so far.
+    alarm : Alarm or None
+        A change of the system that this sample made evident.
+    status : str
+        ``"absorbed"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
+    missing : int
+        Samples that were put in for a gap before this one.
+    approximate : str
+        What is approximate about the posterior; "" where it is exact.
+    """
+
+    sample: int
+    t: float
+    ess: float
+    innovation: Array
+    latency: float
+    late: bool
+    lag: int
+    degraded: bool
+    projected: float
+    rejuvenations: int
+    alarm: Any
+    status: str
+    missing: int
+    approximate: str
+    _system: ParticleSystem = field(repr=False)
+    _prior: Prior = field(repr=False)
+    _evidence_base: float = field(repr=False)
+    _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of `values`."""
+        return self._prior.names
+
+    @property
+    def values(self) -> Array:
+        """Parameter values of the particles, (N, d)."""
+        if "values" not in self._known:
+            self._known["values"] = self._prior.natural(self._system.theta)
+        return self._known["values"]
+
+    @property
+    def weights(self) -> Array:
+        """Normalised weights, (N,)."""
+        if "weights" not in self._known:
+            self._known["weights"] = self._system.weights
+        return self._known["weights"]
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Posterior mean of each parameter."""
+        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Posterior standard deviation of each parameter."""
+        centred = self.values - self.weights @ self.values
+        variance = self.weights @ np.square(centred)
+        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    def quantile(self, name: str, q: float | list[float]) -> Array:
+        """Weighted quantile(s) of a parameter.
+
+        Raises
+        ------
+        InputError
+            If there is no such parameter.
+        """
+        if name not in self.names:
+            raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
+        values = self.values[:, self.names.index(name)]
+        order = np.argsort(values)
+        weights = self.weights[order]
+        cumulative = np.cumsum(weights)
+        return np.asarray(
+            np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order])
+        )
+
+    @property
+    def log_evidence(self) -> float:
+        """Log p(y) of the samples that count."""
+        return self._evidence_base + float(log_mean_exp(self._system.log_weights))

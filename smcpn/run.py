@@ -1,0 +1,176 @@
+"""An identification under way: from what was asked to the populations of a posterior."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
+from smcpn.likelihood.build import Solver, build_likelihood
+from smcpn.problem import Problem
+from smcpn.smc.engine import Ibis
+from smcpn.smc.replicates import Populations, combine
+from smcpn.smc.sampler import Progress, Settings, Snapshot
+from smcpn.smc.tempering import Tempering
+from smcpn.smc.weights import normalise
+
+PATHS: dict[str, type[Ibis] | type[Tempering]] = {"data": Ibis, "tempering": Tempering}
+"""Ways from the prior to the posterior, by name."""
+_MEDIAN_DRAWS = 1001
+_FALLBACK_STEPS = 4
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a run is asked to do.
+
+    Attributes
+    ----------
+    solver : Solver
+        Its steps may be ``"auto"``.
+    settings : Settings
+    path : str
+        A key of `PATHS`.
+    replicates : int
+        Number of independent populations.
+    seed : int or None
+        As the user gave it.
+    entropy : int
+        What the generators are made from; the seed, where there is one.
+    """
+
+    solver: Solver
+    settings: Settings
+    path: str = "data"
+    replicates: int = 1
+    seed: int | None = None
+    entropy: int = 0
+
+    def generator(self, number: int) -> np.random.Generator:
+        """Return the generator of a population, fresh."""
+        root = np.random.SeedSequence(self.entropy)
+        child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
+        return np.random.default_rng(child)
+
+
+@dataclass(frozen=True)
+class RunSnapshot:
+    """Where a run is: the solver in force and its populations, finished ones first."""
+
+    solver: Solver
+    samplers: tuple[Snapshot, ...] = ()
+
+    @property
+    def sample(self) -> int:
+        """Samples absorbed by the population at work."""
+        return self.samplers[-1].sample if self.samplers else 0
+
+    @property
+    def rejuvenations(self) -> int:
+        """Rejuvenations so far, of all populations."""
+        return sum(len(sampler.rejuvenations) for sampler in self.samplers)
+
+
+class Run:
+    """One population after the other; all again with more steps, where these are chosen here.
+
+    Attributes
+    ----------
+    solver : Solver
+        The one in force.
+    samplers : list of Sampler
+        Finished ones first; the last one may be at work.
+    outcome : tuple of Populations and ErrorBudget, or None
+        At the end.
+    """
+
+    def __init__(
+        self, problem: Problem, configuration: Configuration, threads: int | None = None
+    ) -> None:
+        self.problem, self.configuration, self.threads = problem, configuration, threads
+        self.outcome: tuple[Populations, ErrorBudget] | None = None
+        self._begin(self._first_solver())
+
+    @classmethod
+    def resumed(
+        cls,
+        problem: Problem,
+        configuration: Configuration,
+        snapshot: RunSnapshot,
+        threads: int | None = None,
+    ) -> Run:
+        """Return the run that a snapshot was taken of; it goes on to the same bytes."""
+        run = cls.__new__(cls)
+        run.problem, run.configuration, run.threads = problem, configuration, threads
+        run.outcome = None
+        run._begin(snapshot.solver)
+        run.samplers = [
+            run._path.resumed(problem.prior, run.likelihood, configuration.settings, one)
+            for one in snapshot.samplers
+        ]
+        return run
+
+    def snapshot(self) -> RunSnapshot:
+        """Take what is needed to go on from here; nothing in it changes later."""
+        return RunSnapshot(self.solver, tuple(sampler.snapshot() for sampler in self.samplers))
+
+    def advance(self) -> None:
+        """Do the next part: a block of samples, a rejuvenation, or the verdict on the steps."""
+        last = self.likelihood.n_samples
+        if self.samplers and self.samplers[-1].sample < last:
+            self.samplers[-1].advance(last)
+        elif len(self.samplers) < self.configuration.replicates:
+            rng = self.configuration.generator(len(self.samplers))
+            settings = self.configuration.settings
+            self.samplers.append(self._path(self.problem.prior, self.likelihood, settings, rng))
+        else:
+            self._conclude()
+
+    def progress(self) -> Progress | None:
+        """Where the population at work stands; None before the first."""
+        return self.samplers[-1].progress() if self.samplers else None
+
+    @property
+    def _automatic(self) -> bool:
+        return self.configuration.solver.steps == "auto"
+
+    @property
+    def _path(self) -> type[Ibis] | type[Tempering]:
+        return PATHS[self.configuration.path]
+
+    def _begin(self, solver: Solver) -> None:
+        self.solver = solver
+        self.likelihood = build_likelihood(self.problem, solver, self.threads)
+        self.samplers: list[Ibis | Tempering] = []
+
+    def _conclude(self) -> None:
+        """Accept the populations, or begin again with the steps that their centre asks for."""
+        populations = combine(self.samplers)
+        centre = self._centre(populations)
+        budget = error_budget(self.problem, self.solver, centre)
+        if not self._automatic or budget.share <= SOLVER_SHARE:
+            self.outcome = populations, budget
+            return
+        least = 2 * int(self.solver.steps)
+        self._begin(sufficient_steps(self.problem, self.solver, centre, least=least))
+
+    def _first_solver(self) -> Solver:
+        solver, prior = self.configuration.solver, self.problem.prior
+        if not self._automatic:
+            return solver
+        theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+        median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+        try:
+            return sufficient_steps(self.problem, solver, median)
+        except InputError:
+            # The median of a wide prior may diverge where the posterior does not: begin with a
+            # few steps, the posterior mean decides.
+            return replace(solver, steps=_FALLBACK_STEPS)
+
+    def _centre(self, populations: Populations) -> NDArray[np.float64]:
+        """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
+        theta = normalise(populations.log_weights) @ populations.theta
+        return self.problem.prior.natural(theta[None, :])[0]
