@@ -92,7 +92,8 @@ def test_sequence_numbers():
 
 BAD = [
     b"1,2,3,4", b"5", b"a,b", b"1,two", b"1_0,2", b"0x1,2", "\u0661,2".encode(), b"inf,2",
-    b"1,-inf", b",2", b"nan,1,2", b"\xff\xfe\x00,1", b'"1,2', b"\x00,2", b"1;2", b"1,9" + b"9" * 400,
+    b"1,-inf", b",2", b"nan,1,2", b"\xff\xfe\x00,1", b'"1,2', b"\x00,2", b"1;2",
+    b"1,9" + b"9" * 400,
     b"x" * (LONGEST + 1), b"{", b"{}", b'{"u": 1}', b'{"y": 1}', b'{"u": "1", "y": 2}',
     b'{"u": true, "y": 2}', b'{"u": [1, 2], "y": 2}', b'{"u": 1, "y": 1e999}',
     b'{"u": Infinity, "y": 1}', b'{"u": null, "y": 1}', b'{"t": "now", "u": 1, "y": 1}',

@@ -65,6 +65,16 @@ class Online:
         self._follower = Follower(problem.prior, self._likelihood, settings, rng)
         self._held = np.zeros(record.n_inputs)
 
+    @property
+    def sample(self) -> int:
+        """Samples that count so far."""
+        return self._follower.sample
+
+    @property
+    def t(self) -> float | None:
+        """Time of the last sample taken in, s, as it was given; None before the first."""
+        return self._axis.last_given if self._axis.count else None
+
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it."""
         begin = time.perf_counter()

@@ -76,6 +76,7 @@ class Run:
 
     def _finish(self) -> None:
         """Tell the posterior once nothing is under way and no later input is waited for."""
+        self.stop.at_once = True
         state = self.live.finish()
         self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
 
