@@ -48,6 +48,11 @@ class GrowingLikelihood:
         Empty.
     lookahead : int
         Samples that must be known after one before it counts.
+    places : slice
+        Where the solver's state holds the values of the states.
+    begin_at : ndarray, (n,), optional
+        Values of the states at the first sample, where they are not the problem's initial state.
+        Their derivatives must restart at the samples.
     """
 
     def __init__(
@@ -57,27 +62,38 @@ class GrowingLikelihood:
         writer: RowWriter,
         history: History,
         lookahead: int = 0,
+        places: slice = slice(None),
+        begin_at: Array | None = None,
     ) -> None:
         self.kernel, self.predictive, self._writer = kernel, predictive, writer
         self.history, self.lookahead = history, lookahead
+        self.places, self.begin_at = places, begin_at
         self._rows: dict[int, Rows] = {}
         self.n_samples = 0
 
-    def append(self, t: float, u: Array, y: Array) -> None:
-        """Take in a sample: its time, inputs (n,) and outputs (q,), NaN where missing."""
+    def renewed(self, history: History, begin_at: Array) -> GrowingLikelihood:
+        """Return the likelihood of another stretch of the stream, compiled already."""
+        return GrowingLikelihood(
+            self.kernel, self.predictive, self._writer, history,
+            self.lookahead, self.places, begin_at,
+        )  # fmt: skip
+
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
         self.history.append(t, u, y)
-        if len(self.history) - self.n_samples > self.lookahead:
-            self._release()
+        self._release(len(self.history) - self.lookahead)
 
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
-        while self.n_samples < len(self.history):
-            self._release()
+        self._release(len(self.history))
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`; not known, hence zero, while there is no sample."""
-        if self.n_samples == 0:
-            return np.zeros((self.kernel.program.state.numel(), len(values)))
+        if self.n_samples == 0 or self.begin_at is not None:
+            state = np.zeros((self.kernel.program.state.numel(), len(values)))
+            if self.begin_at is not None:
+                state[self.places] = self.begin_at[:, None]
+            return state
         rows = self._rows_of(self.history.chunk(0))
         return self.kernel.start(np.ascontiguousarray(values.T), rows)
 
@@ -92,9 +108,12 @@ class GrowingLikelihood:
 
     def browse(self, values: Array, b: int) -> tuple[Array, Array]:
         """See `Likelihood.browse`."""
-        theta, state = np.ascontiguousarray(values.T), self.start(values)
-        total = np.zeros(len(values))
-        for rows, first, last in self.pieces(0, b):
+        return self.total(values, self.start(values), 0, b)
+
+    def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
+        theta, total = np.ascontiguousarray(values.T), np.zeros(len(values))
+        for rows, first, last in self.pieces(a, b):
             state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
             total += sums[0]
         return state, total
@@ -108,6 +127,11 @@ class GrowingLikelihood:
         rows, local, _ = next(self.pieces(sample, sample + 1))
         state, emitted = self.kernel.sample(columns, state, rows, local)
         return state, emitted[0]
+
+    def measured(self, sample: int) -> Array:
+        """Outputs at a sample, (q,), NaN where missing."""
+        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
+        return chunk.samples[local, 1 + self.history.n_inputs :]
 
     def predicted(self, columns: Array, state: Array, sample: int) -> Array:
         """Mean and variance of the outputs at a sample, noise included, (2 q, N).
@@ -125,25 +149,24 @@ class GrowingLikelihood:
         for chunk, first, last in self.history.pieces(a, b):
             yield self._rows_of(chunk), first, last
 
-    def _release(self) -> None:
-        """Write the rows of one more sample, after which it counts."""
-        chunk, local, _ = next(self.history.pieces(self.n_samples, self.n_samples + 1))
-        rows = self._rows.get(chunk.number)
-        if rows is None:
-            rows = self._rows_of(chunk, local)
-        self._writer.write(self.history, chunk, rows, local, local + 1)
-        self.n_samples += 1
-        if local == chunk.intervals:
-            self.history.carry(chunk.number + 1, chunk.total)
-            for number in self.history.spill():
-                self._rows.pop(number, None)
+    def _release(self, end: int) -> None:
+        """Write the rows of the samples before ``end``, after which they count."""
+        for chunk, first, last in self.history.pieces(self.n_samples, end):
+            rows = self._rows_of(chunk)
+            self._writer.write(self.history, chunk, rows, first, last)
+            self.n_samples = chunk.begin + last
+            if last == chunk.intervals + 1:
+                self.history.carry(chunk.number + 1, chunk.total)
+                for number in self.history.spill(chunk.number + 1):
+                    self._rows.pop(number, None)
 
-    def _rows_of(self, chunk: Chunk, count: int | None = None) -> Rows:
+    def _rows_of(self, chunk: Chunk) -> Rows:
         rows = self._rows.get(chunk.number)
         if rows is None:
             rows = self._writer.empty(chunk)
-            known = min(chunk.count, self.n_samples - chunk.begin) if count is None else count
-            self._writer.write(self.history, chunk, rows, 0, max(known, 0))
+            known = min(chunk.count, self.n_samples - chunk.begin)
+            if known > 0:
+                self._writer.write(self.history, chunk, rows, 0, known)
             if chunk.kept:
                 self._rows[chunk.number] = rows
         return rows

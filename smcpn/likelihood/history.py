@@ -88,24 +88,26 @@ class History:
     def __len__(self) -> int:
         return self._length
 
-    def append(self, t: float, u: Array, y: Array) -> tuple[Chunk, int]:
-        """Store a sample; return its chunk and its place there."""
-        number, local = self._place(self._length)
-        if number not in self._chunks:
-            self._open(number)
-        chunk = self._chunks[number]
-        row = chunk.samples[local]
-        n = 1 + self.n_inputs
-        row[0] = t
-        row[1:n] = u
-        row[n:] = y
-        chunk.count = local + 1
-        self._length += 1
-        return chunk, local
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """Store samples: times (m,), inputs (m, n), outputs (m, q)."""
+        begin, end, n = self._length, self._length + len(t), 1 + self.n_inputs
+        while begin < end:
+            number, first = self._place(begin)
+            if number not in self._chunks:
+                self._open(number)
+            chunk = self._chunks[number]
+            last = min(end - chunk.begin, self._intervals + 1)
+            taken = slice(begin - self._length, begin - self._length + last - first)
+            chunk.samples[first:last, 0] = t[taken]
+            chunk.samples[first:last, 1:n] = u[taken]
+            chunk.samples[first:last, n:] = y[taken]
+            chunk.count = last
+            begin = chunk.begin + last
+        self._length = end
 
-    def spill(self) -> list[int]:
-        """Move old chunks to the file; return their numbers."""
-        old = [n for n in self._chunks if n <= max(self._chunks) - self._kept]
+    def spill(self, newest: int) -> list[int]:
+        """Move chunks long before the ``newest`` in use to the file; return their numbers."""
+        old = [number for number in self._chunks if number <= newest - self._kept]
         for number in old:
             if self._file is None:
                 self._file = _SpilledSamples(self._folder, 1 + self.n_inputs + self.n_outputs)
@@ -136,10 +138,16 @@ class History:
             yield self.chunk(number), first, last
             a = number * self._intervals + last
 
+    def time(self, sample: int) -> float:
+        """Time of a sample."""
+        chunk, local, _ = next(self.pieces(sample, sample + 1))
+        return float(chunk.samples[local, 0])
+
     def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
         """Times (n,), inputs (n, n_inputs) and outputs (n, n_outputs) of the samples [a, b)."""
         parts = [chunk.samples[first:last] for chunk, first, last in self.pieces(a, b)]
-        columns = np.concatenate(parts) if parts else np.empty((0, 1 + self.n_inputs))
+        width = 1 + self.n_inputs + self.n_outputs
+        columns = np.concatenate(parts) if parts else np.empty((0, width))
         n = 1 + self.n_inputs
         return columns[:, 0].copy(), columns[:, 1:n].copy(), columns[:, n:].copy()
 

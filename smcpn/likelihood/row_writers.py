@@ -31,6 +31,7 @@ def growing_likelihood(
     history: History,
     threads: int | None = None,
     lookahead: int | None = None,
+    begin_at: Array | None = None,
     restarts: bool | None = None,
 ) -> GrowingLikelihood:
     """Build the likelihood of samples to come, which are sampled as the problem's first record is.
@@ -41,6 +42,8 @@ def growing_likelihood(
         Empty.
     lookahead : int, optional
         Samples known beyond one before it counts; by default what the hold needs.
+    begin_at : ndarray, (n,), optional
+        See `GrowingLikelihood`.
     restarts : bool, optional
         See `smcpn.likelihood.marginal`; by default where the record calls for it.
 
@@ -55,7 +58,9 @@ def growing_likelihood(
         lookahead = CONTEXT if _interpolated(record) else 0
     make = _marginal if isinstance(solver, EKF0) else _classical
     kernel, predictive, writer = make(problem, solver, threads, restarts)
-    return GrowingLikelihood(kernel, predictive, writer, history, lookahead)
+    size = solver.order + 1 if isinstance(solver, EKF0) else 1
+    places = slice(0, problem.model.x.numel() * size, size)
+    return GrowingLikelihood(kernel, predictive, writer, history, lookahead, places, begin_at)
 
 
 def _marginal(

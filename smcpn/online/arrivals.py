@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,31 +10,103 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import real_number, shown
 from smcpn.errors import InputError
+from smcpn.problem import Problem
 from smcpn.record import Record
 
 Array = NDArray[np.float64]
 
 LONGEST_GAP = 100_000
-"""Sampling intervals without a sample beyond which the stream is not the same experiment."""
+"""Sampling intervals without a sample beyond which a stream is not the same experiment."""
+_NOTHING = np.empty(0)
 
 
-@dataclass(frozen=True)
 class Arrival:
-    """Where a sample belongs.
+    """A sample that has its place, after those missing before it.
 
     Attributes
     ----------
     status : str
         ``"absorbed"``, ``"late"`` or ``"duplicate"``.
-    t : float
-        Time on the axis of the stream.
-    missing : int
-        Samples that are missing before it.
+    times, u, y : ndarray, (m, ), (m, n), (m, q)
+        Of the missing samples, and last of the one that arrived.
     """
 
-    status: str
-    t: float
-    missing: int = 0
+    __slots__ = ("status", "times", "u", "y")
+
+    def __init__(
+        self, status: str, times: Array = _NOTHING, u: Array = _NOTHING, y: Array = _NOTHING
+    ) -> None:
+        self.status, self.times, self.u, self.y = status, times, u, y
+
+    @property
+    def missing(self) -> int:
+        """Samples that were put in."""
+        return max(0, len(self.times) - 1)
+
+
+class Arrivals:
+    """Takes the samples of a stream in.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its first record tells the sampling and the hold.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._record, self._ode = problem.records[0], problem.ode
+        self._axis = TimeAxis(self._record)
+        self._n_outputs = len(problem.observe)
+        self._u = np.zeros(self._record.n_inputs)
+
+    @property
+    def last(self) -> float:
+        """Time of the last sample."""
+        return self._axis.last
+
+    def take(self, u: Any, y: Any, t: float | None) -> Arrival:
+        """Check a sample and place it; see `Online` for what becomes of it.
+
+        Raises
+        ------
+        InputError
+            As of `Online.update`.
+        """
+        inputs, outputs = self._inputs(u), self._outputs(y)
+        times = self._axis.place(t)
+        if isinstance(times, str):
+            return Arrival(times)
+        before, self._u = self._u, inputs
+        missing = len(times) - 1
+        if missing == 0:
+            return Arrival("absorbed", times, inputs[None], outputs[None])
+        shares = np.arange(1, missing + 2)[:, None] / (missing + 1)
+        if self._record.hold == "zoh":
+            shares = np.floor(shares)
+        between = before + (inputs - before) * shares
+        between[-1] = inputs
+        measured = np.full((missing + 1, self._n_outputs), np.nan)
+        measured[-1] = outputs
+        return Arrival("absorbed", times, between, measured)
+
+    def _inputs(self, u: Any) -> Array:
+        size = self._record.n_inputs
+        if u is None and (size == 0 or self._record.u_function is not None):
+            return np.zeros(size)
+        inputs = _columns("u", u, size)
+        if not np.isfinite(inputs).all():
+            raise InputError(
+                f"u is {shown(u)}: an input must be known at every sample (only y may be missing)"
+            )
+        return inputs
+
+    def _outputs(self, y: Any) -> Array:
+        if y is None:
+            return np.full(self._n_outputs, np.nan)
+        outputs = _columns("y", y, self._n_outputs)
+        if np.isinf(outputs).any():
+            raise InputError(f"y is {shown(y)}: give finite numbers, or NaN where one is missing")
+        return outputs
 
 
 class TimeAxis:
@@ -44,93 +115,74 @@ class TimeAxis:
     Parameters
     ----------
     record : Record
-        With ``dt`` the samples lie on a grid, and times of arrival are rounded to it. Otherwise
-        times are taken as they are, and ``record.interval`` is the usual distance.
+        With ``dt`` the samples lie on a grid, and times are rounded to it. Otherwise times are
+        taken as they are, and ``record.interval`` is the usual distance.
     """
 
     def __init__(self, record: Record) -> None:
-        self._grid, self._interval, self._start = (
-            record.dt is not None,
-            record.interval,
-            record.start,
-        )
-        self.count = 0
-        self.last_given = self.last = -math.inf
+        self._grid, self._interval = record.dt is not None, record.interval
+        self._start, self._count, self._given = record.start, 0, -math.inf
+        self.last = -math.inf
 
-    def place(self, t: float | None) -> Arrival:
-        """Place a sample, after which it is part of the axis unless it is late or a duplicate.
+    def place(self, t: float | None) -> Array | str:
+        """Times of the missing samples and of the new one; or why it has no place.
 
         Raises
         ------
         InputError
-            For a time that is no number, a missing one where it is needed, or too long a gap.
+            For a time that is no number, one that is needed and not given, or too long a gap.
         """
         if t is None:
-            return self._next()
+            return self._add(1, self._next_time())
         t = real_number("t", t, "give a time in seconds")
-        if self.count == 0:
-            if self._grid:
-                self._start = t
-            return self._accepted(Arrival("absorbed", t), t)
-        distance = (t - self.last_given) / self._interval
-        if distance <= 0.0 or (self._grid and distance < 0.5):
-            same = distance == 0.0 or (self._grid and abs(distance) < 0.5)
-            return Arrival("duplicate" if same else "late", t)
-        steps = max(1, round(distance))
-        if steps > LONGEST_GAP:
+        if self._count == 0:
+            self._start = t if self._grid else self._start
+            return self._add(1, t)
+        distance = (t - self._given) / self._interval
+        if distance == 0.0 or (self._grid and abs(distance) < 0.5):
+            return "duplicate"
+        if distance < 0.0:
+            return "late"
+        if distance > LONGEST_GAP:
             raise InputError(
-                f"t is {t:g}: {steps} sampling intervals after the sample before it; begin a new "
-                "Online after so long a gap"
+                f"t is {t:g}, {distance:.0f} sampling intervals after the sample before: begin a "
+                "new Online after so long a gap"
             )
-        placed = self._start + self._interval * (self.count + steps - 1) if self._grid else t
-        return self._accepted(Arrival("absorbed", placed, steps - 1), t)
+        return self._add(max(1, round(distance)), t)
 
-    def filled(self, arrival: Arrival) -> Array:
-        """Times of the samples missing before an arrival, (missing,), once it is placed."""
-        m = arrival.missing
-        if self._grid:
-            first = self.count - 1 - m
-            return self._start + self._interval * np.arange(first, first + m)
-        return self._before + (arrival.t - self._before) * np.arange(1, m + 1) / (m + 1)
-
-    def _next(self) -> Arrival:
+    def _next_time(self) -> float:
         if not self._grid:
             raise InputError(
-                "t is missing: the problem's record has times of its own, so update(u, y, t) needs "
-                "the time of every sample; give the record dt where they are equally spaced"
+                "t is missing: the problem's record has irregular times, so update needs the time "
+                "of every sample; give the record dt where they are equally spaced"
             )
-        t = self._start + self._interval * self.count
-        return self._accepted(Arrival("absorbed", t), t)
+        return self._start + self._interval * self._count
 
-    def _accepted(self, arrival: Arrival, given: float) -> Arrival:
-        self._before = self.last
-        self.last, self.last_given = arrival.t, given
-        self.count += 1 + arrival.missing
-        return arrival
+    def _add(self, steps: int, given: float) -> Array:
+        if self._grid:
+            times = self._start + self._interval * np.arange(self._count, self._count + steps)
+        else:
+            times = np.full(1, given)
+            if steps > 1:
+                times = self.last + (given - self.last) * np.arange(1, steps + 1) / steps
+                times[-1] = given
+        self._count += steps
+        self._given, self.last = given, float(times[-1])
+        return times
 
 
-class Columns:
-    """Inputs or outputs of a sample as an array of known length."""
+def _columns(name: str, values: Any, size: int) -> Array:
+    """Return ``values`` as floats, (size,).
 
-    def __init__(self, name: str, size: int) -> None:
-        self._name, self._size = name, size
-
-    def __call__(self, values: Any) -> Array:
-        """Return ``values`` as floats, (size,).
-
-        Raises
-        ------
-        InputError
-            If they are no numbers, or not as many.
-        """
-        try:
-            array = np.asarray(values, dtype=float).ravel()
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{self._name} is {shown(values)}: give {self._size} numbers"
-            ) from error
-        if len(array) != self._size:
-            raise InputError(
-                f"{self._name} has {len(array)} values: the problem has {self._size} of them"
-            )
-        return array
+    Raises
+    ------
+    InputError
+        If they are no numbers, or not as many.
+    """
+    try:
+        array = np.array(values, dtype=float).ravel()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is {shown(values)}: give {size} numbers") from error
+    if len(array) != size:
+        raise InputError(f"{name} has {len(array)} values, the problem {size}: {shown(values)}")
+    return array

@@ -8,14 +8,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import real_number, whole_number
+from smcpn.arguments import real_number, shown, whole_number
+from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver, check_solver
+from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.row_writers import growing_likelihood
-from smcpn.online.arrivals import Columns, TimeAxis
+from smcpn.online.arrivals import Arrival, Arrivals
+from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.duration import seconds
-from smcpn.online.follower import Follower
+from smcpn.online.follower import Follower, Population
+from smcpn.online.forgetting import Forgetting, Stretch
+from smcpn.online.population import StreamIbis
 from smcpn.online.state import State
 from smcpn.problem import Problem
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
@@ -26,8 +31,77 @@ from smcpn.solver import EKF0
 
 Array = NDArray[np.float64]
 
+SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
+
 
 class Online:
+    """Identify the parameters of a problem while the data come, one sample at a time.
+
+    The problem's first record tells how the stream is sampled: the interval (or that times are
+    irregular), the hold, a known input function, and the initial state. Its samples do not count;
+    the stream begins empty.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : EKF0 or RK4, optional
+        With a number of steps; ``"auto"`` chooses it on the problem's record, before the stream.
+    particles : int
+        Number of particles.
+    seed : int, optional
+        Without a budget the same seed gives the particles of `smcpn.ibis`, to the byte.
+    budget : float or str, optional
+        Time that an update may take: seconds, or a text such as ``"1.5 ms"``. Rejuvenations
+        then go on in the background while later samples come. Without a budget they are
+        made at once, however long they take.
+    forget : float or str, optional
+        APPROXIMATE: length of the window of samples that count, in seconds or as ``"5 s"``, for
+        parameters that drift; see `smcpn.online.forgetting`. Parameters of the initial state then
+        fall back to their prior.
+    lookahead : int, optional
+        Samples by which the posterior stays behind, so that a band-limited input is known around
+        a sample: 64 are exact and the default. Other holds need none.
+    ess, max_moves, moves, resampling
+        As of `smcpn.ibis`.
+    samples_between_false_alarms : float
+        On average at least, while the model is right; see `smcpn.online.change`.
+    threads : int, optional
+        Threads of the kernel. By default all processors, with a budget all but one.
+    folder : str, optional
+        Where a long history is kept in a temporary file; the system's folder by default.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or no likelihood that can follow a stream goes with the
+        solver.
+
+    Notes
+    -----
+    What happens to samples that are not as expected:
+
+    ==================  ==================================================================
+    y is NaN or None    simulated through, not compared
+    u is NaN            refused: an input must be known at every sample
+    no t                the next point of the grid; refused where times are irregular
+    t on a grid (dt)    rounded to the grid, counted from the sample before, so that a
+                        clock that drifts is followed
+    t irregular         taken as it is
+    gap                 a distance of k sampling intervals puts in k - 1 missing samples,
+                        their input held (zoh) or on the line (foh), so that solver steps
+                        keep their length
+    late                t before that of the last sample: left out, status ``"late"``
+    duplicate           t of the last sample (on a grid, within half an interval of it):
+                        left out, status ``"duplicate"``
+    ==================  ==================================================================
+
+    Examples
+    --------
+    >>> live = smcpn.Online(problem, particles=1000, budget="1.5 ms")  # doctest: +SKIP
+    >>> for u, y in source:  # doctest: +SKIP
+    ...     state = live.update(u, y)
+    """
+
     def __init__(
         self,
         problem: Problem,
@@ -42,28 +116,45 @@ class Online:
         max_moves: int = 10,
         moves: MoveStrategy | None = None,
         resampling: str = "systematic",
+        samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,
         threads: int | None = None,
         folder: str | None = None,
     ) -> None:
-        self.problem = problem
+        self.problem, self.seed = problem, seed
         self.solver = EKF0() if solver is None else solver
         check_solver(self.solver)
         self.budget = None if budget is None else seconds("budget", budget)
-        settings = Settings(
+        if resampling not in SCHEMES:
+            raise InputError(
+                f"resampling is {shown(resampling)}: choose one of {', '.join(SCHEMES)}"
+            )
+        self._settings = Settings(
             particles=whole_number("particles", particles, 10),
             ess=real_number("ess", ess, "choose a share between 0 and 1"),
-            moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
+            moves=moves
+            or IndependentMetropolis(
+                MoveSettings(max_moves=whole_number("max_moves", max_moves, 1))
+            ),
             resample=SCHEMES[resampling],
         )
+        if threads is None and self.budget is not None:
+            threads = max(1, processors() - 1)
+        self._seeds = np.random.SeedSequence(seed)
+        self._arrivals = Arrivals(problem)
+        self._change = ChangeTest(samples_between_false_alarms)
+        self._alarm: Alarm | None = None
+        self._observed = 0
+        window = None if forget is None else seconds("forget", forget)
         record = problem.records[0]
-        self._axis = TimeAxis(record)
-        self._u, self._y = Columns("u", len(problem.ode.inputs)), Columns("y", record.n_outputs)
-        self._needs_u = record.n_inputs > 0 and record.u_function is None
-        history = History(record.n_inputs, record.n_outputs, folder)
-        self._likelihood = growing_likelihood(problem, self.solver, history, threads, lookahead)
-        rng = np.random.default_rng(np.random.SeedSequence(seed))
-        self._follower = Follower(problem.prior, self._likelihood, settings, rng)
-        self._held = np.zeros(record.n_inputs)
+        likelihood = growing_likelihood(
+            problem, self.solver, History(record.n_inputs, len(problem.observe), folder),
+            threads, lookahead, restarts=None if window is None else True,
+        )  # fmt: skip
+        engine = self._engine(likelihood, np.random.default_rng(self._seeds))
+        self._stretch = Stretch(0, Follower(likelihood, engine, self._observe))
+        self._forgetting = (
+            None if window is None else Forgetting(window, self._another_engine, self._observe)
+        )
 
     @property
     def sample(self) -> int:
@@ -76,73 +167,107 @@ class Online:
         return self._axis.last_given if self._axis.count else None
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
-        """Take in a sample and return what is known after it."""
+        """Take in a sample and return what is known after it.
+
+        Parameters
+        ----------
+        u : float or sequence
+            Inputs; None for a system without, or whose input is a known function.
+        y : float or sequence
+            Outputs, NaN where missing; None where all are.
+        t : float, optional
+            Time of the sample, s.
+
+        Raises
+        ------
+        InputError
+            For an input that is not finite, another number of values than the problem has, or a
+            time that does not do. The sample is then not taken in.
+        """
         begin = time.perf_counter()
-        inputs, outputs = self._inputs(u, t), self._outputs(y)
-        arrival = self._axis.place(t)
+        arrival = self._arrivals.take(u, y, t)
+        before = self._sample
+        self._alarm = None
         if arrival.status == "absorbed":
-            self._append(arrival, inputs, outputs)
-        before = self._follower.sample
-        deadline = None if self.budget is None else begin + self.budget
-        self._follower.follow(deadline)
-        waiting = arrival.status == "absorbed" and self._follower.sample == before
-        latency = time.perf_counter() - begin
-        return self._state(arrival, "waiting" if waiting else arrival.status, latency)
+            self._append(arrival)
+            self._follow(None if self.budget is None else begin + self.budget)
+        status = arrival.status
+        if status == "absorbed" and self._sample == before:
+            status = "waiting"
+        return self._state(status, arrival.missing, begin)
 
     def finish(self) -> State:
-        """Have the samples count that wait for ``lookahead``, and all rejuvenations done."""
+        """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
         begin = time.perf_counter()
-        self._likelihood.finish()
-        self._follower.settle()
-        return self._state(None, "absorbed", time.perf_counter() - begin)
+        self._stretch.likelihood.finish()
+        self._stretch.follower.settle()
+        return self._state("absorbed", 0, begin)
 
-    def _append(self, arrival: Any, inputs: Array, outputs: Array) -> None:
-        if arrival.missing:
-            nothing = np.full(len(outputs), np.nan)
-            m = arrival.missing
-            for k, t in enumerate(self._axis.filled(arrival), start=1):
-                linear = self._held + (inputs - self._held) * (k / (m + 1))
-                zoh = self.problem.records[0].hold == "zoh"
-                self._likelihood.append(t, self._held if zoh else linear, nothing)
-        self._likelihood.append(arrival.t, inputs, outputs)
-        self._held = inputs
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names."""
+        return self.problem.names
 
-    def _inputs(self, u: Any, t: float | None) -> Array:
-        if not self._needs_u:
-            return np.zeros(len(self._held)) if u is None else self._u(u)
-        inputs = self._u(u)
-        if not np.isfinite(inputs).all():
-            raise InputError(
-                f"u is {inputs}: an input must be known at every sample (only y may be missing)"
-            )
-        return inputs
+    @property
+    def _sample(self) -> int:
+        return self._stretch.begin + self._stretch.follower.population.sample
 
-    def _outputs(self, y: Any) -> Array:
-        if y is None:
-            return np.full(self.problem.records[0].n_outputs, np.nan)
-        outputs = self._y(y)
-        if np.isinf(outputs).any():
-            raise InputError(f"y is {outputs}: give finite numbers, or NaN where it is missing")
-        return outputs
+    def _engine(self, likelihood: GrowingLikelihood, rng: np.random.Generator) -> StreamIbis:
+        return StreamIbis(self.problem.prior, likelihood, self._settings, rng)
 
-    def _state(self, arrival: Any, status: str, latency: float) -> State:
-        follower = self._follower
-        population = follower.population
+    def _another_engine(self, likelihood: GrowingLikelihood) -> StreamIbis:
+        return self._engine(likelihood, np.random.default_rng(self._seeds.spawn(1)[0]))
+
+    def _append(self, arrival: Arrival) -> None:
+        self._stretch.likelihood.append(arrival.times, arrival.u, arrival.y)
+        if self._forgetting is not None:
+            self._forgetting.append(arrival.times, arrival.u, arrival.y)
+
+    def _follow(self, deadline: float | None) -> None:
+        self._stretch.follower.follow(deadline)
+        if self._forgetting is not None:
+            following = self._forgetting.renewed(self._stretch, at_once=deadline is None)
+            if following is not None:
+                self._stretch.follower.give_up()
+                self._stretch = following
+                self._change.reset()
+                self._stretch.follower.follow(deadline)
+
+    def _observe(self, population: Population) -> None:
+        """Test a sample that was absorbed for a change, and note the states after it."""
+        sample = self._stretch.begin + population.sample - 1
+        if sample < self._observed:
+            return
+        self._observed = sample + 1
+        if self._forgetting is not None:
+            self._forgetting.note(sample, population.state_mean())
+        if self._stretch.follower.degraded:
+            return
+        t = self._stretch.likelihood.history.time(population.sample - 1)
+        alarm = self._change(population.innovation, sample, t)
+        if alarm is not None:
+            self._alarm = alarm
+            if self._forgetting is not None:
+                self._forgetting.changed(alarm)
+
+    def _state(self, status: str, missing: int, begin: float) -> State:
+        follower = self._stretch.follower
+        population, engine = follower.population, follower.engine
+        latency = time.perf_counter() - begin
         return State(
-            sample=population.sample,
-            t=self._axis.last,
+            sample=self._sample,
+            t=self._arrivals.last,
             ess=population.last_ess,
-            innovation=follower.innovation,
+            innovation=population.innovation,
             latency=latency,
             late=self.budget is not None and latency > self.budget,
             lag=follower.lag,
             degraded=follower.degraded,
-            projected=follower.projected,
-            rejuvenations=follower.rejuvenations,
-            alarm=None,
+            alarm=self._alarm,
             status=status,
-            missing=0 if arrival is None else arrival.missing,
-            approximate="",
+            missing=missing,
+            approximate="" if self._forgetting is None else f"window {self._forgetting.window:g} s",
+            _engine=engine,
             _system=population.system,
             _prior=self.problem.prior,
             _evidence_base=population.evidence_base,

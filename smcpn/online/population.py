@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from smcpn.prior import Prior
 from smcpn.smc.engine import Ibis
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.sampler import Snapshot
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.target import Target, finite_or_excluded
 
 Array = NDArray[np.float64]
 
@@ -30,12 +30,16 @@ class Weighed:
     ess : float
     log_mean : float
         Log of the mean weight.
+    innovation : ndarray, (q,)
+        Measured minus predicted output in predictive standard deviations; nan where missing.
     """
 
-    __slots__ = ("ess", "log_mean", "system")
+    __slots__ = ("ess", "innovation", "log_mean", "system")
 
-    def __init__(self, system: ParticleSystem, ess: float, log_mean: float) -> None:
-        self.system, self.ess, self.log_mean = system, ess, log_mean
+    def __init__(
+        self, system: ParticleSystem, ess: float, log_mean: float, innovation: Array
+    ) -> None:
+        self.system, self.ess, self.log_mean, self.innovation = system, ess, log_mean, innovation
 
 
 class Weigher:
@@ -44,6 +48,7 @@ class Weigher:
     def __init__(self, prior: Prior, likelihood: GrowingLikelihood) -> None:
         self._prior, self._likelihood = prior, likelihood
         self._theta, self.columns = np.empty(0), np.empty(0)
+        self._log_weights, self._weights = np.empty(0), np.empty(0)
 
     def prepare(self, system: ParticleSystem) -> None:
         """Have the parameters of a population at hand."""
@@ -57,6 +62,7 @@ class Weigher:
         state, increment = self._likelihood.weigh(self.columns, system.state, sample)
         if not np.isfinite(increment.sum()):
             increment = finite_or_excluded(increment)
+        innovation = self._innovation(self.weights(system), state, sample)
         log_weights = system.log_weights + increment
         top = log_weights.max()
         if not np.isfinite(top):
@@ -77,7 +83,73 @@ class Weigher:
             eve=system.eve,
             family=system.family,
         )
-        return Weighed(moved, ess, float(log_mean))
+        if total > 0:
+            self._log_weights, self._weights = log_weights, weights / total
+        return Weighed(moved, ess, float(log_mean), innovation)
+
+    def states(self, system: ParticleSystem) -> Array:
+        """Values of the states, (n, N)."""
+        return system.state[self._likelihood.places]
+
+    def _innovation(self, weights: Array, state: Array, sample: int) -> Array:
+        y = self._likelihood.measured(sample)
+        predicted = self._likelihood.predicted(self.columns, state, sample)
+        mean, variance = predicted[: len(y)], predicted[len(y) :]
+        expected = mean @ weights
+        if not np.isfinite(expected).all():
+            # A diverged particle has no weight, but nan times zero is nan.
+            mean, variance = np.nan_to_num(mean), np.nan_to_num(variance, posinf=0.0)
+            expected = mean @ weights
+        centred = mean - expected[:, None]
+        return (y - expected) / np.sqrt((variance + centred * centred) @ weights)
+
+    def weights(self, system: ParticleSystem) -> Array:
+        """Normalised weights of a population, known already if it was the last one weighed."""
+        if system.log_weights is not self._log_weights:
+            self._log_weights, self._weights = system.log_weights, system.weights
+        return self._weights
+
+
+def state_mean(weigher: Weigher, system: ParticleSystem) -> Array:
+    """Posterior mean of the states, (n,)."""
+    states, weights = weigher.states(system), weigher.weights(system)
+    mean = states @ weights
+    return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
+
+
+@dataclass(frozen=True)
+class BlockTarget(Target):
+    """prior x p(y_<sample | theta) x p(y_sample, ..., y_end-1 | theta)^exponent.
+
+    Attributes
+    ----------
+    end : int
+        The samples from `sample` to before this one are pending together.
+    """
+
+    likelihood: GrowingLikelihood
+    end: int = 0
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that an evaluation weighs."""
+        return self.end
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """See `Target.evaluate`."""
+        values, n = self.prior.natural(theta), len(theta)
+        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, pending = self.likelihood.total(values, state, self.sample, self.end)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=finite_or_excluded(log_likelihood),
+            pending=finite_or_excluded(pending),
+            state=state,
+            eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
+        )
 
 
 class StreamIbis(Ibis):
@@ -90,12 +162,14 @@ class StreamIbis(Ibis):
     _recent: list[tuple[float, float]]
     _weigher: Weigher | None = None
     last_ess = float("nan")
+    innovation = np.empty(0)
 
     def absorb(self) -> bool:
         """Absorb the next sample; where it calls for a rejuvenation change nothing, False."""
         if self._weigher is None:
             self._weigher, self._recent = Weigher(self.prior, self.likelihood), []
         weighed = self._weigher(self.system, self.sample)
+        self.innovation = weighed.innovation
         if weighed.ess < self._threshold:
             return False
         self.system, self.last_ess = weighed.system, weighed.ess
@@ -105,22 +179,27 @@ class StreamIbis(Ibis):
             self.flush()
         return True
 
-    def set_state(self, state: Array) -> None:
-        """Begin at solver states (k, N), which the first sample makes known."""
-        self.system = replace(self.system, state=state)
+    def begin(self) -> None:
+        """Take the solver's state from the first sample, which makes it known."""
+        values = self.prior.natural(self.system.theta)
+        self.system = replace(self.system, state=self.likelihood.start(values))
+
+    def advance_by_one(self) -> None:
+        """Absorb the next sample, with the rejuvenations that it calls for."""
+        last = self.sample + 1
+        while self.sample < last:
+            self.advance(last)
+        self.last_ess = self.system.ess
 
     @property
     def evidence_base(self) -> float:
         """Log-evidence where the weights were last equal."""
         return self._log_evidence_at_resampling
 
-    @property
-    def columns(self) -> Array:
-        """Parameters of the population, see `GrowingLikelihood.columns`."""
-        if self._weigher is None:
-            self._weigher, self._recent = Weigher(self.prior, self.likelihood), []
-        self._weigher.prepare(self.system)
-        return self._weigher.columns
+    def state_mean(self) -> Array:
+        """Posterior mean of the states, (n,)."""
+        assert self._weigher is not None
+        return state_mean(self._weigher, self.system)
 
     def flush(self) -> None:
         """Add what `absorb` has seen to the trace."""
@@ -132,6 +211,30 @@ class StreamIbis(Ibis):
         """See `Ibis.advance`."""
         self.flush()
         super().advance(last)
+
+    def leap(self, end: int) -> None:
+        """Absorb the samples up to ``end`` together, bridged as one informative sample would be.
+
+        The posterior is the one that single samples lead to, by fewer rejuvenations.
+        """
+        self.flush()
+        system, begin = self.system, self.sample
+        values = self.prior.natural(system.theta)
+        state, pending = self.likelihood.total(values, system.state, begin, end)
+        self.system = replace(system, pending=finite_or_excluded(pending), state=state)
+        self._begin_bridge()
+        while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
+            pass
+        system = self.system
+        self.system = replace(
+            system,
+            log_likelihood=system.log_likelihood + system.pending,
+            pending=np.zeros(len(system)),
+        )
+        self.sample = end
+        unknown = np.full((2, end - begin), np.nan)
+        unknown[:, -1] = system.ess, self.log_evidence
+        self.trace = self.trace.extended(*unknown)
 
     def snapshot(self) -> Snapshot:
         """See `Sampler.snapshot`."""
@@ -148,16 +251,16 @@ class Provisional:
     def __init__(self, sampler: StreamIbis) -> None:
         self.system, self.sample = sampler.system, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
+        self.innovation = sampler.innovation
         self._weigher = Weigher(sampler.prior, sampler.likelihood)
 
     def absorb(self) -> None:
         """Absorb the next sample, whatever it does to the weights."""
         weighed = self._weigher(self.system, self.sample)
         self.system, self.last_ess = weighed.system, weighed.ess
+        self.innovation = weighed.innovation
         self.sample += 1
 
-    @property
-    def columns(self) -> Array:
-        """Parameters of the population, see `GrowingLikelihood.columns`."""
-        self._weigher.prepare(self.system)
-        return self._weigher.columns
+    def state_mean(self) -> Array:
+        """Posterior mean of the states, (n,)."""
+        return state_mean(self._weigher, self.system)

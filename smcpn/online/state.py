@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.online.change import Alarm
+from smcpn.online.population import StreamIbis
 from smcpn.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.weights import log_mean_exp
@@ -42,10 +44,6 @@ class State:
     degraded : bool
         Whether the effective sample size is below a tenth of the particles, so that summaries
         are rough until the rejuvenation under way is done.
-    projected : float
-        Seconds that the next rejuvenation is expected to take; nan before the first.
-    rejuvenations : int
-        Made so far.
     alarm : Alarm or None
         A change of the system that this sample made evident.
     status : str
@@ -64,16 +62,25 @@ class State:
     late: bool
     lag: int
     degraded: bool
-    projected: float
-    rejuvenations: int
-    alarm: Any
+    alarm: Alarm | None
     status: str
     missing: int
     approximate: str
+    _engine: StreamIbis = field(repr=False)
     _system: ParticleSystem = field(repr=False)
     _prior: Prior = field(repr=False)
     _evidence_base: float = field(repr=False)
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def projected(self) -> float:
+        """Seconds that the next rejuvenation is expected to take; nan before the first."""
+        return self._engine.cost.next_seconds
+
+    @property
+    def rejuvenations(self) -> int:
+        """Made so far."""
+        return len(self._engine.rejuvenations)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,0 +1,83 @@
+"""Has the system changed? Page's test on the innovations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+VARIANCE_RATIO = 4.0
+"""The test looks for innovations of twice the predicted standard deviation."""
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A change that the innovations make evident.
+
+    Attributes
+    ----------
+    sample, t : int, float
+        Sample and time of the alarm.
+    since_sample, since : int, float
+        The most likely sample of the change, and its time.
+    score : float
+        Log likelihood ratio of a change against none.
+    """
+
+    sample: int
+    t: float
+    since_sample: int
+    since: float
+    score: float
+
+
+class ChangeTest:
+    """CUSUM of the log likelihood ratio of too large innovations against those predicted.
+
+    Per measured output the score grows by log N(e; 0, 4) - log N(e; 0, 1), e being the
+    innovation in predicted standard deviations, and it does not fall below zero. Where the model
+    is right, e is standard normal and independent, and the mean number of samples between false
+    alarms is at least ``samples_between``, whatever the ratio of the variances.
+
+    Parameters
+    ----------
+    samples_between : float
+        Of false alarms, on average at least.
+
+    References
+    ----------
+    Lorden, G. (1971). Procedures for reacting to a change in distribution. Annals of
+    Mathematical Statistics 42: E[T] >= exp(threshold).
+    """
+
+    def __init__(self, samples_between: float) -> None:
+        self.threshold = log(samples_between)
+        self.score = 0.0
+        self._since: tuple[int, float] | None = None
+        self._raised = False
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.score, self._since, self._raised = 0.0, None, False
+
+    def __call__(self, innovation: Array, sample: int, t: float) -> Alarm | None:
+        """Take in the innovations of a sample, (q,), nan where missing."""
+        squares = [e * e for e in innovation.tolist() if e == e]
+        gain = 0.5 * (1.0 - 1.0 / VARIANCE_RATIO) * sum(squares)
+        # Bounded, so that the score comes back soon after the innovations did.
+        self.score = min(
+            self.score + gain - 0.5 * log(VARIANCE_RATIO) * len(squares), 2.0 * self.threshold
+        )
+        if self.score <= 0.0:
+            self.reset()
+            return None
+        if self._since is None:
+            self._since = sample, t
+        if self.score < self.threshold or self._raised:
+            return None
+        self._raised = True
+        return Alarm(sample, t, *self._since, self.score)
