@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.online.change import Alarm
+
 
 @dataclass
 class StandInState:
@@ -32,7 +34,7 @@ class StandInState:
     degraded: bool = False
     projected: float = float("nan")
     rejuvenations: int = 0
-    alarm: str | None = None
+    alarm: Alarm | None = None
     status: str = "absorbed"
     missing: int = 0
     approximate: str = ""

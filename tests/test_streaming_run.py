@@ -15,6 +15,7 @@ import pytest
 from streaming_standin import StandIn, StandInState
 
 from smcpn.errors import InputError
+from smcpn.online.change import Alarm
 from smcpn.streaming.checkpointing import Checkpoints
 from smcpn.streaming.events import KINDS, Event, EventLog
 from smcpn.streaming.named_problem import named_problem
@@ -61,7 +62,7 @@ def test_a_line_for_every_sample_and_a_final_one(folder, capsys):
     last = lines[-1]
     assert last["mean"]["k"] == np.mean([y for _, _, y in SAMPLES])
     assert len(last["quantiles"]["k"]) == 3
-    assert last["alarm"] is False
+    assert last["alarm"] is None
     assert last["projected"] is None
 
 
@@ -229,7 +230,12 @@ def state(**changes) -> StandInState:
 
 
 def test_alarms_and_what_did_not_count_are_events(folder, monkeypatch):
-    states = [state(alarm="chi2"), state(degraded=True), state(degraded=True), state(status="late")]
+    states = [
+        state(alarm=Alarm(1, 0.1, 0, 0.05, 20.0)),
+        state(degraded=True),
+        state(degraded=True),
+        state(status="late"),
+    ]
     monkeypatch.setattr(StandIn, "update", lambda self, u, y, t: states[min(round(10 * t), 3)])
     monkeypatch.setattr(StandIn, "finish", lambda self: states[0])
     stream(to="out.jsonl", limit=4, events="events.jsonl")
@@ -237,7 +243,8 @@ def test_alarms_and_what_did_not_count_are_events(folder, monkeypatch):
 
 
 def test_fields_are_json_without_nan():
-    fields = state_fields(0.25, state())
+    fields = state_fields(0.25, state(alarm=Alarm(1, 0.1, 0, 0.05, 20.0)))
+    assert fields["alarm"] == {"since": 0.05, "score": 20.0}
     assert fields["innovation"] == [None, 0.5]
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
 

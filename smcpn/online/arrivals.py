@@ -64,6 +64,11 @@ class Arrivals:
         """Time of the last sample."""
         return self._axis.last
 
+    @property
+    def last_given(self) -> float | None:
+        """Time of the last sample as it was given; None before the first."""
+        return self._axis.given if math.isfinite(self._axis.given) else None
+
     def take(self, u: Any, y: Any, t: float | None) -> Arrival:
         """Check a sample and place it; see `Online` for what becomes of it.
 
@@ -121,7 +126,7 @@ class TimeAxis:
 
     def __init__(self, record: Record) -> None:
         self._grid, self._interval = record.dt is not None, record.interval
-        self._start, self._count, self._given = record.start, 0, -math.inf
+        self._start, self._count, self.given = record.start, 0, -math.inf
         self.last = -math.inf
 
     def place(self, t: float | None) -> Array | str:
@@ -138,7 +143,7 @@ class TimeAxis:
         if self._count == 0:
             self._start = t if self._grid else self._start
             return self._add(1, t)
-        distance = (t - self._given) / self._interval
+        distance = (t - self.given) / self._interval
         if distance == 0.0 or (self._grid and abs(distance) < 0.5):
             return "duplicate"
         if distance < 0.0:
@@ -167,7 +172,7 @@ class TimeAxis:
                 times = self.last + (given - self.last) * np.arange(1, steps + 1) / steps
                 times[-1] = given
         self._count += steps
-        self._given, self.last = given, float(times[-1])
+        self.given, self.last = given, float(times[-1])
         return times
 
 

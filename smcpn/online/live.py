@@ -159,12 +159,12 @@ class Online:
     @property
     def sample(self) -> int:
         """Samples that count so far."""
-        return self._follower.sample
+        return self._sample
 
     @property
     def t(self) -> float | None:
         """Time of the last sample taken in, s, as it was given; None before the first."""
-        return self._axis.last_given if self._axis.count else None
+        return self._arrivals.last_given
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.

@@ -101,7 +101,8 @@ def state_fields(
         }
     for name in PLAIN:
         fields[name] = getattr(state, name)
-    fields["alarm"] = state.alarm is not None
+    alarm = state.alarm
+    fields["alarm"] = None if alarm is None else {"since": alarm.since, "score": alarm.score}
     return {name: _plain(value) for name, value in fields.items()}
 
 
