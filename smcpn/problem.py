@@ -159,7 +159,7 @@ class Problem:
                 f"({', '.join(ode.parameters)}): remove it or correct its name"
             )
         self.prior = Prior({**free, **added}, coordinates or {})
-        self._fixed = fixed
+        self._fixed, self.fixed = fixed, {k: v for k, v in fixed.items() if k in prior}
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -50,9 +50,6 @@ class GrowingLikelihood:
         Samples that must be known after one before it counts.
     places : slice
         Where the solver's state holds the values of the states.
-    begin_at : ndarray, (n,), optional
-        Values of the states at the first sample, where they are not the problem's initial state.
-        Their derivatives must restart at the samples.
     """
 
     def __init__(
@@ -63,20 +60,18 @@ class GrowingLikelihood:
         history: History,
         lookahead: int = 0,
         places: slice = slice(None),
-        begin_at: Array | None = None,
     ) -> None:
         self.kernel, self.predictive, self._writer = kernel, predictive, writer
-        self.history, self.lookahead = history, lookahead
-        self.places, self.begin_at = places, begin_at
+        self.history, self.lookahead, self.places = history, lookahead, places
         self._rows: dict[int, Rows] = {}
         self.n_samples = 0
 
-    def renewed(self, history: History, begin_at: Array) -> GrowingLikelihood:
-        """Return the likelihood of another stretch of the stream, compiled already."""
+    def emptied(self) -> GrowingLikelihood:
+        """Return the same without samples, compiled already."""
+        history = History(self.history.n_inputs, self.history.n_outputs)
         return GrowingLikelihood(
-            self.kernel, self.predictive, self._writer, history,
-            self.lookahead, self.places, begin_at,
-        )  # fmt: skip
+            self.kernel, self.predictive, self._writer, history, self.lookahead, self.places
+        )
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
@@ -89,11 +84,8 @@ class GrowingLikelihood:
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`; not known, hence zero, while there is no sample."""
-        if self.n_samples == 0 or self.begin_at is not None:
-            state = np.zeros((self.kernel.program.state.numel(), len(values)))
-            if self.begin_at is not None:
-                state[self.places] = self.begin_at[:, None]
-            return state
+        if self.n_samples == 0:
+            return np.zeros((self.kernel.program.state.numel(), len(values)))
         rows = self._rows_of(self.history.chunk(0))
         return self.kernel.start(np.ascontiguousarray(values.T), rows)
 

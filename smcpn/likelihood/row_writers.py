@@ -31,8 +31,6 @@ def growing_likelihood(
     history: History,
     threads: int | None = None,
     lookahead: int | None = None,
-    begin_at: Array | None = None,
-    restarts: bool | None = None,
 ) -> GrowingLikelihood:
     """Build the likelihood of samples to come, which are sampled as the problem's first record is.
 
@@ -42,10 +40,6 @@ def growing_likelihood(
         Empty.
     lookahead : int, optional
         Samples known beyond one before it counts; by default what the hold needs.
-    begin_at : ndarray, (n,), optional
-        See `GrowingLikelihood`.
-    restarts : bool, optional
-        See `smcpn.likelihood.marginal`; by default where the record calls for it.
 
     Raises
     ------
@@ -57,18 +51,18 @@ def growing_likelihood(
     if lookahead is None:
         lookahead = CONTEXT if _interpolated(record) else 0
     make = _marginal if isinstance(solver, EKF0) else _classical
-    kernel, predictive, writer = make(problem, solver, threads, restarts)
+    kernel, predictive, writer = make(problem, solver, threads)
     size = solver.order + 1 if isinstance(solver, EKF0) else 1
     places = slice(0, problem.model.x.numel() * size, size)
-    return GrowingLikelihood(kernel, predictive, writer, history, lookahead, places, begin_at)
+    return GrowingLikelihood(kernel, predictive, writer, history, lookahead, places)
 
 
 def _marginal(
-    problem: Problem, solver: Solver, threads: int | None, restarts: bool | None
+    problem: Problem, solver: Solver, threads: int | None
 ) -> tuple[LaneKernel, LaneKernel, RowWriter]:
     assert isinstance(solver, EKF0)
     model, record = problem.model, problem.records[0]
-    restarts = must_restart([record]) if restarts is None else restarts
+    restarts = must_restart([record])
     kernel = marginal_kernel(problem, solver, restarts, threads)
     symbols = MarginalSymbols(model, solver.order, restarts)
     mean, covariance = symbols.prediction()
@@ -78,7 +72,7 @@ def _marginal(
 
 
 def _classical(
-    problem: Problem, solver: Solver, threads: int | None, restarts: bool | None
+    problem: Problem, solver: Solver, threads: int | None
 ) -> tuple[LaneKernel, LaneKernel, RowWriter]:
     assert isinstance(solver, RK4)
     model, sample = problem.model, SampleSymbols.of(problem.model)

@@ -164,10 +164,13 @@ class TimeAxis:
         return self._start + self._interval * self._count
 
     def _add(self, steps: int, given: float) -> Array:
+        times: Array
         if self._grid:
-            times = self._start + self._interval * np.arange(self._count, self._count + steps)
+            times = self._start + self._interval * np.arange(
+                self._count, self._count + steps, dtype=float
+            )
         else:
-            times = np.full(1, given)
+            times = np.array([given])
             if steps > 1:
                 times = self.last + (given - self.last) * np.arange(1, steps + 1) / steps
                 times[-1] = given

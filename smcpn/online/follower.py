@@ -54,6 +54,7 @@ class Follower:
         self._provisional: Provisional | None = None
         self._offered: Provisional | None = None
         self._work: _Work | None = None
+        self._frozen = False
 
     @classmethod
     def begun(
@@ -65,7 +66,7 @@ class Follower:
         """Begin with samples that are known already, in a thread; see `ready`."""
         follower = cls.__new__(cls)
         follower.likelihood, follower._observe = likelihood, observe
-        follower._provisional = follower._offered = None
+        follower._provisional, follower._offered, follower._frozen = None, None, False
 
         def begin(work: _Work) -> None:
             follower.engine = engine()
@@ -104,6 +105,9 @@ class Follower:
 
         Without one, rejuvenations are made at once.
         """
+        if self._frozen:
+            self._follow_provisionally(deadline)
+            return
         if self._work is not None:
             if not self._work.done.is_set():
                 self._follow_provisionally(deadline)
@@ -148,6 +152,13 @@ class Follower:
                     engine.advance(likelihood.n_samples)
             if len(engine.rejuvenations) > made:
                 self._offer()
+
+    def freeze(self) -> None:
+        """Rejuvenate no more, only weigh: the model does not fit what is coming."""
+        self.give_up()
+        self._frozen = True
+        if self._provisional is None:
+            self._provisional = Provisional(self.engine)
 
     def give_up(self) -> None:
         """Have the thread end after the part it is at."""

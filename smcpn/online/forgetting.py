@@ -3,34 +3,38 @@
 Every half window a population begins anew, from the prior and the samples of the last window, in
 the background; when it has caught up it takes the place of the one before. After an alarm a
 population begins at the change instead, whatever was before it. A posterior is therefore one given
-at least the last window, and at most one and a half of it.
+at least the last window and at most one and a half of it, or the samples since the change.
 
-This is approximate in two ways. Samples before the window do not count at all, though the parameters
-may not have changed. And the state at the beginning of the window is taken as known: the posterior
-mean that the population before had of it.
+This is APPROXIMATE. Samples before the window do not count at all, though the parameters may not
+have changed; and the prior of the state at its beginning, normal around what the population before
+knew of it, has been told by samples that are forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.history import History
 from smcpn.online.change import Alarm
 from smcpn.online.follower import Follower, Population
-from smcpn.online.population import StreamIbis
+from smcpn.prior import Distribution, Prior
+from smcpn.problem import Problem
 
 Array = NDArray[np.float64]
 
 RENEWED = 1.5
 """A population is replaced when it counts this many windows of samples."""
 FEWEST = 16
-"""Samples since a change with which a population begins at once."""
-
-MakeEngine = Callable[[GrowingLikelihood], StreamIbis]
+"""Samples since a change with which a population begins."""
+STATE_SD = 0.3
+"""Prior standard deviation of a state at the beginning of a window, of its rms."""
 
 
 class Stretch:
@@ -41,15 +45,60 @@ class Stretch:
     begin : int
         Number of its first sample in the stream.
     follower : Follower
+    prior : Prior
+        Of the population.
     """
 
-    def __init__(self, begin: int, follower: Follower) -> None:
-        self.begin, self.follower = begin, follower
+    def __init__(self, begin: int, follower: Follower, prior: Prior) -> None:
+        self.begin, self.follower, self.prior = begin, follower, prior
 
     @property
     def likelihood(self) -> GrowingLikelihood:
         """Of the samples of the stretch."""
         return self.follower.likelihood
+
+
+class FreeStart:
+    """A problem whose initial state is unknown, whatever it was before.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its first parameters are those of the original problem that the equation, the outputs and
+        the noise depend on; the states at the first sample come last.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        model = problem.model
+        graph = ca.vertcat(model.rhs, model.outputs, model.noise_variance)
+        kept: Mapping[str, Distribution] = {
+            name: distribution
+            for j, (name, distribution) in enumerate(problem.prior.distributions.items())
+            if ca.depends_on(graph, model.theta[j])
+        }
+        used = {name: d for name, d in problem.prior.coordinates.items() if name in kept}
+        self._kept, self._coordinates = kept, used
+        initial: dict[str, Any] = {name: stats.norm() for name in problem.ode.states}
+        self.problem = Problem(
+            problem.ode,
+            problem.records[0],
+            observe=problem.observe,
+            noise=problem.noise,
+            prior={**problem.fixed, **kept},
+            initial=initial,
+            coordinates=used,
+        )
+
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """Names of the parameters that are not of the initial state alone."""
+        return tuple(self._kept)
+
+    def prior(self, mean: Array, sd: Array) -> Prior:
+        """Prior with the states at the first sample normal, means and deviations (n,)."""
+        added = self.problem.names[len(self._kept) :]
+        starts = {name: stats.norm(m, s) for name, m, s in zip(added, mean, sd, strict=True)}
+        return Prior({**self._kept, **starts}, self._coordinates)
 
 
 class Forgetting:
@@ -59,23 +108,29 @@ class Forgetting:
     ----------
     window : float
         Seconds.
-    make_engine : callable
-        From a likelihood to a sampler at the prior.
-    observe : callable
-        See `Follower`.
+    likelihood : GrowingLikelihood
+        Of a problem with a free start; without samples.
+    start : FreeStart
+    follow : callable
+        From a likelihood and a prior to a `Follower` that begins in a thread.
     """
 
     def __init__(
-        self, window: float, make_engine: MakeEngine, observe: Callable[[Population], None]
+        self,
+        window: float,
+        likelihood: GrowingLikelihood,
+        start: FreeStart,
+        follow: Callable[[GrowingLikelihood, Prior], Follower],
     ) -> None:
-        self.window, self._make_engine, self._observe = window, make_engine, observe
+        self.window = window
+        self._likelihood, self._start, self._follow = likelihood, start, follow
         self._next: Stretch | None = None
         self._states: dict[int, Array] = {}
-        self._since: int | None = None
+        self._changed: int | None = None
 
-    def note(self, sample: int, states: Array) -> None:
-        """Remember the posterior mean of the states, (n,), at a sample of the stream."""
-        self._states[sample] = states
+    def observe(self, sample: int, population: Population) -> None:
+        """Remember the posterior mean of the states at a sample of the stream."""
+        self._states[sample] = population.state_mean()
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Give samples to the population that is being made."""
@@ -84,8 +139,8 @@ class Forgetting:
 
     def changed(self, alarm: Alarm) -> None:
         """Begin anew where the system changed."""
-        self._since = alarm.since_sample
-        if self._next is not None and self._next.begin < self._since:
+        self._changed = alarm.sample
+        if self._next is not None:
             self._next.follower.give_up()
             self._next = None
 
@@ -104,37 +159,41 @@ class Forgetting:
         if self._next is None or not (at_once or self._next.follower.ready):
             return None
         following, self._next = self._next, None
-        following.follower.settle() if at_once else None
-        for sample in [s for s in self._states if s < following.begin]:
-            del self._states[sample]
+        if at_once:
+            following.follower.settle()
         return following
 
     def _beginning(self, current: Stretch) -> int | None:
         """Sample at which a new population should begin; None where there is no need."""
-        n = current.likelihood.n_samples
-        if self._since is not None:
-            if current.begin + n - self._since < FEWEST:
+        history, n = current.likelihood.history, current.likelihood.n_samples
+        if self._changed is not None:
+            if current.begin + n - self._changed < FEWEST:
                 return None
-            begin, self._since = self._since, None
+            begin, self._changed = self._changed, None
             return begin
-        history = current.likelihood.history
         last = history.time(n - 1)
         if last - history.time(0) < RENEWED * self.window:
             return None
-        a, b = 0, n - 1
-        while b - a > 1:
-            middle = (a + b) // 2
-            a, b = (middle, b) if history.time(middle) < last - self.window else (a, middle)
-        return current.begin + b
+        return current.begin + _first_since(history, n, last - self.window)
 
     def _begin(self, current: Stretch, begin: int) -> None:
         # A sample that was absorbed in haste was not noted: the next one was.
         begin = min((s for s in self._states if s >= begin), default=-1)
         if begin < 0:
             return
-        old = current.likelihood
-        history = History(old.history.n_inputs, old.history.n_outputs)
-        likelihood = old.renewed(history, self._states[begin])
-        likelihood.append(*old.history.samples(begin - current.begin, len(old.history)))
-        follower = Follower.begun(likelihood, lambda: self._make_engine(likelihood), self._observe)
-        self._next = Stretch(begin, follower)
+        rms = np.sqrt(np.square(list(self._states.values())).mean(axis=0))
+        sd = np.maximum(STATE_SD * rms, np.finfo(float).tiny ** 0.5)
+        prior = self._start.prior(self._states[begin], sd)
+        history, likelihood = current.likelihood.history, self._likelihood.emptied()
+        likelihood.append(*history.samples(begin - current.begin, len(history)))
+        self._next = Stretch(begin, self._follow(likelihood, prior), prior)
+        self._states = {s: x for s, x in self._states.items() if s >= begin}
+
+
+def _first_since(history: History, n: int, t: float) -> int:
+    """First of n samples whose time is not before ``t``."""
+    a, b = 0, n - 1
+    while b - a > 1:
+        middle = (a + b) // 2
+        a, b = (middle, b) if history.time(middle) < t else (a, middle)
+    return b

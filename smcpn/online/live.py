@@ -19,9 +19,10 @@ from smcpn.online.arrivals import Arrival, Arrivals
 from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.duration import seconds
 from smcpn.online.follower import Follower, Population
-from smcpn.online.forgetting import Forgetting, Stretch
+from smcpn.online.forgetting import Forgetting, FreeStart, Stretch
 from smcpn.online.population import StreamIbis
 from smcpn.online.state import State
+from smcpn.prior import Prior
 from smcpn.problem import Problem
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
@@ -143,18 +144,21 @@ class Online:
         self._arrivals = Arrivals(problem)
         self._change = ChangeTest(samples_between_false_alarms)
         self._alarm: Alarm | None = None
-        self._observed = 0
+        self._observed, self._innovation = 0, np.full(len(problem.observe), np.nan)
         window = None if forget is None else seconds("forget", forget)
-        record = problem.records[0]
-        likelihood = growing_likelihood(
-            problem, self.solver, History(record.n_inputs, len(problem.observe), folder),
-            threads, lookahead, restarts=None if window is None else True,
-        )  # fmt: skip
-        engine = self._engine(likelihood, np.random.default_rng(self._seeds))
-        self._stretch = Stretch(0, Follower(likelihood, engine, self._observe))
-        self._forgetting = (
-            None if window is None else Forgetting(window, self._another_engine, self._observe)
-        )
+        n_inputs, n_outputs = problem.records[0].n_inputs, len(problem.observe)
+        history = History(n_inputs, n_outputs, folder)
+        likelihood = growing_likelihood(problem, self.solver, history, threads, lookahead)
+        engine = self._engine(likelihood, problem.prior, self._seeds)
+        follower = Follower(likelihood, engine, self._observe)
+        self._stretch = Stretch(0, follower, problem.prior)
+        self._forgetting: Forgetting | None = None
+        self._lasting = problem.names
+        if window is not None:
+            start, history = FreeStart(problem), History(n_inputs, n_outputs)
+            free = growing_likelihood(start.problem, self.solver, history, threads, lookahead)
+            self._forgetting = Forgetting(window, free, start, self._begun)
+            self._lasting = start.lasting
 
     @property
     def sample(self) -> int:
@@ -212,11 +216,16 @@ class Online:
     def _sample(self) -> int:
         return self._stretch.begin + self._stretch.follower.population.sample
 
-    def _engine(self, likelihood: GrowingLikelihood, rng: np.random.Generator) -> StreamIbis:
-        return StreamIbis(self.problem.prior, likelihood, self._settings, rng)
+    def _engine(
+        self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence
+    ) -> StreamIbis:
+        return StreamIbis(prior, likelihood, self._settings, np.random.default_rng(seed))
 
-    def _another_engine(self, likelihood: GrowingLikelihood) -> StreamIbis:
-        return self._engine(likelihood, np.random.default_rng(self._seeds.spawn(1)[0]))
+    def _begun(self, likelihood: GrowingLikelihood, prior: Prior) -> Follower:
+        seed = self._seeds.spawn(1)[0]
+        return Follower.begun(
+            likelihood, lambda: self._engine(likelihood, prior, seed), self._observe
+        )
 
     def _append(self, arrival: Arrival) -> None:
         self._stretch.likelihood.append(arrival.times, arrival.u, arrival.y)
@@ -238,9 +247,9 @@ class Online:
         sample = self._stretch.begin + population.sample - 1
         if sample < self._observed:
             return
-        self._observed = sample + 1
+        self._observed, self._innovation = sample + 1, population.innovation
         if self._forgetting is not None:
-            self._forgetting.note(sample, population.state_mean())
+            self._forgetting.observe(sample, population)
         if self._stretch.follower.degraded:
             return
         t = self._stretch.likelihood.history.time(population.sample - 1)
@@ -249,6 +258,7 @@ class Online:
             self._alarm = alarm
             if self._forgetting is not None:
                 self._forgetting.changed(alarm)
+                self._stretch.follower.freeze()
 
     def _state(self, status: str, missing: int, begin: float) -> State:
         follower = self._stretch.follower
@@ -258,7 +268,7 @@ class Online:
             sample=self._sample,
             t=self._arrivals.last,
             ess=population.last_ess,
-            innovation=population.innovation,
+            innovation=self._innovation,
             latency=latency,
             late=self.budget is not None and latency > self.budget,
             lag=follower.lag,
@@ -269,6 +279,7 @@ class Online:
             approximate="" if self._forgetting is None else f"window {self._forgetting.window:g} s",
             _engine=engine,
             _system=population.system,
-            _prior=self.problem.prior,
+            _prior=self._stretch.prior,
+            names=self.problem.names if self._stretch.begin == 0 else self._lasting,
             _evidence_base=population.evidence_base,
         )

@@ -52,6 +52,8 @@ class State:
         Samples that were put in for a gap before this one.
     approximate : str
         What is approximate about the posterior; "" where it is exact.
+    names : tuple of str
+        Parameter names, in the order of the columns of `values`.
     """
 
     sample: int
@@ -66,6 +68,7 @@ class State:
     status: str
     missing: int
     approximate: str
+    names: tuple[str, ...]
     _engine: StreamIbis = field(repr=False)
     _system: ParticleSystem = field(repr=False)
     _prior: Prior = field(repr=False)
@@ -83,15 +86,11 @@ class State:
         return len(self._engine.rejuvenations)
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Parameter names, in the order of the columns of `values`."""
-        return self._prior.names
-
-    @property
     def values(self) -> Array:
         """Parameter values of the particles, (N, d)."""
         if "values" not in self._known:
-            self._known["values"] = self._prior.natural(self._system.theta)
+            columns = [self._prior.names.index(name) for name in self.names]
+            self._known["values"] = self._prior.natural(self._system.theta)[:, columns]
         return self._known["values"]
 
     @property
