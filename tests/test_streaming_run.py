@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from streaming_standin import StandIn, StandInState
 
+from smcpn.cli.app import main
 from smcpn.errors import InputError
 from smcpn.online.change import Alarm
 from smcpn.streaming.checkpointing import Checkpoints
@@ -259,11 +261,11 @@ def test_the_view_shows_parameters_latency_and_events():
         console.print(frames.render())
         for k in range(5):
             watch.sample(0.1 * k, state(mean={"k": 1.0 + k}), waiting=3)
-            watch.event(Event("bad-line", "[bold]not markup", line=k))
+            watch.event(Event("bad-line", "words", line=k))
             console.print(frames.render())
     text = console.export_text()
     assert "waiting for samples" in text
-    for word in ("k", "▁▃▅▆█", "ESS 10", "p50 0.10 ms", "bad-line 5", "[bold]not markup", "0.5"):
+    for word in ("k", "▁▃▅▆█", "ESS 10", "p50 0.10 ms", "bad-line 5", "0.5"):
         assert word in text
     assert "5 samples, t = 0.4 s" in frames.text()
 
@@ -277,6 +279,70 @@ def test_where_there_is_no_terminal_the_view_is_a_line(folder, capsys):
     assert stream(to="out.jsonl", watch=True, limit=5) == 0
     assert capsys.readouterr().err.startswith("5 samples, t = 0.4 s")
     assert not any(thread.name == "smcpn-watch" for thread in threading.enumerate())
+
+
+def on_a_terminal(monkeypatch, **options) -> str:
+    """What a run with a view writes to a terminal."""
+    pty = pytest.importorskip("pty")
+    reading, writing = pty.openpty()
+    written: list[bytes] = []
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while content := os.read(reading, 65536):
+                written.append(content)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with open(writing, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        assert stream(to="out.jsonl", watch=True, **options) == 0
+    reader.join()
+    os.close(reading)
+    return b"".join(written).decode()
+
+
+def test_on_a_terminal_the_view_prints_events_above_itself(folder, monkeypatch):
+    (folder / "log.csv").write_text("0,1,2\n[bold]noise\n0.1,1,2\n")
+    text = on_a_terminal(monkeypatch)
+    assert "bad-line 2: 1 columns instead of 3, skipped: '[bold]noise'" in text
+    assert "2 samples, t = 0.1 s" in text
+    text = on_a_terminal(monkeypatch, events="events.jsonl")
+    assert "[bold]noise" not in text
+    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["bad-line", "end"]
+
+
+def test_the_command_refuses_in_one_sentence(folder, monkeypatch, capsys):
+    for arguments, message in (
+        (["pendulum"], "no system 'pendulum'"),
+        (["model.py", "--from", "nowhere.csv"], "'nowhere.csv' is no file"),
+        (["model.py", "--from", "log.csv", "--limit", "0"], "--limit is 0"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["smcpn", "stream", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        shown = capsys.readouterr()
+        assert shown.out == ""
+        assert message in shown.err
+        assert shown.err.count("\n") == 1
+
+
+def test_the_command_ends_with_the_code_of_the_run(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["smcpn", "stream", "model.py", "--from", "log.csv"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert capsys.readouterr().out.count("\n") == 41
+
+
+def test_a_full_disk_under_the_events_is_said_once(folder, capsys):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full on this system")
+    log = EventLog(open("/dev/full", "w"), as_json=True)  # noqa: SIM115
+    for k in range(2):
+        log(Event("end", f"over {k}"))
+    assert capsys.readouterr().err.count("no longer written") == 1
 
 
 def test_storing_for_the_view_costs_next_to_nothing():

@@ -105,7 +105,9 @@ def stream_model(options: StreamOptions) -> int:
         cleanup.enter_context(_quick_switching())
         stop = cleanup.enter_context(stop_on_signals())
         log = cleanup.enter_context(closing(_event_log(options.events)))
-        watch, report = cleanup.enter_context(watching(options.watch, log))
+        watch, report = cleanup.enter_context(
+            watching(options.watch, log, printed=options.events in (None, STANDARD))
+        )
         run = _run(options, problem, steps, source, stop, report, watch)
         with closing(run.sink):
             code = run.run()
