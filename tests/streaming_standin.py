@@ -124,7 +124,7 @@ class Server:
             except OSError:
                 return
             with closing(connection):
-                connection.settimeout(10)
+                connection.settimeout(60)
                 number, self.connections = self.connections, self.connections + 1
                 try:
                     self._script(connection, number)

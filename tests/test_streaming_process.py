@@ -8,6 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -37,11 +39,21 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def smcpn(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+ONLINE = ["-m", "smcpn"]
+STAND_IN = [
+    "-c",
+    "import smcpn, streaming_standin, smcpn.cli.app\n"
+    "smcpn.Online = streaming_standin.StandIn\n"
+    "smcpn.cli.app.main()",
+]
+"""The command around an identification that only remembers: what is tested is the command."""
+
+
+def smcpn(folder: Path, *arguments: str, command: list[str] = ONLINE) -> subprocess.Popen[bytes]:
     tests = Path(__file__).parent
     search = os.pathsep.join([str(tests.parent), str(tests), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, "-m", "smcpn", "stream", "model.py", *OPTIONS, *arguments],
+        [sys.executable, *command, "stream", "model.py", *OPTIONS, *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": search},
         stdin=subprocess.PIPE,
@@ -89,38 +101,66 @@ def test_noise_on_standard_input_and_a_writer_that_dies_change_nothing(folder, w
     assert bad == ["52:", "153:", "254:", "355:", "405:"]
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
-)
-@pytest.mark.slow
-def test_stopped_and_resumed_it_ends_where_an_uninterrupted_run_does(
-    folder, whole, tmp_path, number, code
-):
-    """The server, too, goes on after the interruption with what it finds right."""
+SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+
+
+def stopped_and_resumed(
+    command: list[str], folder: Path, out: Path, number: signal.Signals, code: int
+) -> list[dict]:
+    """Posteriors in the output of a run that a signal stops and another one ends.
+
+    The server, too, goes on after the interruption with what it finds right.
+    """
 
     def script(connection: socket.socket, attempt: int) -> None:
         connection.sendall(b"".join(LINES[:200] if attempt == 0 else LINES))
         while connection.recv(1):
             pass
 
-    out, live = tmp_path / "out.jsonl", tmp_path / "live.h5"
+    live = out.with_suffix(".h5")
     arguments = ["--to", str(out), "--checkpoint", str(live), "--checkpoint-every", "0.05"]
     with Server(script) as server:
-        first = smcpn(folder, "--from", server.address, *arguments)
-        while not out.exists() or out.read_bytes().count(b"\n") < 120 or not live.exists():
-            assert first.poll() is None
+        arguments += ["--from", server.address]
+        first = smcpn(folder, *arguments, command=command)
+        wait_until(lambda: lines_in(out) >= 120 and live.exists(), first)
         first.send_signal(number)
         ended, _, err = done(first)
         assert ended == code
         if number != signal.SIGKILL:
             assert f"stopped by {number.name} after" in err
             assert f"resume with --checkpoint {live}" in err
-        second = smcpn(folder, "--from", server.address, *arguments)
-        while out.read_bytes().count(b"\n") < len(LINES):
-            assert second.poll() is None
+        second = smcpn(folder, *arguments, command=command)
+        wait_until(lambda: lines_in(out) == len(LINES), second)
         second.send_signal(signal.SIGTERM)
-        done(second)
-    assert posteriors(out.read_text()) == whole[:-1]
+        assert done(second)[0] == 143
+    return posteriors(out.read_text())
+
+
+def lines_in(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def wait_until(reached: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    while not reached():
+        if process.poll() is not None:
+            raise AssertionError(done(process))
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.slow
+def test_a_stopped_command_goes_on_as_if_nothing_had_happened(folder, tmp_path, number, code):
+    code_of_whole, out, _ = done(smcpn(folder, "--from", "log.csv", command=STAND_IN))
+    assert code_of_whole == 0
+    resumed = stopped_and_resumed(STAND_IN, folder, tmp_path / "out.jsonl", number, code)
+    assert resumed == posteriors(out)[:-1]
+
+
+@pytest.mark.parametrize(("number", "code"), SIGNALS)
+@pytest.mark.slow
+def test_stopped_and_resumed_it_ends_in_the_same_posterior(folder, whole, tmp_path, number, code):
+    resumed = stopped_and_resumed(ONLINE, folder, tmp_path / "out.jsonl", number, code)
+    assert resumed == whole[:-1]
 
 
 @pytest.mark.slow

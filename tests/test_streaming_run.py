@@ -113,8 +113,10 @@ def test_checkpoints_come_when_due_and_are_never_half_a_file(tmp_path, monkeypat
     checkpoints = Checkpoints(str(tmp_path / "a.json"), 10.0, events.append)
     for clock[0] in (5.0, 9.9):
         checkpoints.save_if_due(live)
-    assert os.listdir(tmp_path) == []
     clock[0] = 10.0
+    checkpoints.save_if_due(live)
+    assert os.listdir(tmp_path) == []  # nothing is known yet
+    live.update(1.0, [1.0], 0.0)
     checkpoints.save_if_due(live)
     assert os.listdir(tmp_path) == ["a.json"]
 
@@ -123,6 +125,7 @@ def test_checkpoints_come_when_due_and_are_never_half_a_file(tmp_path, monkeypat
         raise OSError(28, "No space left on device")
 
     before = (tmp_path / "a.json").read_text()
+    live.update(1.0, [1.0], 0.1)
     monkeypatch.setattr(live, "save", fail)
     checkpoints.save(live)
     assert (tmp_path / "a.json").read_text() == before

@@ -26,7 +26,7 @@ class Checkpoints:
 
     def __init__(self, path: str | None, every: float, report: Report) -> None:
         self._path, self._every, self._report = path, every, report
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), None
 
     def save_if_due(self, live: Any) -> None:
         """Save where the last time is long enough ago."""
@@ -34,13 +34,14 @@ class Checkpoints:
             self.save(live)
 
     def save(self, live: Any) -> None:
-        """Save; where that fails it is reported, and the identification goes on."""
-        if self._path is None:
+        """Save what is new; where that fails it is reported, and the identification goes on."""
+        if self._path is None or live.t == self._saved:
             return
         unfinished = f"{self._path}.unfinished"
         try:
             live.save(unfinished)
             os.replace(unfinished, self._path)
+            self._saved = live.t
         except OSError as error:
             message = f"'{self._path}' cannot be written: {error.strerror or error}"
             self._report(Event("checkpoint", message))

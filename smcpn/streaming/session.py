@@ -139,11 +139,21 @@ def _run(
     watch: Watch | None,
 ) -> Run:
     live = _live(options, problem, steps, report)
+    checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
+    samples = Stream(
+        live,
+        source,
+        problem,
+        report,
+        last=live.t,
+        stop=stop,
+        idle=lambda: checkpoints.save_if_due(live),
+    )
     return Run(
         live=live,
-        samples=Stream(live, source, problem, report, last=live.t, stop=stop),
+        samples=samples,
         sink=JsonSink(None if options.to == STANDARD else options.to, live.t),
-        checkpoints=Checkpoints(options.checkpoint, options.checkpoint_every, report),
+        checkpoints=checkpoints,
         stop=stop,
         report=report,
         watch=watch,
