@@ -95,6 +95,7 @@ class LaneKernel:
         begin = time.perf_counter()
         source, self.lanes = kernel_source(self.program)
         self._module = load_kernel(source)
+        self._n_emitted = self.program.emitted.numel()
         CLOCK.compile_seconds += time.perf_counter() - begin
 
     def start(self, theta: Array, rows: Rows) -> Array:
@@ -162,7 +163,7 @@ class LaneKernel:
         """
         n = columns.shape[1]
         state = state.copy()
-        emitted = np.empty((self.program.emitted.shape[0], n))
+        emitted = np.empty((self._n_emitted, n))
         self._module.advance(
             columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
             rows.cycle, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
@@ -172,7 +173,7 @@ class LaneKernel:
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
         """What a sample emits, (e, N), from the state that it has reached already."""
         n = columns.shape[1]
-        emitted = np.empty((self.program.emitted.shape[0], n))
+        emitted = np.empty((self._n_emitted, n))
         self._module.advance(
             columns, state, rows.intervals, rows.inputs, rows.gains,
             rows.samples[sample : sample + 1], rows.steps, rows.cycle, 0, 1,

@@ -80,11 +80,15 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
         base = block * LANES
         live = min(LANES, particles - base)
         for k in range({n_state}):
-            for i in range(LANES):
-                w[k * LANES + i] = state[k, base + min(i, live - 1)]
+            for i in range(live):
+                w[k * LANES + i] = state[k, base + i]
+            for i in range(live, LANES):
+                w[k * LANES + i] = state[k, base + live - 1]
         for k in range({n_theta}):
-            for i in range(LANES):
-                w[({n_state} + k) * LANES + i] = theta[k, base + min(i, live - 1)]
+            for i in range(live):
+                w[({n_state} + k) * LANES + i] = theta[k, base + i]
+            for i in range(live, LANES):
+                w[({n_state} + k) * LANES + i] = theta[k, base + live - 1]
         for k in range({totals_slot}, {totals_slot} + {n_emitted}):
             for i in range(LANES):
                 w[k * LANES + i] = 0.0

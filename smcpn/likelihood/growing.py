@@ -11,7 +11,7 @@ Only a band-limited input needs the samples to come: the rows then lag behind by
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,23 @@ class RowWriter(Protocol):
     def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
         """Write the rows of the chunk's samples [a, b), and of the interval before each."""
         ...
+
+
+class Place(NamedTuple):
+    """Where a sample is.
+
+    Attributes
+    ----------
+    rows : Rows
+    local : int
+        Its number in these.
+    y : ndarray, (q,)
+        Its outputs, NaN where missing.
+    """
+
+    rows: Rows
+    local: int
+    y: Array
 
 
 class GrowingLikelihood:
@@ -114,18 +131,17 @@ class GrowingLikelihood:
         """Parameters as `weigh` and `predicted` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
-    def weigh(self, columns: Array, state: Array, sample: int) -> tuple[Array, Array]:
+    def place(self, sample: int) -> Place:
+        """Where the rows of a sample are, for the methods that take one sample."""
+        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
+        return Place(self._rows_of(chunk), local, chunk.samples[local, 1 + self.history.n_inputs :])
+
+    def weigh(self, columns: Array, state: Array, place: Place) -> tuple[Array, Array]:
         """State (k, N) and increment (N,) of one sample: `advance` at the least cost."""
-        rows, local, _ = next(self.pieces(sample, sample + 1))
-        state, emitted = self.kernel.sample(columns, state, rows, local)
+        state, emitted = self.kernel.sample(columns, state, place.rows, place.local)
         return state, emitted[0]
 
-    def measured(self, sample: int) -> Array:
-        """Outputs at a sample, (q,), NaN where missing."""
-        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
-        return chunk.samples[local, 1 + self.history.n_inputs :]
-
-    def predicted(self, columns: Array, state: Array, sample: int) -> Array:
+    def predicted(self, columns: Array, state: Array, place: Place) -> Array:
         """Mean and variance of the outputs at a sample, noise included, (2 q, N).
 
         Parameters
@@ -133,8 +149,7 @@ class GrowingLikelihood:
         state : ndarray, (k, N)
             At that sample.
         """
-        rows, local, _ = next(self.pieces(sample, sample + 1))
-        return self.predictive.emit(columns, state, rows, local)
+        return self.predictive.emit(columns, state, place.rows, place.local)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""

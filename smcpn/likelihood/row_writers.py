@@ -178,10 +178,10 @@ class MarginalRowWriter:
 
     def write(self, history: History, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
         """See `RowWriter.write`."""
-        n = self._n
+        n, steps = self._n, self._steps
         _write_samples(chunk, rows, a, b, n, self._q)
-        count = np.arange(chunk.begin + a, chunk.begin + b)
-        rows.samples[a:b, -1] = 1.0 / np.maximum(self._steps * count, 1)
+        count = steps * np.arange(chunk.begin + a, chunk.begin + b)
+        rows.samples[a:b, -1] = 1.0 / np.maximum(count, 1)
         if a == 0:
             rows.samples[0, -2] = chunk.total = chunk.carried
             head = _head(self._record, history)
@@ -191,36 +191,35 @@ class MarginalRowWriter:
         if first + 1 >= b:
             return
         t = chunk.samples[first:b, 0]
-        lengths = (t[1:] - t[:-1]) / self._steps
+        spacing = t[1:] - t[:-1]
+        lengths = spacing / steps
         if not self._restarts:
             lengths[:] = self._reference
         growth = (lengths / self._reference) ** self._power
-        self._write_variance(chunk, rows, first, b, growth)
-        inputs = rows.inputs.reshape(chunk.intervals, self._steps, n + 3)[first : b - 1]
-        points = self._between.inputs(history, chunk, first, b - 1)
-        inputs[..., :n] = points[:, 1:]
-        inputs[..., n] = self._between.times(t)[:, 1:]
+        rows.samples[first + 1 : b, -2] = self._variance(chunk, count[first + 1 - a :], growth)
+        inputs = rows.inputs.reshape(chunk.intervals, steps, n + 3)[first : b - 1]
+        inputs[..., :n] = self._between.inputs(history, chunk, first, b - 1)[:, 1:]
+        inputs[..., n] = t[:-1, None] + spacing[:, None] * self._between.fractions[1:]
         inputs[..., n + 1] = lengths[:, None]
-        inputs[..., n + 2] = 1.0 / growth[:, None]
+        inputs[..., n + 2] = (1.0 / growth)[:, None]
         if self._restarts:
             part = rows.intervals[first : b - 1]
             part[:, : n + 1] = rows.samples[first : b - 1, : n + 1]
             part[:, n + 1 : -1] = self._rates(chunk, first, b)
             part[:, -1] = lengths
 
-    def _write_variance(self, chunk: Chunk, rows: Rows, first: int, b: int, growth: Array) -> None:
+    def _variance(self, chunk: Chunk, steps: Array, growth: Array) -> Array:
+        """Variance after numbers of ``steps``, those after consecutive intervals."""
         shared = self._shared.variance
         if self._restarts:
-            added = np.append(chunk.total, growth * shared[-1])
-            variance = np.cumsum(added)[1:]
+            added = growth * shared[-1]
+            added[0] += chunk.total
+            variance = np.add.accumulate(added)
             chunk.total = float(variance[-1])
-        else:
-            steps = self._steps * np.arange(chunk.begin + first + 1, chunk.begin + b)
-            known = len(self._shared.gain)
-            growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (steps - known)
-            at = np.minimum(steps, known) - 1
-            variance = np.where(steps <= known, shared[at], growing)
-        rows.samples[first + 1 : b, -2] = variance
+            return variance
+        known = len(self._shared.gain)
+        growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (steps - known)
+        return np.where(steps <= known, shared[np.minimum(steps, known) - 1], growing)
 
     def _rates(self, chunk: Chunk, first: int, b: int) -> Array:
         """Derivatives of the input after the samples [first, b - 1), (b - 1 - first, ...)."""
@@ -228,13 +227,12 @@ class MarginalRowWriter:
         if record.smooth and n:
             piece = Record(u=record.u_function, t=chunk.samples[first:b, 0])
             return interval_derivatives(piece, self._order - 1).reshape(count, -1)
-        rates = np.zeros((count, self._order - 1, n))
+        rates = np.zeros((count, n * (self._order - 1)))
         if n and self._order > 1 and record.hold == "foh":
             samples = chunk.samples[first:b]
-            rates[:, 0] = (samples[1:, 1 : 1 + n] - samples[:-1, 1 : 1 + n]) / (
-                samples[1:, :1] - samples[:-1, :1]
-            )
-        return rates.reshape(count, -1)
+            change = samples[1:] - samples[:-1]
+            rates[:, :n] = change[:, 1 : 1 + n] / change[:, :1]
+        return rates
 
 
 class ClassicalRowWriter:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from math import isfinite
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,20 +61,21 @@ class Weigher:
     def __call__(self, system: ParticleSystem, sample: int) -> Weighed:
         """Absorb a sample: the arithmetic of `Ibis` for a block of one."""
         self.prepare(system)
-        state, increment = self._likelihood.weigh(self.columns, system.state, sample)
-        if not np.isfinite(increment.sum()):
-            increment = finite_or_excluded(increment)
-        innovation = self._innovation(self.weights(system), state, sample)
-        log_weights = system.log_weights + increment
-        top = log_weights.max()
-        if not np.isfinite(top):
-            top = 0.0
-        weights = np.exp(log_weights - top)
-        total = weights.sum()
-        squares = np.einsum("...i,...i->...", weights, weights)
-        with np.errstate(divide="ignore"):
+        likelihood, place = self._likelihood, self._likelihood.place(sample)
+        state, increment = likelihood.weigh(self.columns, system.state, place)
+        predicted = likelihood.predicted(self.columns, state, place)
+        with np.errstate(all="ignore"):
+            innovation = standardised(place.y, predicted, self.weights(system))
+            if not isfinite(np.add.reduce(increment)):
+                increment = finite_or_excluded(increment)
+            log_weights = system.log_weights + increment
+            top = np.maximum.reduce(log_weights)
+            top = top if isfinite(top) else 0.0
+            weights = np.exp(log_weights - top)
+            total = weights.sum()
+            squares = np.einsum("...i,...i->...", weights, weights)
             log_mean = np.log(total / len(weights)) + top
-        ess = float(total**2 / (squares if squares > 0 else 1.0))
+            ess = float(total**2 / (squares if squares > 0 else 1.0))
         moved = ParticleSystem(
             theta=system.theta,
             log_weights=log_weights,
@@ -91,23 +94,34 @@ class Weigher:
         """Values of the states, (n, N)."""
         return system.state[self._likelihood.places]
 
-    def _innovation(self, weights: Array, state: Array, sample: int) -> Array:
-        y = self._likelihood.measured(sample)
-        predicted = self._likelihood.predicted(self.columns, state, sample)
-        mean, variance = predicted[: len(y)], predicted[len(y) :]
-        expected = mean @ weights
-        if not np.isfinite(expected).all():
-            # A diverged particle has no weight, but nan times zero is nan.
-            mean, variance = np.nan_to_num(mean), np.nan_to_num(variance, posinf=0.0)
-            expected = mean @ weights
-        centred = mean - expected[:, None]
-        return (y - expected) / np.sqrt((variance + centred * centred) @ weights)
-
     def weights(self, system: ParticleSystem) -> Array:
         """Normalised weights of a population, known already if it was the last one weighed."""
         if system.log_weights is not self._log_weights:
             self._log_weights, self._weights = system.log_weights, system.weights
         return self._weights
+
+
+def standardised(y: Array, predicted: Array, weights: Array) -> Array:
+    """Measured minus predicted outputs in predictive standard deviations, (q,).
+
+    Parameters
+    ----------
+    y : ndarray, (q,)
+    predicted : ndarray, (2 q, N)
+        Mean and variance for every particle.
+    weights : ndarray, (N,)
+        Before the sample.
+    """
+    q = len(y)
+    expected = predicted[:q] @ weights
+    if not all(map(isfinite, expected.tolist())):
+        # A diverged particle has no weight, but nan times zero is nan.
+        predicted = np.where(weights > 0, predicted, 0.0)
+        expected = predicted[:q] @ weights
+    centred = predicted[:q] - expected[:, None]
+    centred *= centred
+    centred += predicted[q:]
+    return (y - expected) / np.sqrt(centred @ weights)
 
 
 def state_mean(weigher: Weigher, system: ParticleSystem) -> Array:
