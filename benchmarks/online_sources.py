@@ -125,12 +125,15 @@ class Saboteur:
 
     def __init__(self, lines: list[bytes], seed: int) -> None:
         self._lines, self._rng = lines, np.random.default_rng(seed)
-        self._reached, self._number = 0, 0
+        self._reached, self._number, self._complete = 0, 0, False
         self.spoilt: set[int] = set()
         self.interruptions = 0
 
     def connection(self) -> Iterator[bytes]:
         """Yield what one connection sends; the last one sends all that is left."""
+        if self._complete:
+            # The reader is ahead of the identification, which may not take any more.
+            return
         begin = int(self._rng.integers(0, self._reached + 1))
         for k in range(begin, len(self._lines)):
             chance = self._rng.random()
@@ -148,6 +151,7 @@ class Saboteur:
             self._count(bad=False)
             yield self._lines[k]
             self._reached = max(self._reached, k)
+        self._complete = True
 
     def _count(self, bad: bool) -> None:
         self._number += 1
