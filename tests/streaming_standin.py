@@ -79,7 +79,9 @@ class StandIn:
 
     def save(self, path: str) -> None:
         kept = {"times": self.times, "inputs": self.inputs, "outputs": self.outputs}
-        Path(path).write_text(json.dumps(kept))
+        unfinished = Path(f"{path}.unfinished")
+        unfinished.write_text(json.dumps(kept))
+        unfinished.replace(path)
 
     @classmethod
     def load(cls, path: str) -> StandIn:

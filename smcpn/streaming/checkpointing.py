@@ -1,11 +1,11 @@
-"""When a stream writes its checkpoint, and that it is never half a file."""
+"""When a stream writes its checkpoint."""
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
+from smcpn.errors import InputError
 from smcpn.streaming.events import Event, Report
 
 EVERY_SECONDS = 60.0
@@ -37,12 +37,9 @@ class Checkpoints:
         """Save what is new; where that fails it is reported, and the identification goes on."""
         if self._path is None or live.t == self._saved:
             return
-        unfinished = f"{self._path}.unfinished"
         try:
-            live.save(unfinished)
-            os.replace(unfinished, self._path)
+            live.save(self._path)
             self._saved = live.t
-        except OSError as error:
-            message = f"'{self._path}' cannot be written: {error.strerror or error}"
-            self._report(Event("checkpoint", message))
+        except (OSError, InputError) as error:
+            self._report(Event("checkpoint", str(error)))
         self._last = time.monotonic()
