@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.online.change import Alarm
+
 
 @dataclass
 class StandInState:
@@ -32,7 +34,7 @@ class StandInState:
     degraded: bool = False
     projected: float = float("nan")
     rejuvenations: int = 0
-    alarm: str | None = None
+    alarm: Alarm | None = None
     status: str = "absorbed"
     missing: int = 0
     approximate: str = ""
@@ -77,7 +79,9 @@ class StandIn:
 
     def save(self, path: str) -> None:
         kept = {"times": self.times, "inputs": self.inputs, "outputs": self.outputs}
-        Path(path).write_text(json.dumps(kept))
+        unfinished = Path(f"{path}.unfinished")
+        unfinished.write_text(json.dumps(kept))
+        unfinished.replace(path)
 
     @classmethod
     def load(cls, path: str) -> StandIn:
@@ -122,7 +126,7 @@ class Server:
             except OSError:
                 return
             with closing(connection):
-                connection.settimeout(10)
+                connection.settimeout(60)
                 number, self.connections = self.connections, self.connections + 1
                 try:
                     self._script(connection, number)

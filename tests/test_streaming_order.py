@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -88,7 +90,7 @@ def test_memory_of_times_is_bounded():
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.booleans())
 def test_times_strictly_increase_and_every_sample_is_accounted_for(times, uniform):
     placed, events = ordered(times, DT if uniform else None)
-    assert all(a < b for a, b in zip(placed, placed[1:], strict=False))
+    assert all(a < b for a, b in pairwise(placed))
     skipped = sum(e.count for e in events if e.kind in ("duplicate", "late", "bad-time"))
     assert len(placed) + skipped == len(times)
 

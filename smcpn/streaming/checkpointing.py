@@ -1,11 +1,11 @@
-"""When a stream writes its checkpoint, and that it is never half a file."""
+"""When a stream writes its checkpoint."""
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
+from smcpn.errors import InputError
 from smcpn.streaming.events import Event, Report
 
 EVERY_SECONDS = 60.0
@@ -26,7 +26,7 @@ class Checkpoints:
 
     def __init__(self, path: str | None, every: float, report: Report) -> None:
         self._path, self._every, self._report = path, every, report
-        self._last = time.monotonic()
+        self._last, self._saved = time.monotonic(), None
 
     def save_if_due(self, live: Any) -> None:
         """Save where the last time is long enough ago."""
@@ -34,14 +34,12 @@ class Checkpoints:
             self.save(live)
 
     def save(self, live: Any) -> None:
-        """Save; where that fails it is reported, and the identification goes on."""
-        if self._path is None:
+        """Save what is new; where that fails it is reported, and the identification goes on."""
+        if self._path is None or live.t == self._saved:
             return
-        unfinished = f"{self._path}.unfinished"
         try:
-            live.save(unfinished)
-            os.replace(unfinished, self._path)
-        except OSError as error:
-            message = f"'{self._path}' cannot be written: {error.strerror or error}"
-            self._report(Event("checkpoint", message))
+            live.save(self._path)
+            self._saved = live.t
+        except (OSError, InputError) as error:
+            self._report(Event("checkpoint", str(error)))
         self._last = time.monotonic()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TextIO
@@ -22,6 +24,7 @@ KINDS = {
     "alarm": "the innovations say that the system has changed",
     "degraded": "the identification is behind, or gave up part of its work",
     "checkpoint": "a checkpoint was read or written",
+    "events": "the file of events can no longer be written",
     "end": "the source has ended",
 }
 """Every kind of event, and what it says."""
@@ -73,11 +76,18 @@ class EventLog:
         self._file, self._json = file, as_json
 
     def __call__(self, event: Event) -> None:
-        """Write one event; a reader who has left is no reason to stop identifying."""
+        """Write one event; where that fails the identification goes on."""
         try:
             print(self._text(event), file=self._file, flush=True)
-        except (BrokenPipeError, ValueError):
-            self._file = open_nowhere()
+        except (OSError, ValueError) as error:
+            self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        to_file = self._file is not sys.stderr
+        self.close()
+        self._file, self._json = sys.stderr if to_file else open_nowhere(), False
+        if to_file:
+            self(Event("events", f"no longer written to the file: {error}"))
 
     def _text(self, event: Event) -> str:
         if not self._json:
@@ -88,12 +98,12 @@ class EventLog:
 
     def close(self) -> None:
         """Close the file, unless it is a standard stream."""
-        if self._file not in (sys.stderr, sys.stdout):
-            self._file.close()
+        if self._file is not sys.stderr:
+            # What a failed write has left was told when it failed.
+            with suppress(OSError):
+                self._file.close()
 
 
 def open_nowhere() -> TextIO:
     """A file that keeps nothing."""
-    import os
-
     return open(os.devnull, "w", encoding="utf-8")

@@ -74,6 +74,7 @@ class Mqtt:
             CallbackAPIVersion.VERSION2, client_id, clean_session=False, manual_ack=True
         )
         client.on_connect = self._on_connect
+        client.on_subscribe = self._on_subscribe
         client.on_message = lambda client, data, message: self._received.append(message)
         return client
 
@@ -83,6 +84,12 @@ class Mqtt:
         else:
             client.subscribe(self._topic, qos=1)
 
+    def _on_subscribe(self, client: Any, data: Any, mid: int, reasons: Any, more: Any) -> None:
+        if any(reason.is_failure for reason in reasons):
+            self._refused = f"the subscription was refused: {reasons[0]}"
+        else:
+            self._received.append(Event("connected", self.name))
+
     def read(self, stop: Flag, position: Position) -> Iterator[bytes | Event | Receipt | Break]:
         """See `ByteSource.read`."""
         backoff = Backoff(self._give_up)
@@ -90,7 +97,6 @@ class Mqtt:
         def connection() -> Generator[bytes | Event | Receipt, None, str]:
             self._refused = ""
             self._client.connect(*self._address, keepalive=KEEPALIVE_SECONDS)
-            yield Event("connected", self.name)
             yield from self._messages(stop, backoff)
             return self._refused or "the connection was lost"
 
@@ -98,7 +104,7 @@ class Mqtt:
         self._acknowledge()
         self._client.disconnect()
 
-    def _messages(self, stop: Flag, backoff: Backoff) -> Iterator[bytes | Receipt]:
+    def _messages(self, stop: Flag, backoff: Backoff) -> Iterator[bytes | Event | Receipt]:
         """Yield the messages of one connection."""
         self._connections += 1
         # The broker sends again what was not acknowledged on the last connection.
@@ -111,7 +117,11 @@ class Mqtt:
                 return
             while self._received and not stop.is_set():
                 backoff.reset()
-                yield from self._delivered(self._received.popleft())
+                received = self._received.popleft()
+                if isinstance(received, Event):
+                    yield received
+                else:
+                    yield from self._delivered(received)
 
     def _delivered(self, message: Any) -> Iterator[bytes | Receipt]:
         self._pending += 1

@@ -76,7 +76,7 @@ def _run(path: Path) -> ModuleType:
         lines = [
             frame.lineno
             for frame in traceback.extract_tb(error.__traceback__)
-            if frame.filename == str(path)
+            if Path(frame.filename).resolve() == path.resolve()
         ]
         where = f" at line {lines[-1]}" if lines else ""
         raise InputError(f"'{path}' fails{where}: {type(error).__name__}: {error}") from error

@@ -76,13 +76,14 @@ class Run:
 
     def _finish(self) -> None:
         """Tell the posterior once nothing is under way and no later input is waited for."""
+        self.stop.at_once = True
         state = self.live.finish()
         self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
 
     def _tell(self, sample: Sample, t: float, state: Any) -> None:
         """Report an alarm, a loss of accuracy where it begins, and a sample that did not count."""
-        if state.alarm:
-            message = f"the innovations at t = {t:g} say that the system has changed"
+        if state.alarm is not None:
+            message = f"the system has changed at about t = {state.alarm.since:g}"
             self.report(Event("alarm", message, sample.line, t))
         if state.degraded and not self._degraded:
             message = f"few particles count at t = {t:g}: {state.ess:.0f} effective ones"

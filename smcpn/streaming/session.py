@@ -105,7 +105,9 @@ def stream_model(options: StreamOptions) -> int:
         cleanup.enter_context(_quick_switching())
         stop = cleanup.enter_context(stop_on_signals())
         log = cleanup.enter_context(closing(_event_log(options.events)))
-        watch, report = cleanup.enter_context(watching(options.watch, log))
+        watch, report = cleanup.enter_context(
+            watching(options.watch, log, printed=options.events in (None, STANDARD))
+        )
         run = _run(options, problem, steps, source, stop, report, watch)
         with closing(run.sink):
             code = run.run()
@@ -137,11 +139,21 @@ def _run(
     watch: Watch | None,
 ) -> Run:
     live = _live(options, problem, steps, report)
+    checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
+    samples = Stream(
+        live,
+        source,
+        problem,
+        report,
+        last=live.t,
+        stop=stop,
+        idle=lambda: checkpoints.save_if_due(live),
+    )
     return Run(
         live=live,
-        samples=Stream(live, source, problem, report, last=live.t, stop=stop),
+        samples=samples,
         sink=JsonSink(None if options.to == STANDARD else options.to, live.t),
-        checkpoints=Checkpoints(options.checkpoint, options.checkpoint_every, report),
+        checkpoints=checkpoints,
         stop=stop,
         report=report,
         watch=watch,

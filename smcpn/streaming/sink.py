@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -71,7 +72,9 @@ class JsonSink:
     def close(self) -> None:
         """Close the file; standard output stays open."""
         if self._file is not sys.stdout.buffer:
-            self._file.close()
+            # What a failed write has left was told when it failed.
+            with suppress(OSError):
+                self._file.close()
 
     def _refusal(self, error: OSError) -> InputError:
         return InputError(f"{self._name} cannot be written: {error.strerror}: give another --to")
@@ -98,7 +101,8 @@ def state_fields(
         }
     for name in PLAIN:
         fields[name] = getattr(state, name)
-    fields["alarm"] = state.alarm is not None
+    alarm = state.alarm
+    fields["alarm"] = None if alarm is None else {"since": alarm.since, "score": alarm.score}
     return {name: _plain(value) for name, value in fields.items()}
 
 

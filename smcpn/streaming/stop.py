@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,14 @@ class Stop:
     signal : int, optional
         The signal that asked for it.
     requested : bool
+    at_once : bool
+        Nothing more is to be kept: the next signal ends the process, whatever it is doing.
     """
 
     def __init__(self) -> None:
         self.signal: int | None = None
         self.requested = False
+        self.at_once = False
 
     def request(self) -> None:
         """Ask to stop after the sample in hand."""
@@ -43,6 +47,9 @@ def stop_on_signals(signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)) 
     stop = Stop()
 
     def handle(number: int, frame: FrameType | None) -> None:
+        if stop.at_once:
+            # Threads at work would hold up an orderly exit.
+            os._exit(128 + number)
         stop.signal = number
         stop.request()
         for each in signals:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from smcpn.problem import Problem
@@ -41,6 +41,8 @@ class Stream:
         Time of the last sample that ``live`` has absorbed.
     stop : Stop, optional
         Ends the iteration after the sample in hand.
+    idle : callable, optional
+        Called ten times a second while no sample comes.
     ahead : int
         Most items read ahead.
 
@@ -68,11 +70,12 @@ class Stream:
         *,
         last: float | None = None,
         stop: Stop | None = None,
+        idle: Callable[[], None] | None = None,
         ahead: int = AHEAD,
     ) -> None:
         self._live, self._source, self._report = live, source, report
         self._stop = Stop() if stop is None else stop
-        self._ahead = ahead
+        self._idle, self._ahead = idle, ahead
         record = problem.records[0]
         interval = record.interval if record.uniform else None
         start = float(record.t[0])
@@ -101,6 +104,8 @@ class Stream:
                 self.waiting = reader.waiting
                 if item is not None:
                     yield from self._absorb(item)
+                elif self._idle is not None:
+                    self._idle()
         finally:
             reader.close()
             self._ordering.finish()

@@ -17,8 +17,10 @@ from smcpn.streaming.events import Event, Report
 
 FRAME_SECONDS = 0.125
 """At most eight frames a second."""
+LINE_SECONDS = 10.0
+"""Between lines where there is no terminal."""
 RECENT = 1024
-"""Samples whose latency the view sums up."""
+"""Samples whose latency the view sums up, and events it keeps for a frame."""
 HISTORY = 32
 _BARS = "▁▂▃▄▅▆▇█"
 
@@ -40,7 +42,8 @@ class Watch:
         Seconds, of the last `RECENT` samples.
     events : dict of str to int
         Events of each kind.
-    last_event : str
+    sentences : deque of str
+        Events to be printed above the view.
     """
 
     samples: int = 0
@@ -49,7 +52,7 @@ class Watch:
     waiting: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
     events: dict[str, int] = field(default_factory=dict)
-    last_event: str = ""
+    sentences: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def sample(self, t: float, state: Any, waiting: int) -> None:
         """Keep the state after a sample."""
@@ -60,7 +63,7 @@ class Watch:
     def event(self, event: Event) -> None:
         """Count an event."""
         self.events[event.kind] = self.events.get(event.kind, 0) + event.count
-        self.last_event = str(event)
+        self.sentences.append(str(event))
 
 
 class Frames:
@@ -77,7 +80,7 @@ class Frames:
         self._measure()
         watch, p50, p99 = self._watch, *self._latency()
         if watch.state is None:
-            return "no sample yet" + self._last_event()
+            return "no sample yet"
         values = "  ".join(
             f"{name} {mean:.4g} ± {watch.state.sd[name]:.2g}"
             for name, mean in watch.state.mean.items()
@@ -98,7 +101,7 @@ class Frames:
         title = Text(self._title())
         table = Table(box=None, pad_edge=False, title_justify="left", title=title)
         if watch.state is None:
-            return table
+            return title
         for heading in ("parameter", "mean", "sd", "history of the mean"):
             table.add_column(heading, justify="right" if heading in ("mean", "sd") else "left")
         for name, mean in watch.state.mean.items():
@@ -111,7 +114,7 @@ class Frames:
 
     def _title(self) -> str:
         if self._watch.state is None:
-            return f"waiting for samples{self._last_event()}"
+            return "waiting for samples"
         return (
             f"{self._watch.samples} samples, t = {self._watch.t:g} s, {self._rate:.0f} per second"
         )
@@ -125,11 +128,8 @@ class Frames:
         return (
             f"ESS {watch.state.ess:.0f}   innovation {innovation}   "
             f"latency p50 {1e3 * p50:.2f} ms, p99 {1e3 * p99:.2f} ms   "
-            f"waiting {watch.waiting}{alarm}\n{events}{self._last_event()}"
+            f"waiting {watch.waiting}{alarm}\n{events}"
         )
-
-    def _last_event(self) -> str:
-        return f"\n{self._watch.last_event}" if self._watch.last_event else ""
 
     def _measure(self) -> None:
         now, (before, samples) = time.monotonic(), self._before
@@ -155,17 +155,21 @@ def sparkline(values: list[float]) -> str:
 
 
 @contextmanager
-def watching(wanted: bool, report: Report) -> Iterator[tuple[Watch | None, Report]]:
+def watching(
+    wanted: bool, report: Report, printed: bool = True
+) -> Iterator[tuple[Watch | None, Report]]:
     """Yield what to store samples in, and the function to report events with.
 
-    On a terminal the view is drawn on standard error by a thread of its own, and shows the events
-    too. Elsewhere a line is written every ten seconds and at the end.
+    On a terminal the view is drawn on standard error by a thread of its own. Elsewhere a line is
+    written every ten seconds and at the end.
 
     Parameters
     ----------
     wanted : bool
     report : callable
         Where events go otherwise.
+    printed : bool
+        ``report`` writes to standard error: the view then prints the events in its place.
     """
     if not wanted:
         yield None, report
@@ -175,21 +179,21 @@ def watching(wanted: bool, report: Report) -> Iterator[tuple[Watch | None, Repor
 
     def count_and_report(event: Event) -> None:
         watch.event(event)
-        if not live:
+        if not (live and printed):
             report(event)
 
     done = threading.Event()
-    show = _show_live if live else _show_lines
-    thread = threading.Thread(target=show, args=(watch, done), name="smcpn-watch", daemon=True)
+    if live:
+        show, arguments = _show_live, (watch, done, printed)
+    else:
+        show, arguments = _show_lines, (watch, done)
+    thread = threading.Thread(target=show, args=arguments, name="smcpn-watch", daemon=True)
     thread.start()
     try:
         yield watch, count_and_report
     finally:
         done.set()
         thread.join(timeout=2.0)
-
-
-LINE_SECONDS = 10.0
 
 
 def _show_lines(watch: Watch, done: threading.Event) -> None:
@@ -199,12 +203,17 @@ def _show_lines(watch: Watch, done: threading.Event) -> None:
     print(frames.text(), file=sys.stderr, flush=True)
 
 
-def _show_live(watch: Watch, done: threading.Event) -> None:
+def _show_live(watch: Watch, done: threading.Event, printed: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    frames = Frames(watch)
-    with Live(console=Console(stderr=True), auto_refresh=False) as live:
-        while not done.wait(FRAME_SECONDS):
+    frames, console, over = Frames(watch), Console(stderr=True), False
+    with Live(console=console, auto_refresh=False) as live:
+        while not over:
+            over = done.wait(FRAME_SECONDS)
+            while watch.sentences:
+                sentence = watch.sentences.popleft()
+                if printed:
+                    # What a bad line holds is no markup.
+                    console.print(sentence, markup=False, highlight=False)
             live.update(frames.render(), refresh=True)
-        live.update(frames.render(), refresh=True)
