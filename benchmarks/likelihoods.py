@@ -17,8 +17,6 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from smcpn.likelihood.dalton import dalton
-from smcpn.likelihood.fenrir import fenrir
 
 import smcpn
 from benchmarks.likelihood_peers import Batch, peers
@@ -33,6 +31,8 @@ from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
 from smcpn.columns import align
 from smcpn.likelihood.build import build_likelihood
+from smcpn.likelihood.dalton import dalton
+from smcpn.likelihood.fenrir import fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.posterior import Posterior
 from smcpn.problem import Problem

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import pairwise
 
@@ -95,6 +96,12 @@ class LaneKernel:
         source, self.lanes = kernel_source(self.program)
         self._module = load_kernel(source)
         CLOCK.compile_seconds += time.perf_counter() - begin
+
+    def with_constants(self, values: tuple[float, ...]) -> LaneKernel:
+        """The same compiled code with other values of the program's constants."""
+        other = copy(self)
+        other.program = replace(self.program, constant_values=values)
+        return other
 
     def start(self, theta: Array, rows: Rows) -> Array:
         """Return the state (k, N) at the first sample for parameters (p, N)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import casadi as ca
 import numpy as np
@@ -26,6 +26,30 @@ MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
 
 
+class ConditionedLikelihood(LaneLikelihood):
+    """A likelihood of the family; its diffusion can be raised without compiling anew."""
+
+    def __init__(
+        self,
+        kernel: LaneKernel,
+        symbols: ConditionedSymbols,
+        records: Sequence[Record],
+        solver: EKF0 | EKF1,
+        factor: float = 1.0,
+    ) -> None:
+        self._symbols, self._records = symbols, records
+        rows = [
+            conditioned_rows(symbols, record, int(solver.steps), number, factor)
+            for number, record in enumerate(records)
+        ]
+        super().__init__(kernel, rows, solver)
+
+    def at_diffusion(self, factor: float) -> ConditionedLikelihood:
+        """See `DiffusedLikelihood.at_diffusion`."""
+        kernel = self._kernel.with_constants(self._symbols.constant_values(factor))
+        return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
+
+
 def conditioned_likelihood(
     problem: Problem,
     solver: EKF0 | EKF1,
@@ -33,15 +57,11 @@ def conditioned_likelihood(
     diffusion: DiffusionOf,
     threads: int | None,
     start_order: int | None = None,
-) -> LaneLikelihood:
+) -> ConditionedLikelihood:
     """Build a likelihood of the family."""
     symbols = _symbols(problem, solver, scheme, diffusion, Grid.of(problem.records), start_order)
     kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-    rows = [
-        conditioned_rows(symbols, record, int(solver.steps), number)
-        for number, record in enumerate(problem.records)
-    ]
-    return LaneLikelihood(kernel, rows, solver)
+    return ConditionedLikelihood(kernel, symbols, problem.records, solver)
 
 
 def conditioned_moments(
