@@ -12,13 +12,11 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from smcpn.likelihood.dalton import dalton
-from smcpn.likelihood.fenrir import fenrir
 
 import smcpn
 from benchmarks.likelihood_peers import Batch, peers
@@ -33,6 +31,8 @@ from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
 from smcpn.columns import align
 from smcpn.likelihood.build import build_likelihood
+from smcpn.likelihood.dalton import dalton
+from smcpn.likelihood.fenrir import fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.posterior import Posterior
 from smcpn.problem import Problem
@@ -279,7 +279,7 @@ def _browse(likelihood: LaneLikelihood) -> Batch:
     return lambda theta: likelihood.browse(theta, likelihood.n_samples)[1]
 
 
-def _same_as(own: dict[str, LaneLikelihood], peer: str) -> LaneLikelihood:
+def _same_as(own: Mapping[str, LaneLikelihood], peer: str) -> LaneLikelihood:
     """What a peer computes, by our name: rodeo keeps the diagonal of the Jacobian."""
     package, kind = peer.split(" ", 1)
     return own[f"{kind} EKF1 diagonal" if package == "rodeo" else kind]

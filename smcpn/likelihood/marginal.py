@@ -26,7 +26,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.hold import interval_derivatives, substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density, require_gaussian
+from smcpn.likelihood.gaussian import gaussian_log_density
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -54,7 +54,6 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
         If the solver is not an `EKF0` in first-order form with a number of steps.
     """
     require_first_order(solver)
-    require_gaussian(problem, "marginal")
     restarts = must_restart(problem.records)
     symbols = MarginalSymbols(problem.model, solver.order, restarts)
     kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
