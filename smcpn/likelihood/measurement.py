@@ -59,8 +59,8 @@ class LaplaceMeasurement:
         # In place of a missing value one that every density has.
         self._value = ca.if_else(present, y, 1.0)
         self._expected, self._present = expected, present
-        gradient, curvature = (self._at(part[j], expected) for part in density.expansion())
-        information = ca.if_else(curvature < 0.0, -curvature, gradient**2)
+        gradient = self._at(density.expansion()[0][j], expected)
+        information = self._at(density.information()[j], expected)
         self._gradient = gradient * present
         self._information = ca.fmax(information * present, LEAST_INFORMATION)
         self.noise = 1.0 / self._information
