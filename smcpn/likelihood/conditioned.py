@@ -163,9 +163,11 @@ class ConditionedSymbols:
         self.free: FilterSymbols | None = None
         if scheme.joint or not isinstance(diffusion, KnownDiffusion):
             alone = Layout.of(model, solver, outputs=False)
-            self.free = FilterSymbols(model, alone, plain, "free")
+            calibrated = not isinstance(diffusion, KnownDiffusion)
+            shared = plain and (calibrated or _number(diffusion, model))
+            self.free = FilterSymbols(model, alone, shared, "free")
         together = Layout.of(model, solver, outputs=True)
-        shared = plain and _known(model, diffusion)
+        shared = plain and _number(diffusion, model) and _known_outputs(model)
         self.seen = FilterSymbols(model, together, shared, "seen")
         self._step = self._step_graph()
         self._corrected, self._scored = self._observe()
@@ -245,34 +247,41 @@ class ConditionedSymbols:
         if free:
             predicted = free.graphs.predicted_mean(free.mean)
             linearisation = free.graphs.linearised(predicted, self.h)
-            mean, alone = free.step(predicted, linearisation, [self.scale] * len(free.mean))
+            mean, alone = free.step(predicted, linearisation, self._noise_alone())
             after += free.values(mean, free.covariance.after_step)
         variances, sums = self.diffusion.variances(alone, self.count, len(seen.mean))
         predicted = seen.graphs.predicted_mean(seen.mean)
         if linearisation is None or not self.scheme.linearise_free:
             linearisation = seen.graphs.linearised(predicted, self.h)
-        variances = [variance * self._factor**2 for variance in variances]
-        noise = [self.scale * variance for variance in variances]
+        noise = self._noise_alone()
+        if not isinstance(self.diffusion, KnownDiffusion):
+            noise = [self.scale * (variance * self._factor**2) for variance in variances]
         mean, together = seen.step(predicted, linearisation, noise)
         after += seen.values(mean, seen.covariance.after_step)
         if self.scheme.joint:
-            after += self._scores(alone, together, variances[0])
+            after += self._scores(alone, together)
         return ca.vertcat(*after, *sums)
 
-    def _scores(
-        self, alone: list[Innovation], together: list[Innovation], variance: ca.SX
-    ) -> list[ca.SX]:
+    def _noise_alone(self) -> list[ca.SX]:
+        """Process noise of the data-free filter.
+
+        It is that of the conditioned filter where they are compared: with equal arithmetic their
+        rounding errors cancel, which are large where the diffusion is small. Otherwise it is one.
+        """
+        if isinstance(self.diffusion, KnownDiffusion):
+            return [self.scale * (self.diffusion.sd * self._factor) ** 2] * len(self.seen.mean)
+        return [self.scale] * len(self.seen.mean)
+
+    def _scores(self, alone: list[Innovation], together: list[Innovation]) -> list[ca.SX]:
         """Go on with log p(z | y) - log p(z): the ratio of variances and the squares' difference.
 
-        Their difference is taken step by step, for the totals are large. The data-free filter
-        runs with unit diffusion: its innovation variances scale.
+        Their difference is taken step by step, for the totals are large.
         """
         ratio, quadratic = self._ratio, self._quadratic
         pairs = zip(_independent(together), _independent(alone), strict=True)
         for (e, s), (e_free, s_free) in pairs:
-            scaled = s_free * variance
-            ratio = ratio * (s / scaled)
-            quadratic = quadratic + (e * e / s - e_free * e_free / scaled)
+            ratio = ratio * (s / s_free)
+            quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
         return [ratio, quadratic]
 
     def _outputs(self) -> tuple[list[ca.SX], list[dict]]:
@@ -372,11 +381,14 @@ def _independent(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
     ]
 
 
-def _known(model: Model, diffusion: Diffusion) -> bool:
-    """Whether the outputs' slopes, their Gaussian noise and the diffusion are known numbers."""
-    if not isinstance(diffusion, KnownDiffusion):
-        return False
+def _number(diffusion: Diffusion, model: Model) -> bool:
+    """Whether the diffusion is the same for all particles and all time."""
+    return isinstance(diffusion, KnownDiffusion) and not ca.depends_on(diffusion.sd, model.theta)
+
+
+def _known_outputs(model: Model) -> bool:
+    """Whether the outputs' slopes and their Gaussian noise are known numbers."""
     slopes = ca.vec(ca.jacobian(model.outputs, model.x))
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
-    known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance, diffusion.sd), unknown)
+    known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
     return known and model.density is None
