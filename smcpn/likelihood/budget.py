@@ -79,9 +79,8 @@ def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
     if model.density is None:
         return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
     density = model.density
-    gradient, curvature = density.expansion()
-    information = ca.if_else(curvature < 0.0, -curvature, gradient**2)
-    function = ca.Function("information", [density.y, density.output, model.theta], [information])
+    symbols = [density.y, density.output, model.theta]
+    function = ca.Function("information", symbols, [density.information()])
     y = np.concatenate([record.y for record in problem.records])
     found = function(np.nan_to_num(y, nan=1.0).T, outputs.T, values).full().T
     return 1.0 / np.maximum(found, LEAST_INFORMATION)
