@@ -12,7 +12,7 @@ import json
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -279,7 +279,7 @@ def _browse(likelihood: LaneLikelihood) -> Batch:
     return lambda theta: likelihood.browse(theta, likelihood.n_samples)[1]
 
 
-def _same_as(own: dict[str, LaneLikelihood], peer: str) -> LaneLikelihood:
+def _same_as(own: Mapping[str, LaneLikelihood], peer: str) -> LaneLikelihood:
     """What a peer computes, by our name: rodeo keeps the diagonal of the Jacobian."""
     package, kind = peer.split(" ", 1)
     return own[f"{kind} EKF1 diagonal" if package == "rodeo" else kind]

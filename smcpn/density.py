@@ -229,6 +229,16 @@ class OutputDensity:
         ]
         return ca.vertcat(*[g for g, _ in parts]), ca.vertcat(*[h for _, h in parts])
 
+    def information(self) -> ca.SX:
+        """Information of each measured value about its output, (q, 1), never negative.
+
+        Where a log density is not concave, as in the tails of Student's t, its curvature is none.
+        The squared gradient has the same mean over measurements, and with it no step exceeds one
+        over the gradient.
+        """
+        gradient, curvature = self.expansion()
+        return ca.if_else(curvature < 0.0, -curvature, gradient**2)
+
 
 def as_density(value: Any) -> Density | None:
     """The density that an entry of ``noise`` stands for; None for a standard deviation."""

@@ -15,6 +15,7 @@ from pn_problems import (
 )
 from scipy import special, stats
 
+import smcpn
 from smcpn import (
     EKF0,
     EKF1,
@@ -31,7 +32,6 @@ from smcpn.density import log_gamma
 from smcpn.likelihood.build import build_likelihood
 from smcpn.pn.likelihoods.dalton import dalton
 from smcpn.pn.likelihoods.forward import forward
-from smcpn.pn.likelihoods.measurement import information
 from smcpn.pn.likelihoods.statespace import StateSpace
 
 DIAGONAL = EKF1(2, 10, diffusion=0.1, jacobian="diagonal")
@@ -198,9 +198,16 @@ def test_the_tails_of_student_do_not_break_the_filter():
 
 
 def test_information_of_a_convex_density_is_that_of_its_mean():
-    assert information(3.0, -2.0) == 2.0
-    assert information(3.0, 0.5) == 9.0
-    assert information(0.0, 0.0) == 0.0
+    """-curvature, and the squared gradient where there is no curvature to speak of."""
+
+    def log_density(y, output):
+        return 3.0 * output + y * output**2 / 2
+
+    density = problem(np.ones((41, 1)), "V", log_density).model.density
+    assert density is not None
+    function = ca.Function("information", [density.y, density.output], [density.information()])
+    found = [float(np.array(function(y, 0.0))[0, 0]) for y in (-2.0, 0.5, 0.0)]
+    assert found == [2.0, 9.0, 9.0]
 
 
 def own(y, output, third):
@@ -237,5 +244,91 @@ def test_scales_must_be_positive(make):
 
 @pytest.mark.parametrize("solver", [EKF0(2, 10), RK4(2)], ids=str)
 def test_likelihoods_of_gaussian_noise_refuse_others(solver):
-    with pytest.raises(InputError, match=r"needs Gaussian noise.*choose likelihood='dalton'"):
+    with pytest.raises(InputError, match=r"takes Gaussian noise only.*choose likelihood.*dalton"):
         build_likelihood(counts_problem(), solver)
+
+
+def mixed_problem() -> Problem:
+    """A density of one's own beside a Gaussian, an output that bends, parameters, gaps."""
+
+    def energy(V, R, *, gain):
+        return gain * V**2 + np.exp(0.3 * R)
+
+    def log_density(y, output, *, width=0.4, power):
+        return -(np.abs((y - output) / width) ** power)
+
+    y = np.column_stack([fitzhugh_nagumo_solution()[:, 0], np.linspace(0.5, 3.0, 41)])
+    y[4, 0], y[7, 1], y[11] = np.nan, np.nan, np.nan
+    extra = {"gain": stats.norm(1.0, 0.1), "power": stats.uniform(1.5, 0.5)}
+    return problem(y, ["V", energy], [0.1, log_density], **extra)
+
+
+HEAVY = StudentT("scale", 3.0)
+COMPILED = {
+    "counts": (counts_problem, FITZHUGH_NAGUMO),
+    "mixed": (mixed_problem, np.append(FITZHUGH_NAGUMO, [1.05, 1.7])),
+    "heavy": (
+        lambda: problem(
+            fitzhugh_nagumo_solution() + outliers(), ["V", "R"], HEAVY, scale=stats.lognorm(0.3)
+        ),
+        np.append(FITZHUGH_NAGUMO, 0.2),
+    ),
+}
+
+
+def outliers() -> np.ndarray:
+    noise = np.random.default_rng(2).normal(size=(41, 2))
+    noise[::7] *= 30.0
+    return 0.1 * noise
+
+
+@pytest.mark.parametrize(
+    ("name", "solver"),
+    [
+        ("counts", DIAGONAL),
+        ("counts", EKF0(2, 20, diffusion=1.0)),
+        ("mixed", EKF1(2, 10, diffusion=1.0)),
+        ("heavy", DIAGONAL),
+    ],
+    ids=str,
+)
+def test_kernel_follows_the_plain_form(name, solver):
+    """Increment by increment, in pieces and whole, at parameters near the truth."""
+    make, centre = COMPILED[name]
+    problem = make()
+    values = centre * np.exp(0.02 * np.random.default_rng(1).normal(size=(3, len(centre))))
+    likelihood = build_likelihood(problem, solver, likelihood="dalton")
+    state, first = likelihood.advance(values, likelihood.start(values), 0, 9)
+    _, second = likelihood.advance(values, state, 9, 41)
+    increments = np.concatenate([first, second])
+    for theta, column in zip(values, increments.T, strict=True):
+        space = StateSpace(problem.model, problem.records[0], theta, solver)
+        np.testing.assert_allclose(column, dalton(space), rtol=1e-7, atol=1e-7)
+    total = likelihood.browse(values, 41)[1]
+    np.testing.assert_allclose(total, increments.sum(axis=0), rtol=1e-11)
+
+
+def test_counts_are_identified():
+    """The exact posterior is a few per cent wide; the truth lies within four sds."""
+    y = np.random.default_rng(0).poisson(np.exp(2.0 + fitzhugh_nagumo_solution()))
+
+    def of_v(V):
+        return 2.0 + V
+
+    def of_r(R):
+        return 2.0 + R
+
+    prior = {
+        name: stats.lognorm(0.3, scale=s) for name, s in zip("abc", (0.3, 0.2, 2.5), strict=True)
+    }
+    posterior = smcpn.ibis(
+        problem(y, [of_v, of_r], Poisson(), **prior),
+        solver=EKF1(2, 10, diffusion=10.0, jacobian="diagonal"),
+        likelihood="dalton",
+        particles=200,
+        seed=1,
+    )
+    for name, truth in zip("abc", FITZHUGH_NAGUMO, strict=True):
+        assert abs(posterior.mean[name] - truth) < 4 * posterior.sd[name]
+    assert posterior.sd["c"] < 0.3
+    assert 0.0 < posterior.budget.share < 0.5

@@ -100,7 +100,7 @@ class LaneKernel:
         CLOCK.compile_seconds += time.perf_counter() - begin
 
     def with_constants(self, values: tuple[float, ...]) -> LaneKernel:
-        """The same machine code with other known numbers."""
+        """The same compiled code with other values of the program's constants."""
         other = copy(self)
         other.program = replace(self.program, constant_values=values)
         return other

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
+from smcpn.likelihood.measurement import LEAST_INFORMATION
 from smcpn.likelihood.predictive import predictive_moments
 from smcpn.problem import Problem
 from smcpn.solver import MAX_STEPS
@@ -58,7 +60,7 @@ def error_budget(
         predictive_moments(problem, replace(solver, steps=n), values, numbered, likelihood)
         for n in (steps, compared)
     )
-    noise = problem.model.noise_variances(np.asarray(values, dtype=float)[None, :])[:, 0]
+    noise = _noise(problem, np.asarray(values, dtype=float), np.concatenate([m for m, _ in own]))
     measured = np.concatenate([np.isfinite(record.y) for record in problem.records])
     with np.errstate(over="ignore", invalid="ignore"):
         variance = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in own])
@@ -66,6 +68,22 @@ def error_budget(
             [np.square(a - b) for (a, _), (b, _) in zip(own, other, strict=True)]
         )
         return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
+
+
+def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
+    """Variance of the noise, (T, q); where it is not Gaussian, what a value would tell exactly.
+
+    That is the inverse of its information about the output, at the outputs (T, q).
+    """
+    model = problem.model.with_numbers()
+    if model.density is None:
+        return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
+    density = model.density
+    symbols = [density.y, density.output, model.theta]
+    function = ca.Function("information", symbols, [density.information()])
+    y = np.concatenate([record.y for record in problem.records])
+    found = function(np.nan_to_num(y, nan=1.0).T, outputs.T, values).full().T
+    return 1.0 / np.maximum(found, LEAST_INFORMATION)
 
 
 def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:

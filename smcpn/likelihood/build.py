@@ -35,19 +35,22 @@ class Recipe:
         sample, see `smcpn.likelihood.predictive`.
     known_diffusion : bool
         Whether it needs a diffusion that is a number or a parameter.
+    any_density : bool
+        Whether measurements may scatter otherwise than Gaussian.
     """
 
     solvers: tuple[type, ...]
     build: Callable[..., LaneLikelihood]
     moments: Callable[..., Any]
     known_diffusion: bool = False
+    any_density: bool = False
 
 
 LIKELIHOODS = {
     "marginal": Recipe((EKF0,), marginal, marginal_moments),
-    "filtering": Recipe((EKF0, EKF1), filtering, filtering_moments),
-    "dalton": Recipe((EKF0, EKF1), dalton, dalton_moments, known_diffusion=True),
-    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir_moments, known_diffusion=True),
+    "filtering": Recipe((EKF0, EKF1), filtering, filtering_moments, any_density=True),
+    "dalton": Recipe((EKF0, EKF1), dalton, dalton_moments, known_diffusion=True, any_density=True),
+    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir_moments, known_diffusion=True, any_density=True),
     "classical": Recipe((RK4,), classical, classical_moments),
 }
 OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}
@@ -70,6 +73,12 @@ def build_likelihood(
         If there is no such likelihood, or it does not go with the solver.
     """
     name = likelihood_name(solver, likelihood)
+    if problem.model.density is not None and not LIKELIHOODS[name].any_density:
+        fitting = ", ".join(n for n, recipe in LIKELIHOODS.items() if recipe.any_density)
+        raise InputError(
+            f"the {name} likelihood takes Gaussian noise only: give standard deviations in noise, "
+            f"or choose likelihood {fitting}"
+        )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "

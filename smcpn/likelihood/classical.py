@@ -10,7 +10,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.hold import substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density, require_gaussian
+from smcpn.likelihood.gaussian import gaussian_log_density
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -53,7 +53,6 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
-    require_gaussian(problem, "classical")
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)

@@ -12,20 +12,18 @@ the linearisation makes of it. Where only the spacing changes, the coordinates a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
-from math import log, pi
 
 import casadi as ca
 
 from smcpn.codegen.program import LaneProgram
-from smcpn.errors import InputError
-from smcpn.likelihood.covariance import Covariance, Gain
+from smcpn.likelihood.covariance import Covariance
 from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion
 from smcpn.likelihood.factor import Factor
 from smcpn.likelihood.gaussian_filter import GaussianFilter, Innovation, Linearisation, Mean
 from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
+from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.processes import Layout
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.problem import Model
@@ -160,16 +158,19 @@ class ConditionedSymbols:
         self.h, self.h_before = ca.SX.sym("h"), ca.SX.sym("h_before")
         self.scale, self.count = ca.SX.sym("scale"), ca.SX.sym("count")
         self._ratio, self._quadratic = ca.SX.sym("ratio"), ca.SX.sym("quadratic")
+        self._factor = ca.SX.sym("factor")
         plain = share and isinstance(solver, EKF0)
         self.free: FilterSymbols | None = None
         if scheme.joint or not isinstance(diffusion, KnownDiffusion):
             alone = Layout.of(model, solver, outputs=False)
-            self.free = FilterSymbols(model, alone, plain, "free")
+            calibrated = not isinstance(diffusion, KnownDiffusion)
+            shared = plain and (calibrated or _number(diffusion, model))
+            self.free = FilterSymbols(model, alone, shared, "free")
         together = Layout.of(model, solver, outputs=True)
-        shared = plain and _known(model, diffusion)
+        shared = plain and _number(diffusion, model) and _known_outputs(model)
         self.seen = FilterSymbols(model, together, shared, "seen")
         self._step = self._step_graph()
-        self._corrected, self._residuals, self._gains = self._observe()
+        self._corrected, self._scored = self._observe()
         self._interval, self._rates = self._interval_graph()
 
     @property
@@ -183,41 +184,26 @@ class ConditionedSymbols:
         return [f.covariance for f in self.filters if f.covariance.shared]
 
     @property
-    def constants(self) -> tuple[ca.SX, tuple[float, ...]]:
-        """Symbols and values of the known numbers."""
-        model, diffusion = self.model, self.diffusion
-        if isinstance(diffusion, KnownDiffusion):
-            symbols = ca.vertcat(model.constants, diffusion.symbol)
-            return symbols, (*model.constant_values, diffusion.number)
-        return model.constants, model.constant_values
+    def constants(self) -> ca.SX:
+        """Symbols of the known numbers."""
+        own = [self.diffusion.sd] if isinstance(self.diffusion, KnownDiffusion) else []
+        named = [sd for sd in own if self.diffusion.number is not None]
+        return ca.vertcat(self.model.constants, *named, self._factor)
 
-    def at_diffusion(self, factor: float) -> ConditionedSymbols:
-        """The same graphs with another diffusion among the known numbers.
-
-        Raises
-        ------
-        InputError
-            If the diffusion is calibrated.
-        """
-        if not isinstance(self.diffusion, KnownDiffusion):
-            raise InputError(
-                "path 'diffusion' needs a diffusion that is not calibrated: give the solver "
-                "diffusion=... a number, or the name of a parameter"
-            )
-        other = copy(self)
-        other.diffusion = replace(self.diffusion, number=factor * self.diffusion.number)
-        return other
+    def constant_values(self, factor: float) -> tuple[float, ...]:
+        """Values of `constants` where the diffusion is raised by a factor."""
+        number = self.diffusion.number
+        return (*self.model.constant_values, *([] if number is None else [number]), factor)
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """Assemble the kernel that emits ``emitted`` at each sample."""
         model, sample = self.model, self.sample
         symbols, start = self._start()
-        constants, constant_values = self.constants
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         return LaneProgram(
             theta=model.theta,
-            constants=constants,
-            constant_values=constant_values,
+            constants=self.constants,
+            constant_values=self.constant_values(1.0),
             state=ca.vertcat(*[s for f in self.filters for s in f.state], *self._tail),
             start_row=ca.vertcat(symbols.row, self.h),
             interval_row=ca.vertcat(sample.row, *self._rates, self.h, self.h_before, *sample_gains),
@@ -232,13 +218,13 @@ class ConditionedSymbols:
 
     def log_density(self) -> ca.SX:
         """Log-likelihood of a sample given the past, (1, 1)."""
-        product, quadratic = ca.SX(1.0), ca.SX(0.0)
+        product, log_density = ca.SX(1.0), ca.SX(0.0)
         if self.scheme.joint:
-            product, quadratic = self._ratio, self._quadratic
-        for e, gain in zip(self._residuals, self._gains, strict=True):
-            product *= gain.variance
-            quadratic += e * e / gain.variance
-        return -0.5 * (ca.log(product) + quadratic + log(2 * pi) * ca.sum1(self.sample.present))
+            product, log_density = self._ratio, -0.5 * self._quadratic
+        for part, determinant in self._scored:
+            product *= determinant
+            log_density += part
+        return log_density - 0.5 * ca.log(product)
 
     def prediction(self) -> tuple[ca.SX, ca.SX]:
         """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen.
@@ -261,33 +247,41 @@ class ConditionedSymbols:
         if free:
             predicted = free.graphs.predicted_mean(free.mean)
             linearisation = free.graphs.linearised(predicted, self.h)
-            mean, alone = free.step(predicted, linearisation, [self.scale] * len(free.mean))
+            mean, alone = free.step(predicted, linearisation, self._noise_alone())
             after += free.values(mean, free.covariance.after_step)
         variances, sums = self.diffusion.variances(alone, self.count, len(seen.mean))
         predicted = seen.graphs.predicted_mean(seen.mean)
         if linearisation is None or not self.scheme.linearise_free:
             linearisation = seen.graphs.linearised(predicted, self.h)
-        noise = [self.scale * variance for variance in variances]
+        noise = self._noise_alone()
+        if not isinstance(self.diffusion, KnownDiffusion):
+            noise = [self.scale * (variance * self._factor**2) for variance in variances]
         mean, together = seen.step(predicted, linearisation, noise)
         after += seen.values(mean, seen.covariance.after_step)
         if self.scheme.joint:
-            after += self._scores(alone, together, variances[0])
+            after += self._scores(alone, together)
         return ca.vertcat(*after, *sums)
 
-    def _scores(
-        self, alone: list[Innovation], together: list[Innovation], variance: ca.SX
-    ) -> list[ca.SX]:
+    def _noise_alone(self) -> list[ca.SX]:
+        """Process noise of the data-free filter.
+
+        It is that of the conditioned filter where they are compared: with equal arithmetic their
+        rounding errors cancel, which are large where the diffusion is small. Otherwise it is one.
+        """
+        if isinstance(self.diffusion, KnownDiffusion):
+            return [self.scale * (self.diffusion.sd * self._factor) ** 2] * len(self.seen.mean)
+        return [self.scale] * len(self.seen.mean)
+
+    def _scores(self, alone: list[Innovation], together: list[Innovation]) -> list[ca.SX]:
         """Go on with log p(z | y) - log p(z): the ratio of variances and the squares' difference.
 
-        Their difference is taken step by step, for the totals are large. The data-free filter
-        runs with unit diffusion: its innovation variances scale.
+        Their difference is taken step by step, for the totals are large.
         """
         ratio, quadratic = self._ratio, self._quadratic
         pairs = zip(_independent(together), _independent(alone), strict=True)
         for (e, s), (e_free, s_free) in pairs:
-            scaled = s_free * variance
-            ratio = ratio * (s / scaled)
-            quadratic = quadratic + (e * e / s - e_free * e_free / scaled)
+            ratio = ratio * (s / s_free)
+            quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
         return [ratio, quadratic]
 
     def _outputs(self) -> tuple[list[ca.SX], list[dict]]:
@@ -300,22 +294,28 @@ class ConditionedSymbols:
         states = seen.graphs.states(seen.mean, self.h_before)
         return ca.vertsplit(ca.substitute(here, model.x, states)), slopes
 
-    def _observe(self) -> tuple[Mean, list[ca.SX], list[Gain]]:
-        """Update by one output after the other, linearised where all were expected."""
-        seen, present = self.seen, ca.vertsplit(self.sample.present)
+    def _observe(self) -> tuple[Mean, list[tuple[ca.SX, ca.SX]]]:
+        """Update by one output after the other, linearised where all were expected.
+
+        Returns
+        -------
+        mean : Mean
+        scored : list of (casadi.SX, casadi.SX)
+            Of each output, see `Measurement.log_density`.
+        """
+        seen, sample, scored = self.seen, self.sample, []
         outputs, slopes = self._outputs()
-        noise = ca.vertsplit(self.model.noise_variance)
-        gains = seen.covariance.observe(slopes, noise, present)
-        mean, residuals = [list(row) for row in seen.mean], []
-        for j, gain in enumerate(gains):
-            e = self.sample.y[j] - outputs[j]
+        mean = [list(row) for row in seen.mean]
+        for j, expected in enumerate(outputs):
             for (k, i), slope in slopes[j].items():
-                e -= slope * (mean[k][i] - seen.mean[k][i])
-            e *= present[j]
-            residuals.append(e)
-            for (k, i), g in gain.gain.items():
-                mean[k][i] = mean[k][i] + g * e
-        return mean, residuals, gains
+                expected += slope * (mean[k][i] - seen.mean[k][i])
+            seen_here = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
+            value = measurement(self.model, j, expected, sample.y[j], sample.present[j])
+            gain = seen.covariance.observe(seen_here, value.noise)
+            for (k, i), g in gain.by_entry.items():
+                mean[k][i] = mean[k][i] + g * value.residual()
+            scored.append(value.log_density(gain))
+        return mean, scored
 
     def _interval_graph(self) -> tuple[ca.SX, list[ca.SX]]:
         """Correct by the sample that was left, and get the derivatives ready for the steps."""
@@ -381,10 +381,14 @@ def _independent(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
     ]
 
 
-def _known(model: Model, diffusion: Diffusion) -> bool:
-    """Whether the outputs' slopes, their noise and the diffusion are known numbers."""
-    if not isinstance(diffusion, KnownDiffusion):
-        return False
+def _number(diffusion: Diffusion, model: Model) -> bool:
+    """Whether the diffusion is the same for all particles and all time."""
+    return isinstance(diffusion, KnownDiffusion) and not ca.depends_on(diffusion.sd, model.theta)
+
+
+def _known_outputs(model: Model) -> bool:
+    """Whether the outputs' slopes and their Gaussian noise are known numbers."""
     slopes = ca.vec(ca.jacobian(model.outputs, model.x))
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
-    return not ca.depends_on(ca.vertcat(slopes, model.noise_variance, diffusion.sd), unknown)
+    known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
+    return known and model.density is None

@@ -27,28 +27,27 @@ MAX_SIZE = 24
 
 
 class ConditionedLikelihood(LaneLikelihood):
-    """A likelihood of the family, which diffusion tempering can raise the diffusion of."""
+    """A likelihood of the family; its diffusion can be raised without compiling anew."""
 
     def __init__(
         self,
-        symbols: ConditionedSymbols,
         kernel: LaneKernel,
+        symbols: ConditionedSymbols,
         records: Sequence[Record],
         solver: EKF0 | EKF1,
+        factor: float = 1.0,
     ) -> None:
+        self._symbols, self._records = symbols, records
         rows = [
-            conditioned_rows(symbols, record, int(solver.steps), number)
+            conditioned_rows(symbols, record, int(solver.steps), number, factor)
             for number, record in enumerate(records)
         ]
         super().__init__(kernel, rows, solver)
-        self._symbols, self._records = symbols, records
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """See `DiffusedLikelihood.at_diffusion`."""
-        symbols = self._symbols.at_diffusion(factor)
-        _, constant_values = symbols.constants
-        kernel = self._kernel.with_constants(constant_values)
-        return ConditionedLikelihood(symbols, kernel, self._records, self.solver)
+        kernel = self._kernel.with_constants(self._symbols.constant_values(factor))
+        return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
 
 
 def conditioned_likelihood(
@@ -62,7 +61,7 @@ def conditioned_likelihood(
     """Build a likelihood of the family."""
     symbols = _symbols(problem, solver, scheme, diffusion, Grid.of(problem.records), start_order)
     kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-    return ConditionedLikelihood(symbols, kernel, problem.records, solver)
+    return ConditionedLikelihood(kernel, symbols, problem.records, solver)
 
 
 def conditioned_moments(

@@ -17,15 +17,20 @@ Array = NDArray[np.float64]
 
 
 def conditioned_rows(
-    symbols: ConditionedSymbols, record: Record, steps: int, number: int = 0
+    symbols: ConditionedSymbols, record: Record, steps: int, number: int = 0, factor: float = 1.0
 ) -> Rows:
-    """Build the rows of `ConditionedSymbols.program` for a record, the ``number``-th."""
+    """Build the rows of `ConditionedSymbols.program` for a record, the ``number``-th.
+
+    ``factor`` raises the diffusion, where it is a number that gains depend on.
+    """
     model, n_intervals = symbols.model, len(record) - 1
     lengths = _step_lengths(symbols, record, steps)
     before = np.append(lengths[:1], lengths)
     inputs = _step_rows(record, steps, lengths, symbols.order)
     samples = sample_rows(record, model.outputs.numel())
-    step_gains, sample_gains = _gains(symbols, inputs[:, -2:-1], samples, lengths, before, steps)
+    constants = np.array(symbols.constant_values(factor))
+    shared = np.column_stack([_present(symbols, samples), np.append(lengths, lengths[-1]), before])
+    step_gains, sample_gains = _gains(symbols, inputs[:, -2:-1], shared, constants, steps)
     parts = [samples[:-1]]
     if symbols.grid.restarts:
         parts.append(interval_derivatives(record, symbols.order - 1).reshape(n_intervals, -1))
@@ -61,23 +66,19 @@ def _step_rows(record: Record, steps: int, lengths: Array, order: int) -> Array:
     return rows.reshape(-1, n + 4)
 
 
+def _present(symbols: ConditionedSymbols, samples: Array) -> Array:
+    return samples[:, -symbols.model.outputs.numel() :]
+
+
 def _gains(
-    symbols: ConditionedSymbols,
-    scales: Array,
-    samples: Array,
-    lengths: Array,
-    before: Array,
-    steps: int,
+    symbols: ConditionedSymbols, scales: Array, samples: Array, constants: Array, steps: int
 ) -> tuple[Array, Array]:
     """Gains of the covariances that no particle holds, per step and per sample."""
-    q = symbols.model.outputs.numel()
-    constants, values = symbols.constants
     row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
-    rows = np.column_stack([samples[:, -q:], np.append(lengths, lengths[-1]), before])
     by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
     for covariance in symbols.shared:
-        run = SharedRun(covariance, symbols.scale, row, constants)
-        gains = run(scales, rows, np.array(values), steps)
+        run = SharedRun(covariance, symbols.scale, row, symbols.constants)
+        gains = run(scales, samples, constants, steps)
         by_step.append(gains[0])
         by_sample.append(gains[1])
     return np.column_stack(by_step), np.column_stack(by_sample)

@@ -17,10 +17,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Gain:
-    """What a scalar output does to a mean: gain by entry, and the innovation's variance."""
+    """What a scalar output does to a mean.
 
-    gain: dict[Entry, ca.SX]
+    Attributes
+    ----------
+    by_entry : dict of Entry to casadi.SX
+    variance, spread : casadi.SX
+        Variance of the innovation, and of the output without its noise.
+    """
+
+    by_entry: dict[Entry, ca.SX]
     variance: ca.SX
+    spread: ca.SX
 
 
 class External:
@@ -60,7 +68,7 @@ class Covariance:
         self.factors = [self._symbolic(block) for block in filter.layout.blocks]
         self.step_gains, self.sample_gains = External(f"{prefix}g"), External(f"{prefix}k")
         self.after_step: list[Factor] = []
-        self.after_sample = self.factors
+        self.after_sample = list(self.factors)
 
     @property
     def state(self) -> list[ca.SX]:
@@ -107,36 +115,29 @@ class Covariance:
         rows = [[external(v) for v in row[:n_rates]] for row in predicted.rows]
         return Factor(rows, [external(v) for v in predicted.pivots[:n_rates]])
 
-    def observe(
-        self, slopes: list[dict[Entry, ca.SX]], noise: list[ca.SX], present: list[ca.SX]
-    ) -> list[Gain]:
-        """Condition on the outputs of a sample, one after the other.
+    def observe(self, slope: dict[Entry, ca.SX], noise: ca.SX) -> Gain:
+        """Condition on one output of a sample, after those before it.
 
         Parameters
         ----------
-        slopes : list of dict of Entry to casadi.SX
-            Derivative of each output by the coordinates of the values.
-        noise, present : list of casadi.SX
-            A missing output (0) gets variance one and changes nothing.
+        slope : dict of Entry to casadi.SX
+            Derivative of the output by the coordinates of the values.
+        noise : casadi.SX
+            Variance.
         """
-        factors = [Factor(f.rows, f.pivots) for f in self.factors]
-        gains: list[Gain] = []
-        for slope, variance, here in zip(slopes, noise, present, strict=True):
-            total = variance * here + (1.0 - here)
-            gain: dict[Entry, ca.SX] = {}
-            for number, block in enumerate(self.filter.layout.blocks):
-                if not any(entry in slope for entry in block.values):
-                    continue
-                sensitivity = [slope.get(entry, ca.SX(0.0)) * here for entry in block.values]
-                update = updated(factors[number], sensitivity, total)
-                factors[number], total = update.factor, update.variance
-                gain = dict(zip(self.filter.entries(block), update.gain, strict=True))
-            if self.shared:
-                gain = {entry: self.sample_gains(v) for entry, v in gain.items()}
-                total = self.sample_gains(total)
-            gains.append(Gain(gain, total))
-        self.after_sample = factors
-        return gains
+        gain, variance, spread = {}, noise, ca.SX(0.0)
+        for number, block in enumerate(self.filter.layout.blocks):
+            if not any(entry in slope for entry in block.values):
+                continue
+            sensitivity = [slope.get(entry, ca.SX(0.0)) for entry in block.values]
+            update = updated(self.after_sample[number], sensitivity, noise)
+            self.after_sample[number] = update.factor
+            gain = dict(zip(self.filter.entries(block), update.gain, strict=True))
+            variance, spread = update.variance, update.spread
+        if self.shared:
+            gain = {entry: self.sample_gains(v) for entry, v in gain.items()}
+            variance = self.sample_gains(variance)
+        return Gain(gain, variance, spread)
 
     def of_outputs(self, slopes: list[dict[Entry, ca.SX]]) -> ca.SX:
         """Covariance of the noise-free outputs before a sample is seen, (q, q)."""

@@ -10,9 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.conditioned import Scheme
-from smcpn.likelihood.conditioned_lanes import conditioned_likelihood, conditioned_moments
+from smcpn.likelihood.conditioned_lanes import (
+    ConditionedLikelihood,
+    conditioned_likelihood,
+    conditioned_moments,
+)
 from smcpn.likelihood.diffusion import KnownDiffusion, known_diffusion
-from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
@@ -26,7 +29,7 @@ def dalton(
     threads: int | None = None,
     *,
     start_order: int | None = None,
-) -> LaneLikelihood:
+) -> ConditionedLikelihood:
     """Build the likelihood of a problem.
 
     Parameters

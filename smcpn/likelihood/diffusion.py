@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import casadi as ca
 
@@ -23,16 +23,12 @@ class KnownDiffusion:
     Attributes
     ----------
     sd : casadi.SX
-        ``symbol``, or a parameter times it.
-    symbol : casadi.SX
-        What diffusion tempering raises: a known number that reaches kernels as an argument.
-    number : float
-        Its value.
+        A parameter, or a symbol whose value is ``number``.
+    number : float or None
     """
 
     sd: ca.SX
-    symbol: ca.SX
-    number: float
+    number: float | None
     sums: tuple[ca.SX, ...] = ()
 
     def variances(
@@ -57,6 +53,7 @@ class RunningDiffusion:
     """
 
     sums: tuple[ca.SX, ...]
+    number: float | None = field(default=None)
 
     def variances(
         self, innovations: list[Innovation], count: ca.SX, processes: int
@@ -93,9 +90,9 @@ def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> K
     InputError
         If the solver calibrates it, or names what is not the problem's diffusion.
     """
-    value, symbol = solver.diffusion, ca.SX.sym("diffusion")
+    value = solver.diffusion
     if isinstance(value, float):
-        return KnownDiffusion(symbol, symbol, value)
+        return KnownDiffusion(ca.SX.sym("diffusion"), value)
     if value in CALIBRATED:
         raise InputError(
             f"diffusion {value!r} cannot be calibrated in the {likelihood} likelihood, whose "
@@ -107,7 +104,7 @@ def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> K
             f"diffusion is {value!r}, which the problem does not name: give it "
             f"smcpn.Problem(diffusion={value!r}, prior={{{value!r}: ...}})"
         )
-    return KnownDiffusion(symbol * problem.model.diffusion, symbol, 1.0)
+    return KnownDiffusion(problem.model.diffusion, None)
 
 
 def running_diffusion(problem: Problem, solver: EKF0 | EKF1, processes: int) -> Diffusion:

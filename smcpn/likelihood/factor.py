@@ -59,11 +59,23 @@ def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
 
 @dataclass
 class Update:
-    """What a scalar output with noise does to a Gaussian."""
+    """What a scalar output with noise does to a Gaussian.
+
+    Attributes
+    ----------
+    factor : Factor
+    gain : Row
+        One entry per row of the factor.
+    variance : scalar
+        Of the innovation: output and noise.
+    spread : scalar
+        Of the output without its noise.
+    """
 
     factor: Factor
     gain: Row
     variance: Any
+    spread: Any
 
 
 def updated(factor: Factor, sensitivity: Row, noise: Any) -> Update:
@@ -76,20 +88,16 @@ def updated(factor: Factor, sensitivity: Row, noise: Any) -> Update:
         Derivative of the output by the first rows; the others do not enter.
     noise : scalar
         Variance of the output's noise.
-
-    Returns
-    -------
-    Update
-        ``gain`` has one entry per row of the factor.
     """
     seen = len(sensitivity)
     rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
     gain: Row = [ca.SX(0.0)] * len(rows)
-    variance = noise
+    variance, spread = noise, ca.SX(0.0)
     for j in reversed(range(seen)):
         f = _dot([row[j] for row in rows[:seen]], sensitivity)
         carried = factor.pivots[j] * f
         total = variance + carried * f
+        spread += carried * f
         pivots[j] = factor.pivots[j] * (variance / total)
         shift = f / variance
         for i, row in enumerate(rows):
@@ -97,7 +105,7 @@ def updated(factor: Factor, sensitivity: Row, noise: Any) -> Update:
             row[j] = old - shift * gain[i]
             gain[i] = gain[i] + carried * old
         variance = total
-    return Update(Factor(rows, pivots), [g / variance for g in gain], variance)
+    return Update(Factor(rows, pivots), [g / variance for g in gain], variance, spread)
 
 
 def noise_factor(order: int, first: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.conditioned import Scheme
-from smcpn.likelihood.conditioned_lanes import conditioned_likelihood, conditioned_moments
+from smcpn.likelihood.conditioned_lanes import (
+    ConditionedLikelihood,
+    conditioned_likelihood,
+    conditioned_moments,
+)
 from smcpn.likelihood.diffusion import Diffusion, running_diffusion
-from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.processes import Layout
 from smcpn.problem import Problem
 from smcpn.record import Record
@@ -28,7 +31,7 @@ def filtering(
     threads: int | None = None,
     *,
     start_order: int | None = None,
-) -> LaneLikelihood:
+) -> ConditionedLikelihood:
     """Build the likelihood of a problem.
 
     Parameters

@@ -6,24 +6,6 @@ from math import log, pi
 
 import casadi as ca
 
-from smcpn.errors import InputError
-from smcpn.problem import Problem
-
-
-def require_gaussian(problem: Problem, likelihood: str) -> None:
-    """Refuse noise that a likelihood cannot use.
-
-    Raises
-    ------
-    InputError
-        If an output has a density of its own.
-    """
-    if problem.model.density is not None:
-        raise InputError(
-            f"the {likelihood} likelihood needs Gaussian noise, a standard deviation per output: "
-            "choose likelihood='dalton' for other densities"
-        )
-
 
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
     """Log N(innovation; 0, covariance) over the outputs that are present.

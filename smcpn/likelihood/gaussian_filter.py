@@ -66,8 +66,6 @@ class GaussianFilter:
         self.model, self.layout = model, layout
         self._noise = {p.rate: noise_factor(layout.order, p.rate) for p in layout.processes}
 
-    # -- means ------------------------------------------------------------------------------
-
     def predicted_mean(self, mean: Mean) -> Mean:
         """Multiply by the Pascal matrix, by additions."""
         return [_pascal(row) for row in mean]
@@ -114,8 +112,6 @@ class GaussianFilter:
                     slope = ca.substitute(slope, model.x, at)
                     slopes[(k, i), by] = slope * factor / layout.scale(by[1], h)
         return Linearisation(rates, slopes, about)
-
-    # -- covariances ------------------------------------------------------------------------
 
     def start_factor(self, block: Block) -> Factor:
         """No covariance."""
@@ -195,8 +191,6 @@ class GaussianFilter:
     def entries(self, block: Block) -> list[Entry]:
         """Entries in the order of a filtered factor's rows."""
         return [*block.values, *block.higher, *block.rates]
-
-    # -- updates of the mean ----------------------------------------------------------------
 
     def updated_mean(
         self, block: Block, mean: Mean, predicted: Factor, linearisation: Linearisation

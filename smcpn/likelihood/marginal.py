@@ -26,7 +26,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.hold import interval_derivatives, substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density, require_gaussian
+from smcpn.likelihood.gaussian import gaussian_log_density
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -53,7 +53,6 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
     InputError
         If the solver is not an `EKF0` in first-order form with a number of steps.
     """
-    require_gaussian(problem, "marginal")
     restarts = must_restart(problem.records)
     kernel = marginal_kernel(problem, solver, restarts, threads)
     rows = [

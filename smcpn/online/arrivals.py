@@ -70,11 +70,6 @@ class Arrivals:
         """Time of the last sample as it was given; None before the first."""
         return self.axis.given if math.isfinite(self.axis.given) else None
 
-    @property
-    def last_given(self) -> float | None:
-        """Time of the last sample as it was given; None before the first."""
-        return self._axis.given if math.isfinite(self._axis.given) else None
-
     def take(self, u: Any, y: Any, t: float | None) -> Arrival:
         """Check a sample and place it; see `Online` for what becomes of it.
 

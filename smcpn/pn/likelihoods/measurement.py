@@ -2,8 +2,9 @@
 
 A density that is not Gaussian acts through a pseudo-observation (DALTON section 3.2): the Gaussian
 that has its gradient and curvature at the predicted output g. In terms of the output's variance s,
-the gradient l' and the information i = -l'' the output moves by d = s l' / (1 + i s), its variance
-becomes s / (1 + i s), and Laplace's approximation of the density of y is
+the gradient l' and the information i (-l'', see `OutputDensity.information`) the output moves by
+d = s l' / (1 + i s), its variance becomes s / (1 + i s), and Laplace's approximation of the
+density of y is
 
     log p(y | g + d) - log(1 + i s) / 2 - d^2 / (2 s),
 
@@ -45,10 +46,9 @@ def weighed(space: StateSpace, sample: int, state: Normal) -> tuple[Normal, floa
 def _laplace(
     space: StateSpace, sample: int, j: int, state: Normal, row: Array, output: float
 ) -> tuple[Normal, float]:
-    _, gradient, curvature = space.expansion(sample, j, output)
+    _, gradient, informed = space.expansion(sample, j, output)
     loading = state.factor.T @ row
     variance = float(loading @ loading)
-    informed = information(gradient, curvature)
     shrink = 1.0 + informed * variance
     shift = variance * gradient / shrink
     log_density, _, _ = space.expansion(sample, j, output + shift)
@@ -58,13 +58,3 @@ def _laplace(
     factor = state.factor - downdate * np.outer(state.factor @ loading, loading)
     penalty = 0.5 * gradient * shift / shrink
     return Normal(mean, factor), log_density - 0.5 * float(np.log(shrink)) - penalty
-
-
-def information(gradient: float, curvature: float) -> float:
-    """Information of a measurement about its output.
-
-    Where the log density is not concave, as in the tails of Student's t, its curvature is none.
-    The squared gradient has the same mean over measurements, and with it no step exceeds
-    1 / gradient.
-    """
-    return -curvature if curvature < 0.0 else gradient**2

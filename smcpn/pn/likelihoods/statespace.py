@@ -172,12 +172,12 @@ class StateSpace:
         return matrix, residual, np.diag(np.sqrt(variance.ravel()[present])), present
 
     def expansion(self, sample: int, j: int, output: float) -> tuple[float, float, float]:
-        """Log density of the j-th measured value about an output, its gradient and curvature."""
+        """Log density of the j-th measured value about an output, gradient and information."""
         outputs = np.zeros(self.record.n_outputs)
         outputs[j] = output
         values = self._density(np.nan_to_num(self.record.y[sample], nan=1.0), outputs, self.theta)
-        log_density, gradient, curvature = (float(np.array(value)[j, 0]) for value in values)
-        return log_density, gradient, curvature
+        log_density, gradient, informed = (float(np.array(value)[j, 0]) for value in values)
+        return log_density, gradient, informed
 
     def steps(self, sample: int) -> Iterator[Step]:
         """Steps from a sample to the next."""
@@ -262,7 +262,8 @@ class StateSpace:
         self._outputs = ca.Function("outputs", at, [model.outputs, gradient, model.noise_variance])
         if model.density is not None:
             symbols = [model.density.y, model.density.output, model.theta]
-            terms = [model.density.log_density, *model.density.expansion()]
+            density = model.density
+            terms = [density.log_density, density.expansion()[0], density.information()]
             self._density = ca.Function("density", symbols, terms)
         self._initial = ca.Function("initial", [model.theta], [model.initial[0]])
         order = self.solver.order
