@@ -189,19 +189,25 @@ def silverbox(quick: bool) -> Iterator[Row]:
     runs = {
         "filtering, 2 steps": _identified(
             case.problem,
-            solver=EKF1(3, 2, form="chain", diffusion="fixed"),
+            solver=EKF1(4, 2, form="chain", diffusion="fixed"),
             likelihood="filtering",
             particles=particles,
             seed=1,
         ),
-        "marginal, 2 steps": _identified(
-            case.problem, solver=EKF0(3, 2), particles=particles, seed=1
+        "marginal of order 2, 2 steps": _identified(
+            # Order 3 diverges with steps as long as these.
+            case.problem,
+            solver=EKF0(2, 2),
+            particles=particles,
+            seed=1,
         ),
     }
     for name, run in runs.items():
         gaps = {n: abs(run.mean[n] - reference.mean[n]) / reference.sd[n] for n in run.names}
         worst = max(gaps, key=lambda n: gaps[n])
-        target, met = ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", None)
+        target, met = (
+            ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", gaps[worst] > 1)
+        )
         note = f"worst: {worst}; {run.timing.wall:.1f} s"
         yield Row("silverbox", f"{name}, largest gap in sd", gaps[worst], target, met, note)
 
