@@ -112,11 +112,12 @@ def agreement(quick: bool) -> Iterator[Row]:
     }
     for name, (problem, theta, steps) in problems.items():
         worst = 0.0
-        for solver in (
+        solvers = (
+            EKF1(3, steps // 4, diffusion=10.0),
             EKF0(2, steps, diffusion=10.0),
             EKF1(2, steps, diffusion=10.0, jacobian="diagonal"),
-            EKF1(3, steps // 4, diffusion=10.0),
-        ):
+        )
+        for solver in solvers[:1] if quick else solvers:
             values = [
                 _at(build_likelihood(problem, solver, likelihood=kind), theta)
                 for kind in ("fenrir", "dalton", "filtering")
@@ -189,19 +190,25 @@ def silverbox(quick: bool) -> Iterator[Row]:
     runs = {
         "filtering, 2 steps": _identified(
             case.problem,
-            solver=EKF1(3, 2, form="chain", diffusion="fixed"),
+            solver=EKF1(4, 2, form="chain", diffusion="fixed"),
             likelihood="filtering",
             particles=particles,
             seed=1,
         ),
-        "marginal, 2 steps": _identified(
-            case.problem, solver=EKF0(3, 2), particles=particles, seed=1
+        "marginal of order 2, 2 steps": _identified(
+            # Order 3 diverges with steps as long as these.
+            case.problem,
+            solver=EKF0(2, 2),
+            particles=particles,
+            seed=1,
         ),
     }
     for name, run in runs.items():
         gaps = {n: abs(run.mean[n] - reference.mean[n]) / reference.sd[n] for n in run.names}
         worst = max(gaps, key=lambda n: gaps[n])
-        target, met = ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", None)
+        target, met = (
+            ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", gaps[worst] > 1)
+        )
         note = f"worst: {worst}; {run.timing.wall:.1f} s"
         yield Row("silverbox", f"{name}, largest gap in sd", gaps[worst], target, met, note)
 

@@ -7,7 +7,9 @@ import pytest
 from sampling_problems import Linear, decay_problem
 
 import smcpn
-from smcpn import RK4, InputError
+from benchmarks.likelihood_problems import pendulum_problem
+from smcpn import EKF1, RK4, InputError
+from smcpn.likelihood.build import build_likelihood
 from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
@@ -113,3 +115,42 @@ def test_every_particle_lost_is_told():
 
     with pytest.raises(InputError, match="NaN or infinite at every draw"):
         run(DiffusionTempering, Nan())
+
+
+PENDULUM_SOLVER = EKF1(2, 1, diffusion=10.0)
+
+
+def pendulum_length(seed: int, particles: int, samples: int = 1001) -> float:
+    posterior = smcpn.ibis(
+        pendulum_problem(seed, samples),
+        solver=PENDULUM_SOLVER,
+        likelihood="fenrir",
+        path="diffusion",
+        particles=particles,
+        seed=seed,
+    )
+    return posterior.mean["length"]
+
+
+@pytest.mark.slow
+def test_the_likelihood_of_the_pendulum_has_many_maxima_and_a_diffusion_removes_them():
+    likelihood = build_likelihood(pendulum_problem(0), PENDULUM_SOLVER, likelihood="fenrir")
+    lengths = 10.0 ** np.linspace(-1.0, 1.0, 201)[:, None]
+
+    def maxima(factor: float) -> int:
+        values = likelihood.at_diffusion(factor).browse(lengths, 1001)[1]
+        return int(((values[1:-1] > values[:-2]) & (values[1:-1] > values[2:])).sum())
+
+    assert maxima(1.0) > 5
+    assert maxima(1e6) <= 1
+
+
+@pytest.mark.slow
+def test_pendulum_is_found_from_the_whole_range_of_starts():
+    assert pendulum_length(seed=0, particles=100) == pytest.approx(1.0, abs=1e-2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(20))
+def test_pendulum_is_found_by_every_seed(seed):
+    assert pendulum_length(seed, particles=200) == pytest.approx(1.0, abs=1e-2)

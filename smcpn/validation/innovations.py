@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
 from smcpn.likelihood.predictive import predictive_moments
 from smcpn.problem import Problem
@@ -74,7 +75,17 @@ def innovations(
         record, unless it is one of the others.
     likelihood : str, optional
         As of `smcpn.likelihood.build.build_likelihood`.
+
+    Raises
+    ------
+    InputError
+        If the measurements are not Gaussian, so that no innovation is normal.
     """
+    if problem.model.density is not None:
+        raise InputError(
+            "innovations need Gaussian noise, a standard deviation per output: the problem's noise "
+            "has a density of its own"
+        )
     chosen = list(enumerate(problem.records))
     if record is not None:
         own = [(number, one) for number, one in chosen if one is record]
