@@ -33,7 +33,8 @@ def test_without_a_budget_the_bytes_are_those_of_ibis(solver):
     assert len(batch.rejuvenations) > 5
     for name in ("theta", "log_weights", "log_likelihood", "eve", "ess_path", "log_evidence_path"):
         np.testing.assert_array_equal(getattr(found, name), getattr(batch, name))
-    assert state.mean == batch.mean and state.sd == batch.sd
+    assert state.mean == batch.mean
+    assert state.sd == batch.sd
     assert state.log_evidence == batch.log_evidence
     assert (state.lag, state.status, state.sample) == (0, "absorbed", len(RECORD))
 
@@ -46,7 +47,8 @@ def test_with_a_budget_the_target_stays_exact():
         live = Online(PROBLEM, solver=SOLVERS["rk4"], particles=200, seed=seed, budget="0.2 ms")
         stream(live)
         state = live.finish()
-        assert state.lag == 0 and not state.degraded
+        assert state.lag == 0
+        assert not state.degraded
         errors.append([(state.mean[n] - reference.mean[n]) / reference.sd[n] for n in live.names])
         evidences.append(state.log_evidence)
     # Means of 200 particles scatter by 1/sqrt(200) at least; the mean of 12 runs by 0.02.
@@ -171,9 +173,8 @@ def test_irregular_times_are_those_of_the_record():
     problem = small.problem(record, noise=1.0)
     batch = smcpn.ibis(problem, solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False)
     live = Online(problem, solver=SOLVERS["ekf0"], particles=100, seed=1)
-    for row in zip(record.u, record.y, t, strict=True):
-        state = live.update(*row)
-    assert state.mean == batch.mean
+    states = [live.update(*row) for row in zip(record.u, record.y, t, strict=True)]
+    assert states[-1].mean == batch.mean
     with pytest.raises(InputError, match="t is missing"):
         live.update(0.0, 0.0)
 

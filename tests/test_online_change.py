@@ -25,10 +25,12 @@ def test_false_alarms_are_as_rare_as_stated():
 
 def test_a_change_of_sign_is_not_one_and_missing_samples_tell_nothing():
     test = ChangeTest(1e6)
-    assert test(np.array([np.nan]), 0, 0.0) is None and test.score == 0.0
+    assert test(np.array([np.nan]), 0, 0.0) is None
+    assert test.score == 0.0
     found = [test(np.array([4.0]), k, float(k)) for k in range(20)]
     alarms = [alarm for alarm in found if alarm is not None]
-    assert len(alarms) == 1 and alarms[0].since_sample == 0
+    assert len(alarms) == 1
+    assert alarms[0].since_sample == 0
     assert alarms[0].score >= log(1e6)
 
 
@@ -41,7 +43,7 @@ def test_a_jump_raises_an_alarm_and_is_followed():
     record = small.measured(stiffened, samples=800)
     problem = small.problem(record)
     live = smcpn.Online(problem, solver=smcpn.RK4(4), particles=200, seed=1, forget="20 s")
-    alarms, covered = [], []
+    alarms, covered, state = [], [], None
     for u, y in zip(record.u, record.y, strict=True):
         state = live.update(u, y)
         assert state.approximate == "window 20 s"
@@ -50,6 +52,7 @@ def test_a_jump_raises_an_alarm_and_is_followed():
         if state.t > 50.0:
             low, high = state.quantile("k", [0.005, 0.995])
             covered.append(low < 1.2 * small.TRUTH["k"] < high)
+    assert state is not None
     assert 40.0 <= alarms[0] <= 45.0
     assert np.mean(covered) > 0.9
     assert abs(state.mean["k"] - 1.2 * small.TRUTH["k"]) < 0.1

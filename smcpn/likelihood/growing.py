@@ -10,7 +10,8 @@ Only a band-limited input needs the samples to come: the rows then lag behind by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -69,8 +70,8 @@ class GrowingLikelihood:
     ----------
     kernel : LaneKernel
         It emits the log-density of a sample.
-    predictive : LaneKernel
-        The same recursion; it emits mean and variance of the outputs.
+    predictive : callable
+        Makes a kernel of the same recursion that emits mean and variance of the outputs.
     writer : RowWriter
     history : History
         Empty.
@@ -83,22 +84,27 @@ class GrowingLikelihood:
     def __init__(
         self,
         kernel: LaneKernel,
-        predictive: LaneKernel,
+        predictive: Callable[[], LaneKernel],
         writer: RowWriter,
         history: History,
         lookahead: int = 0,
         places: slice = slice(None),
     ) -> None:
-        self.kernel, self.predictive, self._writer = kernel, predictive, writer
+        self.kernel, self._make_predictive, self._writer = kernel, predictive, writer
         self.history, self.lookahead, self.places = history, lookahead, places
         self._rows: dict[int, Rows] = {}
         self.n_samples = 0
+
+    @cached_property
+    def predictive(self) -> LaneKernel:
+        """The recursion that emits mean and variance of the outputs."""
+        return self._make_predictive()
 
     def emptied(self) -> GrowingLikelihood:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
         return GrowingLikelihood(
-            self.kernel, self.predictive, self._writer, history, self.lookahead, self.places
+            self.kernel, lambda: self.predictive, self._writer, history, self.lookahead, self.places
         )
 
     def append(self, t: Array, u: Array, y: Array) -> None:

@@ -5,6 +5,7 @@ They equal those that `marginal_rows` and `runge_kutta_rows` make of a whole rec
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import casadi as ca
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.errors import InputError
 from smcpn.hold import interval_derivatives, sinc_taps
 from smcpn.likelihood.build import Solver, check_solver
 from smcpn.likelihood.classical import classical_kernel, outputs_at, runge_kutta_program
@@ -52,6 +54,8 @@ def growing_likelihood(
     record = problem.records[0]
     if lookahead is None:
         lookahead = CONTEXT if _interpolated(record) else 0
+    if not isinstance(solver, (EKF0, RK4)):
+        raise InputError(f"solver {solver!r} cannot follow a stream: use smcpn.EKF0 or smcpn.RK4")
     make = _marginal if isinstance(solver, EKF0) else _classical
     kernel, predictive, writer = make(problem, solver, threads)
     size = solver.order + 1 if isinstance(solver, EKF0) else 1
@@ -61,7 +65,7 @@ def growing_likelihood(
 
 def _marginal(
     problem: Problem, solver: Solver, threads: int | None
-) -> tuple[LaneKernel, LaneKernel, RowWriter]:
+) -> tuple[LaneKernel, Callable[[], LaneKernel], RowWriter]:
     assert isinstance(solver, EKF0)
     model, record = problem.model, problem.records[0]
     restarts = must_restart([record])
@@ -69,19 +73,27 @@ def _marginal(
     symbols = MarginalSymbols(model, solver.order, restarts)
     mean, covariance = symbols.prediction()
     variance = ca.diag(covariance) + model.noise_variance
-    predictive = LaneKernel(symbols.program(ca.vertcat(mean, variance)), threads)
-    return kernel, predictive, MarginalRowWriter(record, model, solver, restarts)
+    program = symbols.program(ca.vertcat(mean, variance))
+    return (
+        kernel,
+        lambda: LaneKernel(program, threads),
+        MarginalRowWriter(record, model, solver, restarts),
+    )
 
 
 def _classical(
     problem: Problem, solver: Solver, threads: int | None
-) -> tuple[LaneKernel, LaneKernel, RowWriter]:
+) -> tuple[LaneKernel, Callable[[], LaneKernel], RowWriter]:
     assert isinstance(solver, RK4)
     model, sample = problem.model, SampleSymbols.of(problem.model)
     kernel = classical_kernel(problem, solver, threads)
     moments = ca.vertcat(outputs_at(model, model.x, sample), model.noise_variance)
-    predictive = LaneKernel(runge_kutta_program(model, sample, moments), threads)
-    return kernel, predictive, ClassicalRowWriter(problem.records[0], model, solver)
+    program = runge_kutta_program(model, sample, moments)
+    return (
+        kernel,
+        lambda: LaneKernel(program, threads),
+        ClassicalRowWriter(problem.records[0], model, solver),
+    )
 
 
 def _interpolated(record: Record) -> bool:

@@ -15,7 +15,8 @@ from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver, check_solver, likelihood_name
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.likelihood.history import History
+from smcpn.likelihood.history import KEPT_CHUNKS, History
+from smcpn.likelihood.lanes import CHUNK
 from smcpn.likelihood.row_writers import growing_likelihood
 from smcpn.online.arrivals import Arrival, Arrivals
 from smcpn.online.change import Alarm, ChangeTest
@@ -41,6 +42,7 @@ Array = NDArray[np.float64]
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
 LEAST_PARTICLES = 10
+MEMORY = KEPT_CHUNKS * CHUNK
 
 
 class Online:
@@ -76,6 +78,9 @@ class Online:
         On average at least, while the model is right; see `smcpn.online.change`.
     threads : int, optional
         Threads of the kernel. By default all processors, with a budget all but one.
+    memory : int
+        Samples kept in memory, at least; older ones are in a file and are read back in pieces
+        when a rejuvenation browses them. With ``forget`` nothing older than the window is kept.
     folder : str, optional
         Where a long history is kept in a temporary file; the system's folder by default.
 
@@ -127,6 +132,7 @@ class Online:
         resampling: str = "systematic",
         samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,
         threads: int | None = None,
+        memory: int = MEMORY,
         folder: str | None = None,
     ) -> None:
         solver = EKF0() if solver is None else solver
@@ -158,6 +164,7 @@ class Online:
             "forget": None if forget is None else seconds("forget", forget),
             "lookahead": lookahead,
             "samples_between_false_alarms": samples_between_false_alarms,
+            "memory": whole_number("memory", memory, 1),
             "folder": folder,
         }
         self._configure(problem, configuration, options, threads)
@@ -210,8 +217,14 @@ class Online:
     def _empty(
         self, problem: Problem, threads: int | None, folder: str | None
     ) -> GrowingLikelihood:
-        history = History(problem.records[0].n_inputs, len(problem.observe), folder)
-        return growing_likelihood(problem, self.solver, history, threads, self.options["lookahead"])
+        kept = -(-self.options["memory"] // CHUNK) + 1
+        history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
+        likelihood = growing_likelihood(
+            problem, self.solver, history, threads, self.options["lookahead"]
+        )
+        # Compiled here, not within the time of the first update.
+        _ = likelihood.predictive
+        return likelihood
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.

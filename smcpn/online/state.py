@@ -90,7 +90,12 @@ class State:
         """Parameter values of the particles, (N, d)."""
         if "values" not in self._known:
             columns = [self._prior.names.index(name) for name in self.names]
-            self._known["values"] = self._prior.natural(self._system.theta)[:, columns]
+            values = self._prior.natural(self._system.theta)
+            self._known["values"] = (
+                values
+                if len(columns) == len(self._prior)
+                else np.array(values[:, columns], order="C")
+            )
         return self._known["values"]
 
     @property

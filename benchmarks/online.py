@@ -1,0 +1,305 @@
+"""Identification while the data come: latency, exactness, a jump, memory.
+
+`python -m benchmarks.online [--json] [--quick]`. Every figure stands beside its target. The
+Silverbox is replayed at its own rate, so the full run takes two minutes at least. Latencies are
+those of this machine as it is, other processes included: `load` tells how busy it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import time
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal, stats
+
+from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, ibis, simulate
+from smcpn.cases.silverbox import silverbox_case
+from smcpn.errors import InputError
+from smcpn.models import duffing
+from smcpn.ode import ode
+from smcpn.online import State
+
+RATE = 610.35
+PERIOD = 1.0 / RATE
+BUDGET = "1.5 ms"
+PARTICLES = 1000
+SOLVER = EKF0(order=3, steps=2)
+DUFFING = {"m": 5e-6, "c": 2e-4, "k": 1.0, "k3": 3.8}
+JUMP = 10.0
+"""Seconds after which the stiffness jumps."""
+
+Array = NDArray[np.float64]
+
+
+@cache
+def silverbox(samples: int) -> Problem:
+    """The benchmark's own training record, from its beginning; linear between samples."""
+    problem = silverbox_case("foh", split="official").problem
+    return problem.with_records([problem.records[0][:samples]])
+
+
+@cache
+def batch(samples: int, seed: int) -> Posterior:
+    """The posterior of the same samples by `ibis`."""
+    return ibis(silverbox(samples), solver=SOLVER, particles=PARTICLES, seed=seed, progress=False)
+
+
+def real_time(samples: int) -> dict[str, Any]:
+    """Replay at the real rate, an update for each sample when it is due."""
+    problem = silverbox(samples)
+    record, live = problem.records[0], _warm(problem, budget=BUDGET)
+    latencies, degraded, lags = np.empty(samples), 0, np.empty(samples)
+    begin = time.perf_counter()
+    for k in range(samples):
+        _wait_until(begin + k * PERIOD)
+        state = live.update(record.u[k], record.y[k])
+        latencies[k], lags[k] = state.latency, state.lag
+        degraded += state.degraded
+    end = live.finish()
+    reference = [batch(samples, seed) for seed in (1, 2)]
+    errors = _standardised(end, reference)
+    within = float(np.mean(latencies <= PERIOD))
+    return {
+        "target": "99.9 % within 1.64 ms, none lost, mean within Monte Carlo error",
+        "passed": within >= 0.999 and end.sample == samples and max(errors.values()) < 4.0,
+        "within_period": within,
+        "late": int(np.sum(latencies > PERIOD)),
+        "lost": samples - end.sample,
+        "latency_us": _percentiles(1e6 * latencies),
+        "rejuvenating": float(np.mean(lags > 0)),
+        "degraded": int(degraded),
+        "rejuvenations": end.rejuvenations,
+        "largest_error_of_mean_in_mc_se": max(errors.values()),
+        "load": os.getloadavg()[0],
+    }
+
+
+def calm_update(samples: int) -> dict[str, Any]:
+    """Updates that call for no rejuvenation, as fast as they go."""
+    problem = silverbox(samples)
+    record, figures = problem.records[0], {}
+    for name, solver in (("ekf0", SOLVER), ("rk4", RK4(steps=2))):
+        live = _warm(problem, solver=solver)
+        taken, made = [], 0
+        for u, y in zip(record.u, record.y, strict=True):
+            state = live.update(u, y)
+            if state.rejuvenations == made:
+                taken.append(1e6 * state.latency)
+            made = state.rejuvenations
+        figures[name] = _percentiles(np.array(taken))
+    passed = figures["ekf0"]["median"] <= 60.0
+    return {"target": "median <= 60 us", "passed": passed, **figures, "load": os.getloadavg()[0]}
+
+
+def replay(samples: int) -> dict[str, Any]:
+    """All samples as fast as possible, no budget; and the bytes of `ibis`."""
+    problem = silverbox(samples)
+    record, live = problem.records[0], _warm(problem)
+    begin = time.perf_counter()
+    for u, y in zip(record.u, record.y, strict=True):
+        live.update(u, y)
+    ratio = samples * PERIOD / (time.perf_counter() - begin)
+    reference, found = batch(samples, 1), live.posterior()
+    names = ("theta", "log_weights", "log_likelihood", "eve", "ess_path", "log_evidence_path")
+    same = all(np.array_equal(getattr(found, n), getattr(reference, n)) for n in names)
+    return {
+        "target": ">= 10 x real time; same bytes as ibis",
+        "passed": ratio >= 10.0 and same,
+        "times_real_time": ratio,
+        "same_bytes_as_ibis": same,
+        "batch_times_real_time": samples * PERIOD / reference.timing.wall,
+    }
+
+
+@ode
+def stiffening(x, v, u, t, *, m, c, k, k3):
+    """Duffing oscillator whose linear stiffness grows by 20 % at `JUMP`."""
+    stiffness = k * (1.0 + 0.2 * np.heaviside(t - JUMP, 1.0))
+    return v, (u - c * v - stiffness * x - k3 * x**3) / m
+
+
+def jump(samples: int) -> dict[str, Any]:
+    """A stiffness that jumps by 20 %, window of 5 s: at once, and at the real rate."""
+    u = _excitation(samples)
+    silent = Record(u=u, dt=PERIOD, hold="foh")
+    clean = simulate(stiffening, silent, DUFFING, observe="x", steps=16)[:, 0]
+    y = clean + 1e-3 * np.random.default_rng(1).standard_normal(samples)
+    problem = _duffing_problem(Record(u=u, y=y, dt=PERIOD, hold="foh"))
+    figures = {
+        "no_budget": _followed(problem, None),
+        "real_rate": _followed(problem, BUDGET),
+    }
+    passed = all(
+        f["alarm_after_s"] <= 0.5 and f["covered_after_s"] <= 5.0 for f in figures.values()
+    )
+    text = "alarm within 0.5 s, new value covered within 5 s"
+    return {"target": text, "passed": passed, **figures, "load": os.getloadavg()[0]}
+
+
+def memory(samples: int) -> dict[str, Any]:
+    """Growth of the process once old samples are spilled, over many chunks."""
+    y = np.random.default_rng(0).standard_normal(samples)
+    u = _excitation(samples)
+    problem = _duffing_problem(Record(u=u[:100], y=y[:100], dt=PERIOD, hold="foh"), noise=1e3)
+    live = Online(problem, solver=RK4(steps=1), particles=10, seed=1, memory=8192)
+    sizes = []
+    for k in range(samples):
+        live.update(u[k], y[k])
+        if k >= samples // 3 and k % 1024 == 0:
+            sizes.append((k, _resident()))
+    at, size = np.array(sizes).T
+    slope = float(np.polyfit(at, size, 1)[0])
+    day = 24 * 3600 * RATE
+    return {
+        "target": "flat: < 100 MB in 24 h at 610 Hz",
+        "passed": slope * day < 100e6,
+        "bytes_per_sample": slope,
+        "megabytes_in_24_h": slope * day / 1e6,
+        "spilled_megabytes_in_24_h": 3 * 8 * day / 1e6,
+        "samples": samples,
+    }
+
+
+def sources(samples: int) -> dict[str, Any]:
+    """TCP and stdin sources killed, garbled and delayed: `benchmarks.online_sources`."""
+    try:
+        from benchmarks.online_sources import main  # noqa: F401
+    except ImportError:
+        return {"target": "nothing lost", "passed": None, "skipped": "no benchmarks.online_sources"}
+    return {
+        "target": "nothing lost",
+        "passed": None,
+        "command": "python -m benchmarks.online_sources",
+    }
+
+
+def _warm(problem: Problem, **options: Any) -> Online:
+    """An empty stream; one sample through another has loaded all that is loaded once."""
+    made: dict[str, Any] = {"solver": SOLVER, "particles": PARTICLES, "seed": 1, **options}
+    record = problem.records[0]
+    Online(problem, **made).update(record.u[0], record.y[0])
+    return Online(problem, **made)
+
+
+def _followed(problem: Problem, budget: str | None) -> dict[str, Any]:
+    record = problem.records[0]
+    live = _warm(problem, solver=RK4(steps=4), budget=budget, forget="5 s")
+    alarms, covered, begin = [], None, time.perf_counter()
+    for k in range(len(record)):
+        if budget is not None:
+            _wait_until(begin + k * PERIOD)
+        state = live.update(record.u[k], record.y[k])
+        if state.alarm is not None:
+            alarms.append(state.alarm.t)
+        if covered is None and state.t > JUMP and k % 10 == 0:
+            low, high = state.quantile("k", [0.025, 0.975])
+            covered = state.t - JUMP if low <= 1.2 * DUFFING["k"] <= high else None
+    after = [t - JUMP for t in alarms if t >= JUMP]
+    return {
+        "alarm_after_s": min(after, default=np.inf),
+        "covered_after_s": np.inf if covered is None else covered,
+        "false_alarms": sum(t < JUMP for t in alarms),
+        "alarms_after": len(after),
+        "mean_at_end": state.mean["k"],
+        "sd_at_end": state.sd["k"],
+    }
+
+
+def _duffing_problem(record: Record, noise: float = 1e-3) -> Problem:
+    return Problem(
+        duffing,
+        record,
+        observe="x",
+        noise=noise,
+        prior={
+            "m": stats.lognorm(0.5, scale=5e-6),
+            "c": stats.lognorm(0.5, scale=3e-4),
+            "k": stats.lognorm(0.3, scale=1.0),
+            "k3": stats.lognorm(0.5, scale=3.0),
+        },
+    )
+
+
+def _excitation(samples: int) -> Array:
+    """Noise below 200 Hz, which moves the oscillator by 0.14 rms."""
+    b, a = signal.butter(4, 200 / (RATE / 2))
+    return 0.08 * signal.lfilter(b, a, np.random.default_rng(0).standard_normal(samples))
+
+
+def _wait_until(moment: float) -> None:
+    while (left := moment - time.perf_counter()) > 0:
+        if left > 3e-4:
+            time.sleep(left - 2e-4)
+
+
+def _standardised(state: State, reference: list[Posterior]) -> dict[str, float]:
+    """Difference of the means in Monte Carlo standard errors of both, about 1 / sqrt(N / 3)."""
+    error = np.sqrt((1.0 + 1.0 / len(reference)) * 3.0 / PARTICLES)
+    return {
+        name: abs(state.mean[name] - np.mean([r.mean[name] for r in reference]))
+        / (reference[0].sd[name] * error)
+        for name in state.names
+    }
+
+
+def _percentiles(values: Array) -> dict[str, float]:
+    found = np.percentile(values, [50, 90, 99, 99.9, 100])
+    return dict(zip(("median", "90 %", "99 %", "99.9 %", "largest"), found.tolist(), strict=True))
+
+
+def _resident() -> float:
+    """Bytes of memory that the process holds."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+FIGURES = {
+    "real_time": (real_time, 20000, 3000),
+    "calm_update": (calm_update, 8000, 2000),
+    "replay": (replay, 20000, 3000),
+    "jump": (jump, int(20 * RATE), int(16 * RATE)),
+    "memory": (memory, 300_000, 60_000),
+    "sources": (sources, 0, 0),
+}
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(description="Identification while the data come.")
+    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
+    parser.add_argument("--quick", action="store_true", help="fewer samples, half a minute")
+    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
+    arguments = parser.parse_args()
+    results = {}
+    for name in arguments.figures or FIGURES:
+        figure, full, few = FIGURES[name]
+        try:
+            results[name] = figure(few if arguments.quick else full)
+        except InputError as error:
+            results[name] = {"passed": None, "skipped": str(error)}
+        if not arguments.json:
+            print(name)
+            for key, value in results[name].items():
+                print(f"  {key}: {_text(value)}")
+    if arguments.json:
+        print(json.dumps(results, default=lambda value: value.item(), indent=1))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+if __name__ == "__main__":
+    main()
