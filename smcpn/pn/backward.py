@@ -52,7 +52,6 @@ class _Step(NamedTuple):
     vector: Array
 
 
-@compiled
 def smooth(layout, run, mean, factor):
     """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
     step = _work(layout)
@@ -80,7 +79,6 @@ def smooth(layout, run, mean, factor):
             )
 
 
-@compiled
 def sample(layout, run, noise, scale, paths):
     """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
 
@@ -126,7 +124,6 @@ def sample(layout, run, noise, scale, paths):
                         shrink /= ratio
 
 
-@compiled
 def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, mean, factor, steps):
     """Moments between the grid points ``left`` and the next; ``steps`` (T,) are the coordinates.
 

@@ -118,7 +118,6 @@ class _Work(NamedTuple):
     rows: Array
 
 
-@compiled
 def advance(field, layout, inputs, control, state, store):
     """Step until the last stop is reached, the store is full, or the solution fails."""
     clock, counts = state.clock, state.counts

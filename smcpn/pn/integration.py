@@ -81,7 +81,7 @@ class Integration:
         """Run to the end, calibrate, and smooth where the solver asks for it."""
         control, h = self._control_at_start(variance)
         state, store = self._start(h)
-        advance = entry_point(forward.__name__, "advance", forward.__file__)
+        advance = entry_point(forward.advance)
         restart: list[int] = []
         ends = np.append(np.searchsorted(self._grid, self._restarts), len(self._grid) - 1)
         begin, status = 0, forward.DONE

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.library import entry_point
 from smcpn.errors import InputError
-from smcpn.pn import series_walk
 from smcpn.pn.series_walk import (
     ABS,
     ACOS,
@@ -63,6 +62,7 @@ from smcpn.pn.series_walk import (
     TAN,
     TANH,
     TRUNCATED,
+    walk,
 )
 
 Array = NDArray[np.float64]
@@ -103,7 +103,7 @@ class SeriesProgram:
         series[n : n + m, :rows] = u[:rows].T
         series[n + m, :2] = t, 1.0
         series[n + m + 1 : self.n_given, 0] = parameters
-        run = entry_point(series_walk.__name__, "walk", series_walk.__file__)
+        run = entry_point(walk)
         run(self.code, self.first, self.second, self.kind, self.rates, self.n_given, series, order)
         return series[:n]
 

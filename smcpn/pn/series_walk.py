@@ -22,7 +22,6 @@ kind) is piecewise constant."""
 """Kinds: what a PRIMITIVE is at the start, and what a HELD value is."""
 
 
-@compiled
 def walk(code, first, second, kind, rates, n_given, series, order):
     """Fill ``series`` (slots, order + 1) coefficient by coefficient."""
     for k in range(order):
