@@ -86,7 +86,8 @@ class EKF1(_GaussianFilter):
     order, steps, form, smooth
         As of `EKF0`.
     diffusion : float or str
-        As of `EKF0`; ``"fixed-diagonal"`` needs ``jacobian="diagonal"``.
+        As of `EKF0`; ``"fixed-diagonal"`` needs ``jacobian="diagonal"``. Under a full Jacobian
+        ``"dynamic-diagonal"`` is estimated as `EKF0` would, for want of a closed form.
     jacobian : {"full", "diagonal"}
         ``"diagonal"`` neglects what one state does to another, so that each keeps a covariance of
         its own: the cost of `EKF0`, and stability where the stiffness is in the diagonal.

@@ -167,7 +167,7 @@ class Solution:
         n = whole_number("n", n, 1)
         points, size, d = len(self.run.time), self.layout.order + 1, len(self.layout.top)
         paths = np.empty((n, points, size, d))
-        draw = entry_point(backward.__name__, "sample", backward.__file__)
+        draw = entry_point(backward.sample)
         noise = rng.standard_normal(paths.shape)
         draw(self.layout, self.run, noise, self.calibration.scale, paths)
         index = self._left(self.t)
@@ -228,7 +228,7 @@ class Solution:
         if not self.solver.smooth:
             return self.run.mean, self.run.factor
         mean, factor = np.empty_like(self.run.mean), np.empty_like(self.run.factor)
-        smooth = entry_point(backward.__name__, "smooth", backward.__file__)
+        smooth = entry_point(backward.smooth)
         smooth(self.layout, self.run, mean, factor)
         return mean, factor
 
@@ -240,7 +240,7 @@ class Solution:
         between = np.flatnonzero(self.run.time[left] < times)
         if len(between):
             m, f, h = mean[between], factor[between], step[between]
-            interpolate = entry_point(backward.__name__, "interpolate", backward.__file__)
+            interpolate = entry_point(backward.interpolate)
             interpolate(
                 self.layout, self.run, times[between], left[between], *self._on_grid,
                 self.solver.smooth, m, f, h,
