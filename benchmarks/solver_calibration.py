@@ -101,20 +101,11 @@ def _statistics(setting: Setting, exponents: tuple[int, ...]) -> Statistics:
         solution = solve(
             FITZHUGH_NAGUMO, setting.solver, rtol=10.0 ** -(1 + k), atol=10.0 ** -(4 + k)
         )
-        values.append(chi2(*solution(times), truth))
+        values.append(solution.chi2(truth, times))
         done.append(k)
         if solution.stats.accepted > MOST_STEPS / 10 ** (1 / (setting.order + 1)):
             break
     return Statistics(setting, tuple(done), tuple(values))
-
-
-def chi2(mean: Array, covariance: Array, truth: Any) -> float:
-    """Mean squared error in units of the covariance; scaled, lest a tiny one lose its digits."""
-    scale = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-    residual = (truth - mean).astype(float) / scale
-    correlation = covariance / (scale[:, :, None] * scale[:, None, :])
-    weighed = np.linalg.solve(correlation, residual[:, :, None])[:, :, 0]
-    return float(np.mean(np.sum(residual * weighed, axis=1)))
 
 
 def membership(statistics: tuple[Statistics, ...]) -> list[dict[str, Any]]:

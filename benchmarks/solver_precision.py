@@ -72,22 +72,23 @@ class Line:
     missing: str = ""
 
 
-def solve(
-    problem: InitialValueProblem,
-    solver: Solver,
-    rtol: float | None = None,
-    atol: float | None = None,
-) -> Any:
-    """`smcpn.solve` on a problem; fixed steps without tolerances."""
-    tolerances = {} if rtol is None else {"rtol": rtol, "atol": atol}
+def solve(problem: InitialValueProblem, solver: Solver, rtol: float, atol: float) -> Any:
+    """`smcpn.solve` on a problem with adaptive steps."""
     return smcpn.solve(
         problem.model,
         problem.span,
         problem.theta,
         initial=problem.initial,
         solver=solver,
-        **tolerances,
+        rtol=rtol,
+        atol=atol,
     )
+
+
+def solve_on_grid(problem: InitialValueProblem, solver: Solver, n: int) -> Any:
+    """`smcpn.solve` on ``n`` equal steps; the solver has one step between the points."""
+    grid = np.linspace(*problem.span, n + 1)
+    return smcpn.solve(problem.model, grid, problem.theta, initial=problem.initial, solver=solver)
 
 
 def distance(problem: InitialValueProblem, state: Array) -> float:
