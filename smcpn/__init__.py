@@ -4,6 +4,8 @@ from smcpn import datasets, models
 from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
+from smcpn.pn.solution import Solution
+from smcpn.pn.solve import solve
 from smcpn.posterior import Posterior
 from smcpn.prior import Prior
 from smcpn.problem import Problem
@@ -34,6 +36,7 @@ __all__ = [
     "Record",
     "SamplerWarning",
     "Simulation",
+    "Solution",
     "StateFilter",
     "Validation",
     "WasteFree",
@@ -42,4 +45,5 @@ __all__ = [
     "models",
     "ode",
     "simulate",
+    "solve",
 ]

@@ -1,0 +1,327 @@
+"""Smoothing, joint samples and dense output of a stored filter run, in compiled code.
+
+Everything rests on the backward kernel of one step: given the state after it, the state before is
+normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisation of
+
+    [ A L   Q^1/2 ]      [ P^1/2     0 ]
+    [ L     0     ]  to  [ G P^1/2   B ]
+
+gives all three, so that nothing is inverted but a triangle that contains the process noise. Where
+derivatives restart, the step after holds the states only, and the same array has their rows on
+top.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.library import compiled
+from smcpn.pn.factors import clear, copy, solve_lower, triangularise
+from smcpn.pn.forward import predicted_rows
+
+Array = NDArray[np.float64]
+
+
+class Run(NamedTuple):
+    """Filtered moments on the grid, as `forward.Store` has them.
+
+    ``restart`` marks a point that repeats the time of the one before, with derivatives from their
+    exact values.
+    """
+
+    time: Array
+    step: Array
+    mean: Array
+    factor: Array
+    noise: Array
+    restart: NDArray[np.bool_]
+
+
+class _Step(NamedTuple):
+    """Work arrays of one backward step; ``row`` says which row holds an entry, -1 for none."""
+
+    rows: Array
+    row: NDArray[np.int64]
+    predicted: Array
+    scaled: Array
+    future: Array
+    vector: Array
+
+
+@compiled
+def smooth(layout, run, mean, factor):
+    """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
+    step = _work(layout)
+    last = len(run.time) - 1
+    copy(run.mean[last], mean[last])
+    for block in range(layout.n_blocks):
+        copy(run.factor[last, block], factor[last, block])
+    for n in range(last - 1, -1, -1):
+        used = _begin(layout, run, n, step)
+        ratio = 1.0 if run.restart[n + 1] else run.step[n + 1] / run.step[n]
+        own = run.step[n] / run.step[n + 1] if run.restart[n + 1] else 1.0
+        for block in range(layout.n_blocks):
+            pivots = _kernel(layout, run, n, block, run.factor[n, block], used, ratio, step)
+            _smooth_mean(layout, block, pivots, mean[n + 1], own, ratio, step, mean[n])
+            _smooth_factor(
+                layout,
+                block,
+                pivots,
+                used,
+                factor[n + 1, block],
+                own,
+                ratio,
+                step,
+                factor[n, block],
+            )
+
+
+@compiled
+def sample(layout, run, noise, scale, paths):
+    """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
+
+    ``scale`` (d,) is the standard deviation that multiplies every process.
+    """
+    step, size, d = _work(layout), layout.order + 1, len(layout.top)
+    width, last = layout.width, len(run.time) - 1
+    entries = size * width
+    for n in range(last, -1, -1):
+        used = entries
+        ratio, own = 1.0, 1.0
+        if n < last:
+            used = _begin(layout, run, n, step)
+            ratio = 1.0 if run.restart[n + 1] else run.step[n + 1] / run.step[n]
+            own = run.step[n] / run.step[n + 1] if run.restart[n + 1] else 1.0
+        for block in range(layout.n_blocks):
+            pivots = 0
+            if n < last:
+                pivots = _kernel(layout, run, n, block, run.factor[n, block], used, ratio, step)
+            for path in range(paths.shape[0]):
+                if n < last:
+                    _smooth_mean(
+                        layout, block, pivots, paths[path, n + 1], own, ratio, step, paths[path, n]
+                    )
+                else:
+                    copy(run.mean[n], paths[path, n])
+            for p in range(d):
+                if layout.block[p] != block:
+                    continue
+                for path in range(paths.shape[0]):
+                    shrink = 1.0
+                    for j in range(size):
+                        e = j * width + layout.place[p]
+                        value = 0.0
+                        for column in range(used):
+                            q = p - layout.place[p] + column % width
+                            draw = noise[path, n, column // width, q]
+                            if n < last:
+                                value += step.rows[entries + e, pivots + column] * draw
+                            else:
+                                value += run.factor[n, block, e, column] * draw
+                        paths[path, n, j, p] += scale[p] * value * shrink
+                        shrink /= ratio
+
+
+@compiled
+def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, mean, factor, steps):
+    """Moments between the grid points ``left`` and the next; ``steps`` (T,) are the coordinates.
+
+    ``mean_after``, ``factor_after`` are the smoothed moments on the grid, unused for a filter.
+    """
+    step, size = _work(layout), layout.order + 1
+    entries = size * layout.width
+    noise_before, noise_after = np.empty(len(layout.top)), np.empty(len(layout.top))
+    for k in range(len(times)):
+        n = left[k]
+        h = times[k] - run.time[n]
+        power = 2 * layout.order + 1
+        whole = run.time[n + 1] - run.time[n]
+        rest = run.time[n + 1] - times[k]
+        for p in range(len(layout.top)):
+            noise_before[p] = run.noise[n + 1, p] * (h / whole) ** power
+            noise_after[p] = run.noise[n + 1, p] * (rest / whole) ** power
+        steps[k] = h
+        _scaled(run.mean[n], h / run.step[n], mean[k])
+        _pascal(mean[k])
+        for block in range(layout.n_blocks):
+            rows = step.rows
+            predicted_rows(
+                layout, block, run.factor[n, block], entries, h / run.step[n], noise_before, rows
+            )
+            triangularise(rows, entries, entries, 2 * entries)
+            _in_order(layout, block, rows, factor[k, block])
+        if smoothed:
+            _scaled(mean[k], rest / h, step.scaled)
+            copy(step.scaled, step.predicted)
+            _pascal(step.predicted)
+            copy(layout.row, step.row)
+            own = rest / run.step[n + 1]
+            for block in range(layout.n_blocks):
+                pivots = _smoothing_rows(
+                    layout, block, factor[k, block], entries, rest / h, noise_after, step
+                )
+                _smooth_mean(layout, block, pivots, mean_after[n + 1], own, rest / h, step, mean[k])
+                _smooth_factor(
+                    layout, block, pivots, entries, factor_after[n + 1, block], own, rest / h,
+                    step, factor[k, block],
+                )  # fmt: skip
+
+
+@compiled
+def _begin(layout, run, n, step):
+    """Predict from grid point n to the next; returns how many columns of its factor are used."""
+    entries = (layout.order + 1) * layout.width
+    if run.restart[n + 1]:
+        copy(run.mean[n], step.scaled)
+        copy(run.mean[n], step.predicted)
+        for p in range(len(layout.top)):
+            for j in range(layout.order + 1):
+                held = j < layout.top[p]
+                step.row[j, p] = j * layout.width + layout.place[p] if held else -1
+    else:
+        _scaled(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
+        copy(step.scaled, step.predicted)
+        _pascal(step.predicted)
+        copy(layout.row, step.row)
+    return entries
+
+
+@compiled
+def _kernel(layout, run, n, block, factor, used, ratio, step):
+    if not run.restart[n + 1]:
+        return _smoothing_rows(layout, block, factor, used, ratio, run.noise[n + 1], step)
+    rows, entries = step.rows, (layout.order + 1) * layout.width
+    clear(rows, 2 * entries, 2 * entries)
+    pivots = 0
+    first = block * layout.width
+    for s in range(layout.width):
+        for j in range(layout.top[first + s]):
+            row = step.row[j, first + s]
+            for column in range(used):
+                rows[row, column] = factor[j * layout.width + s, column]
+            pivots = max(pivots, row + 1)
+    for e in range(entries):
+        for column in range(used):
+            rows[entries + e, column] = factor[e, column]
+    # The rows of the states sit on top; those between them and the lower half are zero.
+    triangularise(rows, pivots, 2 * entries, used)
+    return pivots
+
+
+@compiled
+def _smoothing_rows(layout, block, factor, used, ratio, noise, step):
+    entries, rows = (layout.order + 1) * layout.width, step.rows
+    predicted_rows(layout, block, factor, used, ratio, noise, rows)
+    power = 1.0
+    for j in range(layout.order + 1):
+        for e in range(j * layout.width, (j + 1) * layout.width):
+            for column in range(used):
+                rows[entries + e, column] = power * factor[e, column]
+            for column in range(used, 2 * entries):
+                rows[entries + e, column] = 0.0
+        power *= ratio
+    triangularise(rows, entries, 2 * entries, used + entries)
+    return entries
+
+
+@compiled
+def _smooth_mean(layout, block, pivots, after, own, ratio, step, mean):
+    """Mu + G (after - mu^-); ``after`` is in coordinates whose step is ``1 / own`` of ours."""
+    size, width, entries = layout.order + 1, layout.width, (layout.order + 1) * layout.width
+    for p in range(len(layout.top)):
+        if layout.block[p] != block or layout.place[p] > 0:
+            continue
+        for s in range(width):
+            power = 1.0
+            for j in range(size):
+                row = step.row[j, p + s]
+                if row >= 0:
+                    step.vector[row] = power * after[j, p + s] - step.predicted[j, p + s]
+                power *= own
+        solve_lower(step.rows, pivots, step.vector)
+        for s in range(width):
+            power = 1.0
+            for j in range(size):
+                value = step.scaled[j, p + s]
+                for column in range(pivots):
+                    value += step.rows[entries + j * width + s, column] * step.vector[column]
+                mean[j, p + s] = value * power
+                power /= ratio
+
+
+@compiled
+def _smooth_factor(layout, block, pivots, used, after, own, ratio, step, factor):
+    """Triangular factor of G Sigma G' + B B', Sigma = after after'."""
+    size, width, entries = layout.order + 1, layout.width, (layout.order + 1) * layout.width
+    first, future, rows = block * width, step.future, step.rows
+    for column in range(entries):
+        for s in range(width):
+            power = 1.0
+            for j in range(size):
+                row = step.row[j, first + s]
+                if row >= 0:
+                    step.vector[row] = power * after[j * width + s, column]
+                power *= own
+        solve_lower(rows, pivots, step.vector)
+        for e in range(entries):
+            value = 0.0
+            for k in range(pivots):
+                value += rows[entries + e, k] * step.vector[k]
+            future[e, column] = value
+    for e in range(entries):
+        for column in range(used):
+            future[e, entries + column] = rows[entries + e, pivots + column]
+    triangularise(future, entries, entries, entries + used)
+    power = 1.0
+    for j in range(size):
+        for e in range(j * width, (j + 1) * width):
+            for column in range(entries):
+                factor[e, column] = power * future[e, column] if column <= e else 0.0
+        power /= ratio
+
+
+@compiled
+def _in_order(layout, block, rows, factor):
+    """Triangularised rows, tops first, as a factor entry by entry."""
+    width = layout.width
+    for s in range(width):
+        p = block * width + s
+        for j in range(layout.order + 1):
+            row = layout.row[j, p]
+            for column in range(factor.shape[1]):
+                factor[j * width + s, column] = rows[row, column] if column <= row else 0.0
+
+
+@compiled
+def _scaled(mean, ratio, result):
+    power = 1.0
+    for j in range(mean.shape[0]):
+        for p in range(mean.shape[1]):
+            result[j, p] = power * mean[j, p]
+        power *= ratio
+
+
+@compiled
+def _pascal(mean):
+    size = mean.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            for p in range(mean.shape[1]):
+                mean[j, p] += mean[j + 1, p]
+
+
+@compiled
+def _work(layout):
+    size, d = layout.order + 1, len(layout.top)
+    entries = size * layout.width
+    return _Step(
+        np.empty((2 * entries, 2 * entries)),
+        np.empty((size, d), np.int64),
+        np.empty((size, d)),
+        np.empty((size, d)),
+        np.empty((entries, 2 * entries)),
+        np.empty(entries),
+    )

@@ -1,0 +1,499 @@
+"""The filter's loop, compiled once for every model: adaptive or fixed steps.
+
+Mean and covariance are kept in Nordsieck coordinates m_j = h^j x^(j) / j! of the step just done,
+so that a change of step is a scaling, and the diffusion as the process noise of the step itself,
+in the square of the state's unit: no power of h is ever formed that could leave the range of
+numbers.
+
+A step predicts the mean, evaluates f (and its Jacobian), estimates the local diffusion and from it
+the local error. A step that is rejected ends here; the covariance is touched when it is accepted.
+"""
+
+from __future__ import annotations
+
+from math import isfinite, log, sqrt
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.library import compiled
+from smcpn.codegen.vector_field import evaluate_field
+from smcpn.pn.factors import clear, copy, solve_lower, triangularise
+
+Array = NDArray[np.float64]
+
+DONE, FULL, UNDERFLOW, DIVERGED, EXHAUSTED = range(5)
+"""How a run ends: all stops reached, storage used up, or the failure."""
+SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
+TOUCHING = 1e-10
+"""Relative length of a step that is not worth taking before a stop."""
+
+
+class Field(NamedTuple):
+    """Addresses of the compiled vector field and Jacobian, parameters, factors k! of the states.
+
+    The vector field has one entry per process, the Jacobian one row.
+    """
+
+    rate: int
+    jacobian: int
+    parameters: Array
+    scale: Array
+
+
+class Inputs(NamedTuple):
+    """Piecewise polynomials: coefficients (K, degree + 1, n_inputs) in s = -1..1 on a piece."""
+
+    edges: Array
+    coefficients: Array
+
+
+class Control(NamedTuple):
+    """What decides on the steps.
+
+    ``variance`` is the known variance of the diffusion over a time ``unit``; 0 where it is
+    estimated anew at every step. ``stops`` are times to be met exactly; with ``fixed`` every one
+    ends a single step. The local error is of this ``order`` in h; the exponents are those of the
+    error of this step and the one before.
+    """
+
+    stops: Array
+    fixed: bool
+    rtol: float
+    atol: float
+    order: int
+    exponent: float
+    exponent_before: float
+    max_steps: int
+    variance: float
+    unit: float
+
+
+class State(NamedTuple):
+    """Where the loop is, changed in place: it goes on from here when called again.
+
+    ``clock`` holds time, step that the coordinates belong to, step to try, and error of the step
+    before. ``counts`` holds accepted and rejected steps, grid points stored, and stops reached.
+    """
+
+    clock: Array
+    counts: NDArray[np.int64]
+    mean: Array
+    factor: Array
+
+
+class Store(NamedTuple):
+    """What every grid point leaves behind; index 0 is the initial state.
+
+    ``noise`` is the variance of the process noise of the step that led here, per process,
+    ``residual`` the squared normalised residuals and ``log_det`` the logarithm of the determinant
+    of the innovation covariance (in units of the rate of the tops).
+    """
+
+    time: Array
+    step: Array
+    mean: Array
+    factor: Array
+    noise: Array
+    residual: Array
+    log_det: Array
+
+
+class _Work(NamedTuple):
+    mean: Array
+    predicted: Array
+    x: Array
+    u: Array
+    rate: Array
+    top_scale: Array
+    coupling: Array
+    residual: Array
+    noise: Array
+    error: Array
+    local: Array
+    whitened: Array
+    rows: Array
+
+
+@compiled
+def advance(field, layout, inputs, control, state, store):
+    """Step until the last stop is reached, the store is full, or the solution fails."""
+    clock, counts = state.clock, state.counts
+    work = _work(layout, field, inputs)
+    piece = 0
+    while counts[3] < len(control.stops):
+        if counts[2] == len(store.time):
+            return FULL
+        if counts[0] + counts[1] >= control.max_steps:
+            return EXHAUSTED
+        stop = control.stops[counts[3]]
+        time, h, remaining = clock[0], clock[2], stop - clock[0]
+        last = control.fixed or h >= remaining * (1.0 - TOUCHING)
+        if last:
+            h = remaining
+        elif 2.0 * h > remaining:
+            # Two even steps rather than a long and a tiny one.
+            h = 0.5 * remaining
+        following = stop if last else time + h
+        if not following > time:
+            return UNDERFLOW
+        piece = _input_at(inputs, following, piece, work.u)
+        _predict(layout, state.mean, h / clock[1], work)
+        _linearise(field, layout, following, h, work)
+        error = _local_error(field, layout, control, h, state.mean, clock[1], work)
+        if not control.fixed and not error < 1.0:
+            counts[1] += 1
+            factor = SAFETY * error ** (-1.0 / (layout.order + 1)) if isfinite(error) else 0.0
+            clock[2] = h * max(SHRINK, min(1.0, factor))
+            clock[3] = 0.0
+            continue
+        if control.fixed and not isfinite(error):
+            return DIVERGED
+        _known_noise(control, layout, h, work)
+        log_det = _update(layout, state, h, work)
+        clock[2] = _next_step(control, clock[2], h, last, error, clock[3])
+        clock[0], clock[1], clock[3] = following, h, max(error, 1e-4)
+        counts[0] += 1
+        _keep(state, store, work, log_det)
+        if last:
+            counts[3] += 1
+    return DONE
+
+
+@compiled
+def _next_step(control, wanted, h, last, error, before):
+    """Proportional-integral control (Gustafsson et al. 1988); plain after a rejection."""
+    factor = GROW
+    if error > 0.0:
+        # Both errors count from their aim, at which the step stays as it is.
+        factor = (SAFETY**control.order / error) ** control.exponent
+        if before > 0.0:
+            factor *= (before / SAFETY**control.order) ** control.exponent_before
+    following = h * max(SHRINK, min(GROW, factor))
+    # A step cut short by a stop tells little about the longest one allowed.
+    return max(following, wanted) if last else following
+
+
+@compiled
+def _input_at(inputs, time, piece, u):
+    """Input at a time, of the piece that ends there rather than the one that begins."""
+    while piece < len(inputs.edges) - 2 and time > inputs.edges[piece + 1]:
+        piece += 1
+    while piece > 0 and time <= inputs.edges[piece]:
+        piece -= 1
+    begin, end = inputs.edges[piece], inputs.edges[piece + 1]
+    s = (2.0 * time - begin - end) / (end - begin)
+    coefficients = inputs.coefficients[piece]
+    for k in range(len(u)):
+        value = 0.0
+        for power in range(coefficients.shape[0] - 1, -1, -1):
+            value = value * s + coefficients[power, k]
+        u[k] = value
+    return piece
+
+
+@compiled
+def _predict(layout, mean, ratio, work):
+    """Predicted mean in the coordinates of the new step (10a): Pascal's matrix by additions."""
+    size, d = mean.shape
+    predicted, power = work.predicted, 1.0
+    for j in range(size):
+        for p in range(d):
+            predicted[j, p] = power * mean[j, p]
+        power *= ratio
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            for p in range(d):
+                predicted[j, p] += predicted[j + 1, p]
+
+
+@compiled
+def _states(field, layout, mean, h, x):
+    for i in range(len(x)):
+        k = layout.derivative[i]
+        x[i] = mean[k, layout.process[i]] * field.scale[i] / h**k
+
+
+@compiled
+def _linearise(field, layout, time, h, work):
+    """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
+    _states(field, layout, work.predicted, h, work.x)
+    evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
+    d, n = len(layout.top), len(work.x)
+    for p in range(d):
+        top = layout.top[p]
+        scale = 1.0
+        for j in range(1, top + 1):
+            scale *= h / j
+        work.top_scale[p] = scale
+        work.rate[p] *= scale
+        work.residual[p] = work.rate[p] - work.predicted[top, p]
+    if layout.coupled:
+        slopes = work.coupling.reshape(d * n)
+        evaluate_field(field.jacobian, work.x, work.u, time, field.parameters, slopes)
+        for i in range(n):
+            weight = field.scale[i] / h ** layout.derivative[i]
+            for p in range(d):
+                work.coupling[p, i] *= work.top_scale[p] * weight
+
+
+@compiled
+def _local_error(field, layout, control, h, mean_before, h_before, work):
+    """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
+    if layout.coupled:
+        _local_noise_coupled(layout, work)
+    else:
+        _local_noise(layout, work)
+    total = 0.0
+    for i in range(len(work.x)):
+        k, p = layout.derivative[i], layout.process[i]
+        ratio = field.scale[i] / h**k
+        # A rate off by e for a step moves entry k of its chain by e h^(top - k) / (top - k)!.
+        for j in range(layout.top[p] - k, layout.top[p]):
+            ratio *= (j + 1.0) / (j - layout.top[p] + k + 1.0)
+        before = abs(mean_before[k, p] * field.scale[i] / h_before**k)
+        tolerance = control.atol + control.rtol * max(before, abs(work.x[i]))
+        total += (work.error[p] * ratio / tolerance) ** 2
+    return sqrt(total / len(work.x))
+
+
+@compiled
+def _local_noise(layout, work):
+    """EKF0: H picks the top, S = Q_top Gamma."""
+    d = len(layout.top)
+    total = 0.0
+    for p in range(d):
+        work.error[p] = _squares(layout.noise_factor[layout.top[p]])
+        work.noise[p] = work.residual[p] ** 2 / work.error[p]
+        total += work.noise[p] / d
+    for p in range(d):
+        if not layout.diagonal:
+            work.noise[p] = total
+        work.error[p] = sqrt(work.error[p] * work.noise[p])
+
+
+@compiled
+def _local_noise_coupled(layout, work):
+    """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
+    d, size, width = len(layout.top), layout.order + 1, layout.width
+    total = 0.0
+    local, whitened = work.local, work.whitened
+    for block in range(layout.n_blocks):
+        first = block * width
+        _noise_seen(layout, first, work)
+        for s in range(width):
+            p = first + s
+            work.error[p] = _squares(local[s])
+            whitened[s] = work.residual[p]
+            if layout.diagonal and width > 1:
+                # (22), (23): no closed form maximises over Gamma, H = E_1 in its place.
+                top = _squares(layout.noise_factor[layout.top[p]])
+                work.noise[p] = work.residual[p] ** 2 / top
+        if layout.diagonal and width > 1:
+            for s in range(width):
+                work.error[first + s] = 0.0
+                for other in range(width):
+                    for j in range(other * size, (other + 1) * size):
+                        work.error[first + s] += local[s, j] ** 2 * work.noise[first + other]
+            continue
+        triangularise(local, width, width, width * size)
+        solve_lower(local, width, whitened)
+        for s in range(width):
+            work.noise[first + s] = whitened[s] ** 2
+            total += whitened[s] ** 2 / d
+            if layout.diagonal:
+                work.error[first + s] *= work.noise[first + s]
+    for p in range(d):
+        if not layout.diagonal:
+            work.noise[p] = total
+            work.error[p] *= total
+        work.error[p] = sqrt(work.error[p])
+
+
+@compiled
+def _noise_seen(layout, first, work):
+    """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
+    size, width, local = layout.order + 1, layout.width, work.local
+    clear(local, width, size * width)
+    for s in range(width):
+        p = first + s
+        for j in range(layout.top[p] + 1):
+            local[s, s * size + j] = layout.noise_factor[layout.top[p], j]
+        for i in range(len(layout.process)):
+            other = layout.process[i] - first
+            if 0 <= other < width:
+                k = layout.derivative[i]
+                for j in range(k + 1):
+                    local[s, other * size + j] -= work.coupling[p, i] * layout.noise_factor[k, j]
+
+
+@compiled
+def _squares(row):
+    total = 0.0
+    for value in row:
+        total += value * value
+    return total
+
+
+@compiled
+def _known_noise(control, layout, h, work):
+    """Process noise of a step where the diffusion does not follow from the step itself."""
+    if control.variance > 0.0:
+        noise = control.variance * (h / control.unit) ** (2 * layout.order + 1)
+        for p in range(len(layout.top)):
+            work.noise[p] = noise
+
+
+@compiled
+def predicted_rows(layout, block, factor, used, ratio, noise, rows):
+    """Factor of the predicted covariance (10b) of a block, (width (order + 1), used + own noise).
+
+    ``used`` columns of ``factor`` may differ from zero; its coordinates are scaled by ``ratio``.
+    """
+    size, width, first = layout.order + 1, layout.width, block * layout.width
+    clear(rows, size * width, used + size * width)
+    for s in range(width):
+        p = first + s
+        power = 1.0
+        for j in range(size):
+            row = rows[layout.row[j, p]]
+            for column in range(used):
+                row[column] = power * factor[j * width + s, column]
+            power *= ratio
+        for i in range(size - 1):
+            for j in range(size - 2, i - 1, -1):
+                row, added = rows[layout.row[j, p]], rows[layout.row[j + 1, p]]
+                for column in range(used):
+                    row[column] += added[column]
+        root = sqrt(noise[p])
+        for j in range(size):
+            row = rows[layout.row[j, p]]
+            for i in range(j + 1):
+                row[used + s * size + i] = root * layout.noise_factor[j, i]
+
+
+@compiled
+def _update(layout, state, h, work):
+    """Condition on the residual being zero (11), block by block; returns log det S.
+
+    With H M in the first rows of the predicted factor M, one triangularisation leaves the factor
+    of S, the gain times it, and the factor of the filtered covariance. The tops follow from the
+    other entries, without error: there is no noise on the residual.
+    """
+    size, width = layout.order + 1, layout.width
+    entries = size * width
+    used = entries - width
+    rows, ratio, log_det = work.rows, h / state.clock[1], 0.0
+    d = len(layout.top)
+    shared = d // (layout.n_blocks * width)
+    for block in range(layout.n_blocks):
+        first, factor = block * width, state.factor[block]
+        predicted_rows(layout, block, factor, used, ratio, work.noise, rows)
+        if layout.coupled:
+            _subtract_coupled(layout, first, work, rows, used + entries)
+        triangularise(rows, entries, entries, used + entries)
+        for s in range(width):
+            p = first + s
+            for j in range(size):
+                if j != layout.top[p]:
+                    row = layout.row[j, p]
+                    for column in range(used):
+                        filled = width + column <= row
+                        factor[j * width + s, column] = rows[row, width + column] if filled else 0.0
+            log_det += 2.0 * shared * log(rows[s, s])
+        _update_mean(layout, first, shared, state.mean, work)
+        _tie_tops(layout, first, state.mean, factor, used, work)
+    for p in range(d):
+        log_det -= 2.0 * log(work.top_scale[p])
+    return log_det
+
+
+@compiled
+def _subtract_coupled(layout, first, work, rows, n_columns):
+    for i in range(len(layout.process)):
+        other = layout.process[i]
+        if first <= other < first + layout.width:
+            entry = rows[layout.row[layout.derivative[i], other]]
+            for s in range(layout.width):
+                slope = work.coupling[first + s, i]
+                if slope != 0.0:
+                    for column in range(n_columns):
+                        rows[s, column] -= slope * entry[column]
+
+
+@compiled
+def _update_mean(layout, first, shared, mean, work):
+    """Means of a block (11d): of its own processes, or of all that share it."""
+    size, width, rows = layout.order + 1, layout.width, work.rows
+    for copy in range(shared):
+        for s in range(width):
+            work.whitened[s] = work.residual[first + copy + s]
+        solve_lower(rows, width, work.whitened)
+        for s in range(width):
+            p = first + copy + s
+            for j in range(size):
+                value = work.predicted[j, p]
+                if j != layout.top[p]:
+                    row = layout.row[j, p]
+                    for column in range(width):
+                        value += rows[row, column] * work.whitened[column]
+                mean[j, p] = value
+            work.error[p] = work.whitened[s] ** 2
+            mean[layout.top[p], p] = work.rate[p]
+
+
+@compiled
+def _tie_tops(layout, first, mean, factor, used, work):
+    width = layout.width
+    for s in range(width):
+        for column in range(used):
+            factor[layout.top[first + s] * width + s, column] = 0.0
+    if not layout.coupled:
+        return
+    for i in range(len(layout.process)):
+        other, k = layout.process[i], layout.derivative[i]
+        if first <= other < first + width:
+            moved = mean[k, other] - work.predicted[k, other]
+            for s in range(width):
+                slope, top = work.coupling[first + s, i], layout.top[first + s]
+                mean[top, first + s] += slope * moved
+                for column in range(used):
+                    entry = factor[k * width + other - first, column]
+                    factor[top * width + s, column] += slope * entry
+
+
+@compiled
+def _keep(state, store, work, log_det):
+    n = state.counts[2]
+    store.time[n], store.step[n] = state.clock[0], state.clock[1]
+    copy(state.mean, store.mean[n])
+    for block in range(state.factor.shape[0]):
+        copy(state.factor[block], store.factor[n, block])
+    for p in range(len(work.noise)):
+        store.noise[n, p] = work.noise[p]
+        store.residual[n, p] = work.error[p]
+    store.log_det[n] = log_det
+    state.counts[2] += 1
+
+
+@compiled
+def _work(layout, field, inputs):
+    """Every array of the loop: nothing is allocated once it runs."""
+    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
+    entries = size * layout.width
+    return _Work(
+        np.empty((size, d)),
+        np.empty((size, d)),
+        np.empty(n),
+        np.empty(inputs.coefficients.shape[2]),
+        np.empty(d),
+        np.empty(d),
+        np.zeros((d, n)),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty((layout.width, entries)),
+        np.empty(layout.width),
+        np.empty((entries, 2 * entries)),
+    )

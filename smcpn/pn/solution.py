@@ -1,0 +1,293 @@
+"""What a probabilistic ODE solver returns: a Gaussian process over the solution."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smcpn.arguments import shown, whole_number
+from smcpn.codegen.library import entry_point
+from smcpn.errors import InputError
+from smcpn.ode import ODE
+from smcpn.pn import backward
+from smcpn.pn.backward import Run
+from smcpn.pn.forward import Store
+from smcpn.pn.layout import Layout, entry_scale
+from smcpn.solver import EKF0, EKF1
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What a solution has cost.
+
+    Attributes
+    ----------
+    accepted, rejected : int
+        Steps taken, and steps tried in vain.
+    f_evaluations, jacobian_evaluations : int
+        Evaluations of the vector field and of its Jacobian.
+    """
+
+    accepted: int
+    rejected: int
+    f_evaluations: int
+    jacobian_evaluations: int
+
+    @property
+    def steps(self) -> int:
+        """Steps tried."""
+        return self.accepted + self.rejected
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Diffusion by quasi maximum likelihood, over all residuals.
+
+    Attributes
+    ----------
+    scale : ndarray, (d,)
+        Standard deviation by which the stored factors of each process are to be multiplied.
+    log_likelihood : float
+        Of the residuals of the ODE being zero, (15).
+    """
+
+    scale: Array
+    log_likelihood: float
+
+
+def calibrated(
+    solver: EKF0 | EKF1, layout: Layout, store: Store, restart: NDArray[np.bool_], unit: float
+) -> Calibration:
+    """Estimate a fixed diffusion (16), (17), and evaluate the likelihood at it."""
+    d = len(layout.top)
+    steps = ~restart
+    steps[0] = False
+    squares, n = store.residual[steps], int(steps.sum())
+    variance = np.ones(d)
+    if n and solver.diffusion == "fixed":
+        variance[:] = squares.mean()
+    elif n and solver.diffusion == "fixed-diagonal":
+        variance = squares.mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(squares > 0.0, squares / variance, 0.0).sum() + n * np.log(variance).sum()
+    log_det = store.log_det[steps].sum()
+    return Calibration(np.sqrt(variance), -0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """Mean and covariance of the solution of an ODE, given the equation on a grid of steps.
+
+    Attributes
+    ----------
+    success : bool
+    message : str
+        Why the solver ended where it did.
+    stats : Stats
+    ode : ODE
+    solver : EKF0 or EKF1
+    run : Run
+        Filtered moments on the grid, as compiled code keeps them.
+    calibration : Calibration
+    """
+
+    ode: ODE
+    solver: EKF0 | EKF1
+    success: bool
+    message: str
+    stats: Stats
+    layout: Layout
+    run: Run
+    calibration: Calibration
+    outputs: Array | None
+
+    def __repr__(self) -> str:
+        end = "" if self.success else f", failed: {self.message}"
+        return (
+            f"<Solution of '{self.ode.name}' by {self.solver!r}: {self.stats.accepted} steps to "
+            f"t = {self.run.time[-1]:g}{end}>"
+        )
+
+    @property
+    def grid(self) -> Array:
+        """All times at which a step ended, (N + 1,)."""
+        return self.run.time[~self.run.restart]
+
+    @cached_property
+    def t(self) -> Array:
+        """Times asked for, as far as reached; where none were, the `grid`, (T,)."""
+        if self.outputs is None:
+            return self.grid
+        return self.outputs[self.outputs <= self.run.time[-1]]
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the states at `t`, (T, n)."""
+        return self._moments_at_t[0]
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the states at `t`, (T, n, n)."""
+        return self._moments_at_t[1]
+
+    @property
+    def sd(self) -> Array:
+        """Standard deviation of the states at `t`, (T, n)."""
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    @property
+    def log_likelihood(self) -> float:
+        """Quasi log-likelihood of the residuals of the ODE, (15)."""
+        return self.calibration.log_likelihood
+
+    def __call__(self, t: ArrayLike) -> tuple[Array, Array]:
+        """Mean (T, n) and covariance (T, n, n) at any times; (n,) and (n, n) at a single one.
+
+        Raises
+        ------
+        InputError
+            Outside the times that were solved for.
+        """
+        times = self._checked(t)
+        mean, factor, step = self._posterior(times)
+        moments = self._states(mean, step), self._covariance(factor, step)
+        return (moments[0][0], moments[1][0]) if np.ndim(t) == 0 else moments
+
+    def sample(self, rng: np.random.Generator, n: int = 1) -> Array:
+        """Draw joint paths from the smoothing posterior at the times `t`, (n, T, states)."""
+        if not isinstance(rng, np.random.Generator):
+            raise InputError(f"rng is {shown(rng)}: give numpy.random.default_rng(seed)")
+        n = whole_number("n", n, 1)
+        points, size, d = len(self.run.time), self.layout.order + 1, len(self.layout.top)
+        paths = np.empty((n, points, size, d))
+        draw = entry_point(backward.__name__, "sample", backward.__file__)
+        noise = rng.standard_normal(paths.shape)
+        draw(self.layout, self.run, noise, self.calibration.scale, paths)
+        index = self._left(self.t)
+        return np.stack([self._states(path[index], self.run.step[index]) for path in paths])
+
+    def chi2(
+        self, reference: Callable[[Array], ArrayLike] | ArrayLike, t: ArrayLike | None = None
+    ) -> float:
+        """Mean squared error in units of the covariance, (33): near n where it is calibrated.
+
+        Parameters
+        ----------
+        reference : array_like, (T, n), or callable
+            The exact solution at the times ``t``, or a function of them that gives it.
+        t : array_like, optional
+            By default `t`. Times where the solution is known exactly do not count.
+        """
+        times = self._checked(self.t if t is None else t)
+        exact = reference(times) if callable(reference) else reference
+        exact = np.asarray(exact, dtype=float)
+        if exact.shape != (len(times), len(self.ode.states)):
+            raise InputError(
+                f"reference has shape {exact.shape}: give one row for each of {len(times)} times "
+                f"and one column for each of {len(self.ode.states)} states"
+            )
+        mean, factor, step = self._posterior(times)
+        roots = self._square_root(factor, step)
+        errors = exact - self._states(mean, step)
+        known = (np.square(roots).sum(axis=2) > 0.0).all(axis=1)
+        if not known.any():
+            raise InputError("reference cannot be compared: the solution claims no error anywhere")
+        upper = np.linalg.qr(np.swapaxes(roots[known], 1, 2), mode="r")
+        whitened = np.linalg.solve(np.swapaxes(upper, 1, 2), errors[known][..., None])
+        return float(np.square(whitened).sum(axis=(1, 2)).mean())
+
+    def plot(self) -> Any:
+        """Draw mean and 95 % band of every state, and the band's half width below.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        from smcpn.report.solution import solution_figure
+
+        return solution_figure(self)
+
+    @cached_property
+    def _moments_at_t(self) -> tuple[Array, Array]:
+        if self.outputs is None:
+            index = np.flatnonzero(~self.run.restart)
+            mean, factor = self._on_grid
+            step = self.run.step[index]
+            return self._states(mean[index], step), self._covariance(factor[index], step)
+        return self(self.t)
+
+    @cached_property
+    def _on_grid(self) -> tuple[Array, Array]:
+        if not self.solver.smooth:
+            return self.run.mean, self.run.factor
+        mean, factor = np.empty_like(self.run.mean), np.empty_like(self.run.factor)
+        smooth = entry_point(backward.__name__, "smooth", backward.__file__)
+        smooth(self.layout, self.run, mean, factor)
+        return mean, factor
+
+    def _posterior(self, times: Array) -> tuple[Array, Array, Array]:
+        """Mean, factor and step of the coordinates at checked times."""
+        left = self._left(times)
+        mean, factor = (values[left] for values in self._on_grid)
+        step = self.run.step[left]
+        between = np.flatnonzero(self.run.time[left] < times)
+        if len(between):
+            m, f, h = mean[between], factor[between], step[between]
+            interpolate = entry_point(backward.__name__, "interpolate", backward.__file__)
+            interpolate(
+                self.layout, self.run, times[between], left[between], *self._on_grid,
+                self.solver.smooth, m, f, h,
+            )  # fmt: skip
+            mean[between], factor[between], step[between] = m, f, h
+        return mean, factor, step
+
+    def _left(self, times: Array) -> NDArray[np.int64]:
+        """Last grid point not after each time: after a restart rather than before it."""
+        return np.searchsorted(self.run.time, times, side="right") - 1
+
+    def _checked(self, t: ArrayLike) -> Array:
+        times = np.array(t, dtype=float, ndmin=1)
+        begin, end = self.run.time[0], self.run.time[-1]
+        if times.ndim != 1 or not ((times >= begin) & (times <= end)).all():
+            raise InputError(f"t is {shown(t)}: give times from {begin:g} to {end:g}")
+        return times
+
+    def _scales(self, step: Array) -> Array:
+        """What turns the entries of the coordinates into the states, (T, n)."""
+        k = self.layout.derivative
+        return entry_scale(self.layout) / step[:, None] ** k
+
+    def _states(self, mean: Array, step: Array) -> Array:
+        return mean[:, self.layout.derivative, self.layout.process] * self._scales(step)
+
+    def _rows(self, factor: Array, step: Array) -> Array:
+        """Rows of the factor that belong to the states, in their units, (T, n, entries)."""
+        layout = self.layout
+        p, k = layout.process, layout.derivative
+        rows = factor[:, layout.block[p], k * layout.width + layout.place[p]]
+        return rows * (self._scales(step) * self.calibration.scale[p])[..., None]
+
+    @property
+    def _groups(self) -> NDArray[np.int64]:
+        """States of different groups are independent."""
+        layout = self.layout
+        return (layout.block if layout.width > 1 else np.arange(len(layout.top)))[layout.process]
+
+    def _covariance(self, factor: Array, step: Array) -> Array:
+        rows, groups = self._rows(factor, step), self._groups
+        return rows @ np.swapaxes(rows, 1, 2) * (groups[:, None] == groups)
+
+    def _square_root(self, factor: Array, step: Array) -> Array:
+        """Factor of the covariance, (T, n, groups x entries)."""
+        rows, groups = self._rows(factor, step), self._groups
+        T, n, entries = rows.shape
+        wide = np.zeros((T, n, groups.max() + 1, entries))
+        wide[:, np.arange(n), groups] = rows
+        return wide.reshape(T, n, -1)
