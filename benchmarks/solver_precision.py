@@ -72,7 +72,9 @@ class Line:
     missing: str = ""
 
 
-def solve(problem: InitialValueProblem, solver: Solver, rtol: float, atol: float) -> Any:
+def solve(
+    problem: InitialValueProblem, solver: Solver, rtol: float, atol: float, **options: Any
+) -> smcpn.Solution:
     """`smcpn.solve` on a problem with adaptive steps."""
     return smcpn.solve(
         problem.model,
@@ -82,10 +84,11 @@ def solve(problem: InitialValueProblem, solver: Solver, rtol: float, atol: float
         solver=solver,
         rtol=rtol,
         atol=atol,
+        **options,
     )
 
 
-def solve_on_grid(problem: InitialValueProblem, solver: Solver, n: int) -> Any:
+def solve_on_grid(problem: InitialValueProblem, solver: Solver, n: int) -> smcpn.Solution:
     """`smcpn.solve` on ``n`` equal steps; the solver has one step between the points."""
     grid = np.linspace(*problem.span, n + 1)
     return smcpn.solve(problem.model, grid, problem.theta, initial=problem.initial, solver=solver)
