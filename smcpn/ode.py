@@ -16,7 +16,7 @@ from smcpn.tracing import argument_names, function_name, trace
 TIME = "t"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).
 

@@ -426,12 +426,12 @@ def _subtract_coupled(layout, first, work, rows, n_columns):
 def _update_mean(layout, first, shared, mean, work):
     """Means of a block (11d): of its own processes, or of all that share it."""
     size, width, rows = layout.order + 1, layout.width, work.rows
-    for copy in range(shared):
+    for twin in range(shared):
         for s in range(width):
-            work.whitened[s] = work.residual[first + copy + s]
+            work.whitened[s] = work.residual[first + twin + s]
         solve_lower(rows, width, work.whitened)
         for s in range(width):
-            p = first + copy + s
+            p = first + twin + s
             for j in range(size):
                 value = work.predicted[j, p]
                 if j != layout.top[p]:

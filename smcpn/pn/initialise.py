@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from math import factorial
-
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.pn.equations import Equations
 from smcpn.pn.forward import Inputs
-from smcpn.pn.inputs import derivatives_after
-from smcpn.pn.layout import Layout
-from smcpn.pn.taylor import taylor_derivatives
-from smcpn.problem import Model
+from smcpn.pn.inputs import series_after
+from smcpn.pn.layout import Layout, entry_scale
 
 Array = NDArray[np.float64]
 
@@ -22,41 +18,32 @@ class ExactDerivatives:
 
     Parameters
     ----------
-    model : Model
+    equations : Equations
     layout : Layout
     inputs : Inputs
     parameters : ndarray, (p,)
-        Parameters, then the known numbers of the model.
     """
 
-    def __init__(self, model: Model, layout: Layout, inputs: Inputs, parameters: Array) -> None:
-        self._layout, self._inputs, self._parameters = layout, inputs, parameters
-        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, layout.order)
-        series = ca.horzcat(*derivatives)
-        symbols = [
-            model.x,
-            ca.vertcat(model.u, *rates),
-            model.t,
-            ca.vertcat(model.theta, model.constants),
-        ]
-        self._series = ca.Function("series", symbols, [series])
-        self._rate = ca.Function("rate", symbols, [model.rhs])
-        self._slopes = None
-        if layout.coupled:
-            slopes = [ca.jacobian(value, model.x) for value in derivatives]
-            self._slopes = ca.Function("slopes", symbols, slopes)
+    def __init__(
+        self, equations: Equations, layout: Layout, inputs: Inputs, parameters: Array
+    ) -> None:
+        self._equations, self._layout = equations, layout
+        self._inputs, self._parameters = inputs, parameters
+        self._heads = np.flatnonzero(layout.derivative == 0)
 
     def rate(self, x: Array, time: float) -> Array:
         """Derivative of the states, (n,)."""
-        return np.array(self._rate(*self._at(x, time))).ravel()
+        u = series_after(self._inputs, time, 1)
+        return self._equations.series(x, u, time, self._parameters, 1)[:, 1]
 
     def mean(self, x: Array, time: float, h: float) -> Array:
         """Coordinates of all processes just after ``time``, (order + 1, d)."""
         layout = self._layout
-        heads = np.flatnonzero(layout.derivative == 0)
-        series = np.array(self._series(*self._at(x, time)))[heads]
+        u = series_after(self._inputs, time, layout.order)
+        series = self._equations.series(x, u, time, self._parameters, layout.order)
         mean = np.empty((layout.order + 1, len(layout.top)))
-        mean[:, layout.process[heads]] = series.T * _powers(h, layout.order)[:, None]
+        powers = h ** np.arange(layout.order + 1)
+        mean[:, layout.process[self._heads]] = series[self._heads].T * powers[:, None]
         return mean
 
     def factor(self, x: Array, time: float, h: float, before: Array, h_before: float) -> Array:
@@ -67,30 +54,25 @@ class ExactDerivatives:
         """
         layout, width = self._layout, self._layout.width
         factor = np.zeros_like(before)
-        slopes = None
-        if self._slopes is not None:
-            slopes = [np.array(slope) for slope in self._slopes(*self._at(x, time))]
-        powers, powers_before = _powers(h, layout.order), _powers(h_before, layout.order)
+        powers = h ** np.arange(layout.order + 1)
+        scale = entry_scale(layout) / h_before**layout.derivative
         for i, (p, k) in enumerate(zip(layout.process, layout.derivative, strict=True)):
             block, s = layout.block[p], layout.place[p]
-            state = before[block, k * width + s] / powers_before[k]
-            if slopes is None:
-                factor[block, k * width + s] = state * powers[k]
+            state = before[block, k * width + s]
+            if not layout.coupled:
+                factor[block, k * width + s] = state * (h / h_before) ** k
                 continue
-            for other, derivative in zip(layout.process, layout.derivative, strict=True):
-                if derivative or layout.block[other] != block:
-                    continue
-                head = int(np.flatnonzero((layout.process == other) & (layout.derivative == 0))[0])
-                for j in range(layout.order + 1):
-                    row = j * width + layout.place[other]
-                    factor[block, row] += slopes[j][head, i] * powers[j] * state
+            slopes = self._slopes(x, time, i)
+            for head in self._heads:
+                other = layout.process[head]
+                if layout.block[other] == block:
+                    rows = factor[block, layout.place[other] :: width]
+                    rows += np.outer(slopes[head] * powers, state * scale[i])
         return factor
 
-    def _at(self, x: Array, time: float) -> list[Array | float]:
-        rates = derivatives_after(self._inputs, time, self._layout.order - 1)
-        return [x, rates.ravel(), time, self._parameters]
-
-
-def _powers(h: float, order: int) -> Array:
-    """h^j / j!, (order + 1,)."""
-    return np.array([h**j / factorial(j) for j in range(order + 1)])
+    def _slopes(self, x: Array, time: float, i: int) -> Array:
+        """Taylor coefficients of the derivative of the solution in state ``i``, (n, order + 1)."""
+        n, order = len(x), self._layout.order
+        u = series_after(self._inputs, time, order)
+        both = np.concatenate([x, np.eye(n)[i]])
+        return self._equations.tangent_series(both, u, time, self._parameters, order)[n:]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import factorial
+from math import comb
 
 import numpy as np
 from numpy.polynomial import chebyshev
@@ -41,8 +41,8 @@ def input_polynomials(record: Record) -> Inputs:
     return Inputs(record.t, coefficients)
 
 
-def derivatives_after(inputs: Inputs, time: float, order: int) -> Array:
-    """Input and its derivatives 1..order just after a time, (order + 1, n_inputs)."""
+def series_after(inputs: Inputs, time: float, order: int) -> Array:
+    """Taylor coefficients 0..order of the input just after a time, (order + 1, n_inputs)."""
     edges = inputs.edges
     piece = min(int(np.searchsorted(edges, time, side="right")) - 1, len(edges) - 2)
     begin, end = edges[piece], edges[piece + 1]
@@ -50,9 +50,8 @@ def derivatives_after(inputs: Inputs, time: float, order: int) -> Array:
     s, stretch = (2.0 * time - begin - end) / (end - begin), 2.0 / (end - begin)
     result = np.zeros((order + 1, polynomial.shape[1]))
     for k in range(min(order + 1, len(polynomial))):
-        falling = [factorial(m) / factorial(m - k) for m in range(k, len(polynomial))]
-        powers = s ** np.arange(len(falling))
-        result[k] = stretch**k * (falling * powers) @ polynomial[k:]
+        binomials = np.array([comb(m, k) for m in range(k, len(polynomial))], dtype=float)
+        result[k] = stretch**k * (binomials * s ** np.arange(len(binomials))) @ polynomial[k:]
     return result
 
 

@@ -12,18 +12,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import real_number, shown, whole_number
 from smcpn.codegen.library import entry_point
-from smcpn.codegen.vector_field import CompiledField
 from smcpn.errors import InputError
 from smcpn.hold import substep_times
+from smcpn.initial import initial_states
 from smcpn.ode import ODE
 from smcpn.pn import forward
 from smcpn.pn.backward import Run
+from smcpn.pn.equations import discretisation
 from smcpn.pn.forward import Control, Field, State, Store
 from smcpn.pn.initialise import ExactDerivatives
 from smcpn.pn.inputs import input_polynomials, no_input
-from smcpn.pn.layout import Layout, entry_scale, make_layout
+from smcpn.pn.layout import entry_scale
 from smcpn.pn.solution import Solution, Stats, calibrated
-from smcpn.problem import Model, check_ode, check_record, make_model
+from smcpn.problem import check_ode, check_record
 from smcpn.record import Record
 from smcpn.solver import CALIBRATED, EKF0, EKF1
 
@@ -123,7 +124,14 @@ def solve(
     if not isinstance(solver, (EKF0, EKF1)):
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
     record, times = _times(over, ode)
-    model, values = _model(ode, parameters, initial, solver)
+    values = _values(ode, parameters, solver)
+    x0, used = _initial(ode, initial, values)
+    unknown = set(values) - {*ode.parameters, *used, solver.diffusion}
+    if unknown:
+        raise InputError(
+            f"'{min(unknown)}' belongs to no parameter of model '{ode.name}' "
+            f"({', '.join(ode.parameters)})"
+        )
     settings = _Settings(
         rtol=_positive("rtol", rtol),
         atol=_positive("atol", atol),
@@ -132,10 +140,9 @@ def solve(
         exponents=_control(control, solver.order),
     )
     grid, outputs = _grid(times, at, solver)
-    numbers = np.array([values[name] for name in values] + list(model.constant_values))
-    run = _Solve(ode, model, numbers, solver, settings, record, times, grid)
-    variance = values.get(solver.diffusion) if isinstance(solver.diffusion, str) else None
-    return run.solution(outputs, variance)
+    theta = np.array([values[name] for name in ode.parameters])
+    run = _Solve(ode, solver, settings, record, times, grid, theta, x0)
+    return run.solution(outputs, values.get(str(solver.diffusion)))
 
 
 @dataclass(frozen=True)
@@ -153,30 +160,28 @@ class _Solve:
     def __init__(
         self,
         ode: ODE,
-        model: Model,
-        numbers: Array,
         solver: EKF0 | EKF1,
         settings: _Settings,
         record: Record | None,
         times: Array,
         grid: Array,
+        theta: Array,
+        x0: Array,
     ) -> None:
-        self._ode, self._solver, self._settings, self._grid = ode, solver, settings, grid
-        self._layout = make_layout(ode, solver)
-        rate, jacobian = _compiled_fields(model, self._layout, solver)
-        self._fields = rate, jacobian
+        self._ode, self._solver, self._settings = ode, solver, settings
+        self._grid, self._x0 = grid, x0
+        compiled = discretisation(ode, solver)
+        self._layout = compiled.layout
         self._field = Field(
-            rate.address,
-            jacobian.address if jacobian else 0,
-            numbers,
+            compiled.rate.address,
+            compiled.jacobian.address if compiled.jacobian else 0,
+            theta,
             entry_scale(self._layout),
         )
         self._inputs = no_input(grid[0], grid[-1]) if record is None else input_polynomials(record)
         restarts = record is not None and not record.smooth
         self._restarts = times[1:-1] if restarts else times[:0]
-        self._exact = ExactDerivatives(model, self._layout, self._inputs, numbers)
-        start = ca.Function("start", [ca.vertcat(model.theta, model.constants)], [model.initial[0]])
-        self._x0 = np.array(start(numbers)).ravel()
+        self._exact = ExactDerivatives(compiled.equations, self._layout, self._inputs, theta)
 
     def solution(self, outputs: Array | None, variance: float | None) -> Solution:
         """Run to the end, calibrate, and smooth where the solver asks for it."""
@@ -321,24 +326,6 @@ def _enlarged(store: Store) -> Store:
     return Store(*(np.concatenate([array, np.empty_like(array)]) for array in store))
 
 
-def _compiled_fields(
-    model: Model, layout: Layout, solver: EKF0 | EKF1
-) -> tuple[CompiledField, CompiledField | None]:
-    """The rate of every process, and its Jacobian in the states."""
-    last = [
-        int(np.flatnonzero((layout.process == p) & (layout.derivative == top - 1))[0])
-        for p, top in enumerate(layout.top)
-    ]
-    rates = model.rhs[last]
-    if not isinstance(solver, EKF1):
-        return CompiledField.of(model, rates), None
-    jacobian = ca.jacobian(rates, model.x)
-    if solver.jacobian == "diagonal":
-        own = ca.DM(layout.process[None, :] == np.arange(len(layout.top))[:, None])
-        jacobian = ca.sparsify(jacobian * own)
-    return CompiledField.of(model, rates), CompiledField.of(model, jacobian)
-
-
 def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
     if isinstance(over, Record):
         record = over.unmeasured(0)
@@ -384,9 +371,8 @@ def _grid(times: Array, at: Any, solver: EKF0 | EKF1) -> tuple[Array, Array | No
     return np.append(inner[:, :-1].ravel(), points[-1]), outputs
 
 
-def _model(
-    ode: ODE, parameters: Any, initial: Any, solver: EKF0 | EKF1
-) -> tuple[Model, dict[str, float]]:
+def _values(ode: ODE, parameters: Any, solver: EKF0 | EKF1) -> dict[str, float]:
+    """Every parameter of the model, and the diffusion where it is named, by name."""
     given = {} if parameters is None else parameters
     if not isinstance(given, Mapping):
         raise InputError(f"parameters is {shown(given)}: give a dict of name to number")
@@ -394,34 +380,43 @@ def _model(
         name: real_number(f"parameter '{name}'", value)
         for name, value in {**ode.defaults, **given}.items()
     }
-    model, added, unused = make_model(
-        ode,
-        observe=list(ode.states),
-        noise=[1.0] * len(ode.states),
-        initial=initial,
-        n_records=1,
-        free=list(values),
-        fixed={},
-        lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
-    )
+    known = list(ode.parameters)
     named = solver.diffusion
     if isinstance(named, str) and named not in CALIBRATED:
-        unused = [name for name in unused if name != named]
+        known.append(named)
         if not values.get(named, 0.0) > 0.0:
             raise InputError(
                 f"diffusion is the parameter '{named}', which is {values.get(named, 'missing')}: "
                 f"give parameters={{'{named}': ...}} a positive number"
             )
-    if added:
+    for name in known:
+        if name not in values:
+            raise InputError(
+                f"parameter '{name}' has no value: give parameters={{'{name}': ...}} a number"
+            )
+    return values
+
+
+def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, set[str]]:
+    used: set[str] = set()
+
+    def parameter(name: str, default: float | None = None) -> ca.SX:
+        del default
+        if name not in values:
+            raise InputError(
+                f"initial names '{name}', which has no value: give parameters={{'{name}': ...}} "
+                "a number"
+            )
+        used.add(name)
+        return ca.SX(values[name])
+
+    states, added = initial_states(ode, initial, 1, parameter, lambda value, _: ca.SX(value))
+    if added.symbols:
         raise InputError(
-            f"initial {next(iter(added))} is a distribution: give a number or a parameter's name"
+            f"initial {next(iter(added.distributions))} is a distribution: give a number or a "
+            "parameter's name"
         )
-    if unused:
-        raise InputError(
-            f"'{unused[0]}' belongs to no parameter of model '{ode.name}' "
-            f"({', '.join(ode.parameters)})"
-        )
-    return model, values
+    return np.array(ca.DM(states[0])).ravel(), used
 
 
 def _positive(name: str, value: Any) -> float:
