@@ -140,7 +140,7 @@ def own_solvers(problem: InitialValueProblem) -> tuple[Solver, ...]:
     explicit = smcpn.EKF0(order=5, diffusion="dynamic")
     if problem is PLEIADES:
         return explicit, smcpn.EKF0(order=5, form="chain", diffusion="dynamic")
-    return explicit, smcpn.EKF1(order=5), smcpn.EKF1(order=8)
+    return explicit, smcpn.EKF1(order=4), smcpn.EKF1(order=5)
 
 
 def work_precision(problem: InitialValueProblem, quick: bool = False) -> Iterator[Line]:

@@ -272,7 +272,7 @@ def _agreement_row(problem: InitialValueProblem, kind: type, smooth: bool) -> di
         peer = Probdiffeq(problem, 3, kind is smcpn.EKF1)
     except ImportError:
         return row | {"mean": "not installed", "sd, relative": "not installed"}
-    solution = solve_on_grid(problem, solver, 200)
+    solution = solve_on_grid(problem, solver, 800)
     mean, deviation = peer.fixed(solution.t, smooth)
     own = np.sqrt(np.diagonal(solution.covariance, axis1=1, axis2=2))
     return row | {
