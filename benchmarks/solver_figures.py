@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -61,7 +62,7 @@ def _calibration_panel(panel: Axes, group: Sequence[Statistics]) -> None:
 
 
 @styled
-def precision_figure(studies: dict[str, Sequence[Line]]) -> Figure:
+def precision_figure(studies: Mapping[str, Sequence[Line]]) -> Figure:
     """Time against error, one panel for each problem."""
     drawn = figure(5.6)
     for panel, (name, lines) in zip(drawn.subplots(2, 3).flat, studies.items(), strict=False):
@@ -84,7 +85,7 @@ def evaluations_figure(lines: Sequence[Line]) -> Figure:
 
 def _cost_panel(panel: Axes, lines: Sequence[Line]) -> None:
     panel.set(xscale="log", yscale="log")
-    looks = {
+    looks: dict[str, Iterator[dict[str, Any]]] = {
         "smcpn": iter(
             [
                 {"color": DARK, "marker": "o"},

@@ -121,12 +121,15 @@ def measured(
 def best_time(run: Run, seconds: float = 0.1) -> Callable[[float], float]:
     """Shortest of at least three runs and as many as fit in ``seconds``; of one if it is long."""
 
+    def once(tolerance: float) -> float:
+        begin = time.perf_counter()
+        run(tolerance)
+        return time.perf_counter() - begin
+
     def cost(tolerance: float) -> float:
-        times: list[float] = []
+        times = [once(tolerance)]
         while sum(times) < seconds or (len(times) < 3 and times[-1] < 10 * seconds):
-            begin = time.perf_counter()
-            run(tolerance)
-            times.append(time.perf_counter() - begin)
+            times.append(once(tolerance))
         return min(times)
 
     return cost

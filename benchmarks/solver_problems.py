@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
@@ -139,7 +140,7 @@ ALL = (
 def final_state(problem: InitialValueProblem) -> Array:
     """Solution at the end of the span, by SciPy's tightest: 1e-10 or better, (d,)."""
     method, rtol = ("Radau", 1e-12) if problem.stiff else ("DOP853", 3e-14)
-    jacobian = {"jac": numpy_jacobian(problem)} if problem.stiff else {}
+    jacobian: dict[str, Any] = {"jac": numpy_jacobian(problem)} if problem.stiff else {}
     solved = solve_ivp(
         problem.rate, problem.span, problem.initial, method, rtol=rtol, atol=1e-14, **jacobian
     )
@@ -148,15 +149,13 @@ def final_state(problem: InitialValueProblem) -> Array:
 
 def numpy_jacobian(problem: InitialValueProblem) -> Callable[[float, Array], Array]:
     """df/dx as a function of numbers, from the model's graph."""
-    import casadi as ca
-
     rhs = problem.model.rhs
     x, theta = ca.SX.sym("x", len(problem.initial)), ca.DM(list(problem.theta.values()))
     jacobian = ca.Function("jacobian", [x], [ca.jacobian(rhs(x, ca.SX(0, 1), 0, theta), x)])
     return lambda t, x: np.array(jacobian(x))
 
 
-def extended_solution(problem: InitialValueProblem, times: Array, rows: int = 6) -> Array:
+def extended_solution(problem: InitialValueProblem, times: Array, rows: int = 6) -> Any:
     """Solution of a problem that is not stiff in 80-bit arithmetic, to 1e-15, (T, d).
 
     Gragg's modified midpoint rule between two times, extrapolated in h^2 (Hairer, Norsett and

@@ -95,7 +95,7 @@ def test_filter_and_smoother_have_the_values_of_the_textbook(name, order, linear
     case, (kind, options) = CASES[name], METHODS[linearised]
     times = np.linspace(0.0, case.end, STEPS + 1)
     golden: Textbook = textbook(
-        case.field, case.x0, times, order, linearised=linearised, diffusion=diffusion
+        case.field, case.x0, times.tolist(), order, linearised=linearised, diffusion=diffusion
     )
     for smooth, expected in ((False, golden.filtered), (True, golden.smoothed)):
         solver = kind(order=order, steps=STEPS, diffusion=diffusion, smooth=smooth, **options)

@@ -109,7 +109,7 @@ def process_noise(order: int, h: Any, diffusion: Matrix) -> Matrix:
 
 def inverse(a: Matrix) -> Matrix:
     """Inverse of a square matrix."""
-    return np.array((matrix(a.tolist()) ** -1).tolist(), dtype=object).reshape(a.shape)
+    return np.array(mp.inverse(matrix(a.tolist())).tolist(), dtype=object).reshape(a.shape)
 
 
 def log_density(z: Matrix, s: Matrix) -> Any:
