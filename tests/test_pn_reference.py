@@ -45,7 +45,9 @@ SOLVERS = [
     *(EKF0(order=3, diffusion=diffusion) for diffusion in (*CALIBRATED, 2.0)),
     *(EKF0(order=order, diffusion="dynamic") for order in (1, 2, 4, 5)),
     *(EKF0(order=3, form="chain", diffusion=diffusion) for diffusion in CALIBRATED),
-    *(EKF1(order=order, diffusion="dynamic") for order in (1, 3, 5)),
+    # A dynamic diffusion has the digits of its residual, of which EKF1 leaves few at order 5.
+    *(EKF1(order=order, diffusion="dynamic") for order in (1, 3, 4)),
+    EKF1(order=5, diffusion="fixed"),
     *(EKF1(order=3, diffusion=diffusion) for diffusion in ("fixed", "dynamic-diagonal", 2.0)),
     *(EKF1(order=3, jacobian="diagonal", diffusion=diffusion) for diffusion in CALIBRATED),
     *(EKF1(order=3, form="chain", diffusion=diffusion) for diffusion in ("fixed", "dynamic")),
