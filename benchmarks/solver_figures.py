@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from PIL import Image
 
 from benchmarks.solver_calibration import BAND, DIFFUSIONS, ORDERS, Statistics
 from benchmarks.solver_precision import LEVEL, Line
@@ -18,6 +20,23 @@ DPI = 110
 MARKERS = ("o", "s", "^", "D", "v")
 SHADES = ("#b9c7d6", "#8ba3bb", "#5d7f9f", "#325c83", DARK)
 """Orders 1 to 5, from light to dark."""
+LOOKS: dict[str, dict[str, Any]] = {
+    "EKF0(5)": {"color": SHADES[2], "marker": "o"},
+    "EKF1(4)": {"color": DARK, "marker": "s"},
+    "EKF1(5)": {"color": DARK, "marker": "^", "ls": "--"},
+    "EKS0(5)": {"color": SHADES[1], "marker": "o", "ls": ":"},
+    "EKS1(5)": {"color": SHADES[2], "marker": "v", "ls": ":"},
+    "EKF0(5, chain)": {"color": DARK, "marker": "D", "ls": ":"},
+    "EKF1(5, chain)": {"color": DARK, "marker": "v", "ls": ":"},
+    "DOP853": {"color": MIDDLE, "marker": "D"},
+    "Radau": {"color": MIDDLE, "marker": "s"},
+    "LSODA": {"color": MIDDLE, "ls": "--"},
+    "Dormand-Prince 4/5": {"color": MIDDLE, "marker": "D"},
+    "probdiffeq EKF0(5)": {"color": ACCENT, "ls": ":"},
+    "probdiffeq EKF1(4)": {"color": ACCENT},
+    "probdiffeq EKF1(5)": {"color": ACCENT, "ls": "--"},
+}
+"""One look for a solver in every panel."""
 
 
 @styled
@@ -64,11 +83,16 @@ def _calibration_panel(panel: Axes, group: Sequence[Statistics]) -> None:
 @styled
 def precision_figure(studies: Mapping[str, Sequence[Line]]) -> Figure:
     """Time against error, one panel for each problem."""
-    drawn = figure(5.6)
-    for panel, (name, lines) in zip(drawn.subplots(2, 3).flat, studies.items(), strict=False):
-        _cost_panel(panel, lines)
-        panel.set(title=name, xlabel="error at the end", ylabel="time (s)")
-        panel.legend(fontsize=6.5, loc="upper left", handlelength=2.4)
+    drawn = figure(5.8)
+    panels = list(drawn.subplots(2, 3).flat)
+    for panel, (name, lines) in zip(panels, studies.items(), strict=True):
+        _cost_panel(panel, [line for line in lines if line.name in LOOKS])
+        panel.set_title(name)
+    for panel in panels[3:]:
+        panel.set_xlabel("error at the end")
+    for panel in panels[::3]:
+        panel.set_ylabel("time (s)")
+    _legend(drawn, panels)
     return drawn
 
 
@@ -85,30 +109,26 @@ def evaluations_figure(lines: Sequence[Line]) -> Figure:
 
 def _cost_panel(panel: Axes, lines: Sequence[Line]) -> None:
     panel.set(xscale="log", yscale="log")
-    looks: dict[str, Iterator[dict[str, Any]]] = {
-        "smcpn": iter(
-            [
-                {"color": DARK, "marker": "o"},
-                {"color": DARK, "marker": "s", "ls": "--"},
-                {"color": DARK, "marker": "^", "ls": ":"},
-                {"color": SHADES[2], "marker": "v", "ls": "-."},
-            ]
-        ),
-        "scipy": iter([{"color": MIDDLE, "marker": "D"}, {"color": MIDDLE, "ls": "--"}]),
-        "probdiffeq": iter([{"color": ACCENT, "marker": "o"}, {"color": ACCENT, "ls": "--"}] * 2),
-    }
     for line in lines:
         if line.curve is not None:
-            panel.plot(
-                line.curve.errors, line.curve.costs, ms=3, label=line.name, **next(looks[line.peer])
-            )
+            look = LOOKS[line.name]
+            panel.plot(line.curve.errors, line.curve.costs, ms=3, label=line.name, **look)
     panel.axvline(LEVEL, color=MIDDLE, lw=0.6, ls=":")
     panel.invert_xaxis()
 
 
+def _legend(drawn: Figure, panels: Sequence[Axes]) -> None:
+    """One legend for all panels below them."""
+    handles = {}
+    for panel in panels:
+        handles |= dict(zip(*reversed(panel.get_legend_handles_labels()), strict=True))
+    drawn.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
+
+
 def save(drawn: Figure, folder: Path, name: str) -> Path:
-    """Write a figure as PNG of few colours."""
+    """Write a figure as a small PNG, of 64 colours."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}.png"
-    drawn.savefig(path, dpi=DPI, metadata={"Software": None})
+    path, buffer = folder / f"{name}.png", io.BytesIO()
+    drawn.savefig(buffer, dpi=DPI)
+    Image.open(buffer).convert("RGB").quantize(64).save(path, optimize=True)
     return path
