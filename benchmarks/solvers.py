@@ -102,7 +102,7 @@ def _slope(problem: InitialValueProblem, kind: type, order: int) -> float:
     """Least-squares slope of the root mean square error over grids that halve.
 
     The error is taken at twenty times, since that at a single one may change its sign; of the
-    grids, the finest three whose errors stand clear of rounding.
+    grids, the finest three whose errors stand clear of a thousand roundings of the largest state.
     """
     steps, errors = 20 * 2 ** np.arange(10), list[tuple[int, float]]()
     exact = extended_solution(problem, np.linspace(*problem.span, 1001))[::50]
@@ -111,7 +111,8 @@ def _slope(problem: InitialValueProblem, kind: type, order: int) -> float:
         if solution.success:
             error = float(np.sqrt(np.mean(np.square(solution.mean[:: n // 20] - exact))))
             errors.append((n, error))
-    clear = np.log([pair for pair in errors if pair[1] > 1e-13][-3:])
+    floor = 1e3 * np.finfo(float).eps * np.abs(exact).max()
+    clear = np.log([pair for pair in errors if pair[1] > floor][-3:])
     return float(-np.polyfit(clear[:, 0], clear[:, 1], 1)[0])
 
 
