@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
+from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.forward import predicted_rows
 
@@ -144,8 +145,8 @@ def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, me
             noise_before[p] = run.noise[n + 1, p] * (h / whole) ** power
             noise_after[p] = run.noise[n + 1, p] * (rest / whole) ** power
         steps[k] = h
-        _scaled(run.mean[n], h / run.step[n], mean[k])
-        _pascal(mean[k])
+        rescale(run.mean[n], h / run.step[n], mean[k])
+        extrapolate(mean[k])
         for block in range(layout.n_blocks):
             rows = step.rows
             predicted_rows(
@@ -154,9 +155,9 @@ def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, me
             triangularise(rows, entries, entries, 2 * entries)
             _in_order(layout, block, rows, factor[k, block])
         if smoothed:
-            _scaled(mean[k], rest / h, step.scaled)
+            rescale(mean[k], rest / h, step.scaled)
             copy(step.scaled, step.predicted)
-            _pascal(step.predicted)
+            extrapolate(step.predicted)
             copy(layout.row, step.row)
             own = rest / run.step[n + 1]
             for block in range(layout.n_blocks):
@@ -182,9 +183,9 @@ def _begin(layout, run, n, step):
                 held = j < layout.top[p]
                 step.row[j, p] = j * layout.width + layout.place[p] if held else -1
     else:
-        _scaled(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
+        rescale(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
         copy(step.scaled, step.predicted)
-        _pascal(step.predicted)
+        extrapolate(step.predicted)
         copy(layout.row, step.row)
     return entries
 
@@ -293,24 +294,6 @@ def _in_order(layout, block, rows, factor):
             row = layout.row[j, p]
             for column in range(factor.shape[1]):
                 factor[j * width + s, column] = rows[row, column] if column <= row else 0.0
-
-
-@compiled
-def _scaled(mean, ratio, result):
-    power = 1.0
-    for j in range(mean.shape[0]):
-        for p in range(mean.shape[1]):
-            result[j, p] = power * mean[j, p]
-        power *= ratio
-
-
-@compiled
-def _pascal(mean):
-    size = mean.shape[0]
-    for i in range(size - 1):
-        for j in range(size - 2, i - 1, -1):
-            for p in range(mean.shape[1]):
-                mean[j, p] += mean[j + 1, p]
 
 
 @compiled
