@@ -43,7 +43,7 @@ def space(problem: Problem, theta, solver, **options) -> StateSpace:
         (fenrir, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.9117110478),
         (dalton, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.91366479),
     ],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_golden_values_of_fitzhugh_nagumo(likelihood, solver, golden):
     """Found by two independent public codes; see the reference on probabilistic numerics."""
