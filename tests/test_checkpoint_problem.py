@@ -98,7 +98,10 @@ def test_what_tables_show_is_the_same(pair):
         assert getattr(restored, name) == getattr(given, name)
     for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)
-    shown = [settings_of(SimpleNamespace(problem=p, solver="", theta=[], seed=1)) for p in pair]
+    shown = [
+        settings_of(SimpleNamespace(problem=p, solver=RK4(2), likelihood=None, theta=[], seed=1))
+        for p in pair
+    ]
     assert shown[0] == shown[1]
 
 

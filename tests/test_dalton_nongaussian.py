@@ -227,9 +227,7 @@ def own(y, output, third):
         (1.0, StudentT("nothing"), "parameter 'nothing' has no prior"),
         (1.0, object(), "give a positive standard deviation, a parameter's name, or a density"),
     ],
-    ids=lambda value: getattr(
-        value, "__name__", type(value).__name__ + str(value)[:12].split(" at ")[0]
-    ),
+    ids=range(9),
 )
 def test_what_does_not_fit_is_refused(y, noise, sentence):
     with pytest.raises(InputError, match=sentence):
@@ -287,8 +285,8 @@ def outliers() -> np.ndarray:
     [
         ("counts", DIAGONAL),
         ("counts", EKF0(2, 20, diffusion=1.0)),
-        ("mixed", EKF1(2, 10, diffusion=1.0)),
-        ("heavy", DIAGONAL),
+        pytest.param("mixed", EKF1(2, 10, diffusion=1.0), marks=pytest.mark.slow),
+        pytest.param("heavy", DIAGONAL, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -308,6 +306,7 @@ def test_kernel_follows_the_plain_form(name, solver):
     np.testing.assert_allclose(total, increments.sum(axis=0), rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_counts_are_identified():
     """The exact posterior is a few per cent wide; the truth lies within four sds."""
     y = np.random.default_rng(0).poisson(np.exp(2.0 + fitzhugh_nagumo_solution()))

@@ -58,8 +58,8 @@ def test_factors_fall_to_one_and_keep_the_ess():
     assert len(sampler.rejuvenations) >= 3
     for record in sampler.rejuvenations[:-1]:
         assert 500 <= record.ess <= 550
-    assert np.isnan(sampler.log_evidence_path[:-1]).all()
-    assert sampler.log_evidence_path[-1] == sampler.log_evidence
+    assert sampler.trace.samples.tolist() == [30]
+    assert sampler.trace.log_evidence.tolist() == [sampler.log_evidence]
     assert sampler.sample == 30
     at_end = sampler.likelihood.browse(sampler.system.theta, 30)[1]
     np.testing.assert_array_equal(sampler.system.log_likelihood, at_end)

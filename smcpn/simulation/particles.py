@@ -157,7 +157,7 @@ def simulate_particles(
         if not moments.weights.any():
             raise InputError(f"{record.name}: the simulation diverges for every particle")
     # A density has no variance in the unit of the output: the band is then that of the output.
-    noise = np.nan_to_num(model.noise_variances(values)) @ moments.weights
+    noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
     solver = np.square(simulator.halving_change((moments.weights @ values)[:, None]))
     sd = np.sqrt(moments.spread + noise + solver)
     scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
