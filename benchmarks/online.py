@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal, stats
+from scipy import signal
 
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, ibis, simulate
-from smcpn.cases.silverbox import silverbox_case
+from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.errors import InputError
 from smcpn.models import duffing
 from smcpn.ode import ode
@@ -191,8 +191,9 @@ def _warm(problem: Problem, **options: Any) -> Online:
 def _followed(problem: Problem, budget: str | None) -> dict[str, Any]:
     record = problem.records[0]
     live = _warm(problem, solver=RK4(steps=4), budget=budget, forget="5 s")
-    alarms, covered, begin = [], None, time.perf_counter()
-    for k in range(len(record)):
+    state = live.update(record.u[0], record.y[0])
+    alarms, covered, begin = [], None, time.perf_counter() - PERIOD
+    for k in range(1, len(record)):
         if budget is not None:
             _wait_until(begin + k * PERIOD)
         state = live.update(record.u[k], record.y[k])
@@ -213,24 +214,15 @@ def _followed(problem: Problem, budget: str | None) -> dict[str, Any]:
 
 
 def _duffing_problem(record: Record, noise: float = 1e-3) -> Problem:
-    return Problem(
-        duffing,
-        record,
-        observe="x",
-        noise=noise,
-        prior={
-            "m": stats.lognorm(0.5, scale=5e-6),
-            "c": stats.lognorm(0.5, scale=3e-4),
-            "k": stats.lognorm(0.3, scale=1.0),
-            "k3": stats.lognorm(0.5, scale=3.0),
-        },
-    )
+    prior: dict[str, Any] = {**DUFFING_PRIOR}
+    return Problem(duffing, record, observe="x", noise=noise, prior=prior)
 
 
 def _excitation(samples: int) -> Array:
     """Noise below 200 Hz, which moves the oscillator by 0.14 rms."""
-    b, a = signal.butter(4, 200 / (RATE / 2))
-    return 0.08 * signal.lfilter(b, a, np.random.default_rng(0).standard_normal(samples))
+    sections = signal.butter(4, 200 / (RATE / 2), output="sos")
+    white = np.random.default_rng(0).standard_normal(samples)
+    return 0.08 * np.asarray(signal.sosfilt(sections, white))
 
 
 def _wait_until(moment: float) -> None:

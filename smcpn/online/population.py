@@ -75,7 +75,7 @@ class Weigher:
             total = weights.sum()
             squares = np.einsum("...i,...i->...", weights, weights)
             log_mean = np.log(total / len(weights)) + top
-            ess = float(total**2 / (squares if squares > 0 else 1.0))
+            ess = float(total * total / (squares if squares > 0 else 1.0))
         moved = ParticleSystem(
             theta=system.theta,
             log_weights=log_weights,
