@@ -12,6 +12,8 @@ from smcpn.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.files import find_file
 
+pytestmark = pytest.mark.numerics
+
 needs_silverbox = pytest.mark.skipif(
     find_file("silverbox", "SNLS80mV.mat") is None,
     reason="SNLS80mV.mat not found: set SMCPN_DATA",

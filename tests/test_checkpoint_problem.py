@@ -152,6 +152,7 @@ def posteriors():
         return [smcpn.ibis(p, **run) for p in (problem, stored_and_restored(problem))]
 
 
+@pytest.mark.numerics
 def test_a_restored_problem_is_identified_alike(posteriors):
     given, restored = posteriors
     for name in ("theta", "log_weights", "log_likelihood", "ess_path", "log_evidence_path"):

@@ -28,6 +28,7 @@ KEYS = {
 SCORE_KEYS = {"rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage"}
 
 
+@pytest.mark.numerics
 def test_bouc_wen_json_from_nothing(tmp_path):
     """No file to download: everything is generated."""
     done = smcpn("identify", "bouc-wen", "--particles", "100", "--steps", "1", "--json",
@@ -61,6 +62,7 @@ def test_silverbox_table(silverbox_file):
         assert word in done.stdout
 
 
+@pytest.mark.numerics
 def test_silverbox_beats_the_paper_by_a_factor_of_three(silverbox_file):
     done = smcpn("identify", "silverbox", "--json", "--model", "duffing-offsets")
     score = json.loads(done.stdout)["scores"]["arrow"]

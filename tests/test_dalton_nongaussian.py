@@ -34,6 +34,8 @@ from smcpn.pn.likelihoods.dalton import dalton
 from smcpn.pn.likelihoods.forward import forward
 from smcpn.pn.likelihoods.statespace import StateSpace
 
+pytestmark = pytest.mark.numerics
+
 DIAGONAL = EKF1(2, 10, diffusion=0.1, jacobian="diagonal")
 
 

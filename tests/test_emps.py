@@ -10,6 +10,8 @@ from smcpn.cases.emps import emps_case, emps_problem
 from smcpn.cases.emps_protocols import emps_protocols
 from smcpn.datasets.files import find_file
 
+pytestmark = pytest.mark.numerics
+
 IDIM = {"M": 95.1089, "Fv": 203.5034, "Fc": 20.3935, "offset": -3.1648}
 """Least squares on the inverse dynamics, the robotics reference (Janot et al. 2019)."""
 

@@ -13,6 +13,8 @@ from smcpn.likelihood.gaussian import gaussian_log_density
 from smcpn.pn.ekf0 import ekf0
 from smcpn.problem import Model
 
+pytestmark = pytest.mark.numerics
+
 SOLVERS = [EKF0(order=1, steps=3), EKF0(order=3, steps=2), EKF0(order=5, steps=16), RK4(steps=2)]
 
 

@@ -28,6 +28,8 @@ from smcpn.pn.likelihoods.fenrir import fenrir as plain_fenrir
 from smcpn.pn.likelihoods.filtering import filtering as plain_filtering
 from smcpn.pn.likelihoods.statespace import StateSpace
 
+pytestmark = pytest.mark.numerics
+
 PLAIN = {"filtering": plain_filtering, "dalton": plain_dalton, "fenrir": plain_fenrir}
 NAMES = tuple(PLAIN)
 PROBLEMS = {

@@ -168,6 +168,7 @@ def test_late_and_duplicate_samples_are_left_out():
     assert live.sample == 10
 
 
+@pytest.mark.numerics
 def test_irregular_times_are_those_of_the_record():
     rng = np.random.default_rng(0)
     t = np.cumsum(rng.uniform(0.05, 0.12, 150))

@@ -11,6 +11,8 @@ from smcpn.likelihood.build import build_likelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.row_writers import growing_likelihood
 
+pytestmark = pytest.mark.numerics
+
 SINGLE = [name for name in sorted(PROBLEMS) if len(PROBLEMS[name]().records) == 1]
 SOLVERS = {"ekf0": EKF0(order=3, steps=4), "rk4": RK4(steps=4)}
 

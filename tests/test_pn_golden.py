@@ -13,6 +13,8 @@ from textbook_filter import DIGITS, Field, Marginals, Textbook, initial_derivati
 
 import smcpn
 
+pytestmark = pytest.mark.numerics
+
 TOLERANCE = 1e-10
 STEPS = 8
 

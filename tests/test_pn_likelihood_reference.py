@@ -28,6 +28,8 @@ from smcpn.pn.likelihoods.forward import forward
 from smcpn.pn.likelihoods.statespace import StateSpace, chains
 from smcpn.problem import Model
 
+pytestmark = pytest.mark.numerics
+
 LIKELIHOODS = (filtering, dalton, fenrir)
 
 

@@ -125,6 +125,7 @@ def test_simulation_of_new_data(posterior):
     assert "fit" in figure.axes[0].get_title()
 
 
+@pytest.mark.numerics
 def test_short_predictions_see_through_a_disturbance(posterior):
     """A push that the model does not know of: the free run is off from there, windows recover."""
     test = simulated(200, seed=9)
@@ -204,6 +205,7 @@ def test_automatic_steps_bound_the_true_error(hold):
     assert np.square(mean - exact).mean() <= SOLVER_SHARE * 1e-6
 
 
+@pytest.mark.numerics
 def test_prior_median_that_diverges_is_no_obstacle():
     @smcpn.ode
     def growth(x, u, *, a):
@@ -231,6 +233,7 @@ def test_impossible_share_is_refused():
         sufficient_steps(duffing_problem(), RK4(), np.array([np.nan, 1.0, 1.0, 1.0]))
 
 
+@pytest.mark.numerics
 def test_each_record_starts_from_its_own_state():
     a, b = simulated(80, seed=1), simulated(80, seed=2)
     moved = smcpn.simulate(duffing, Record(u=b.u, dt=0.2, hold="bandlimited"), TRUTH,

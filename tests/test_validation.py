@@ -217,6 +217,7 @@ def test_the_worst_pair_is_found():
     assert worst_pair(("a",), theta[:, :1], np.full(500, 1 / 500)) is None
 
 
+@pytest.mark.numerics
 def test_a_ridge_is_flagged_in_the_table():
     @smcpn.ode
     def product(x, u, *, a, b, rate):
@@ -274,6 +275,7 @@ def test_automatic_steps_report_the_change_they_settled_on():
     assert automatic.solver_variance.mean() == pytest.approx(named.solver_variance.mean(), rel=0.1)
 
 
+@pytest.mark.numerics
 def test_several_records_start_from_their_own_states():
     first, second = small.measured(samples=60), small.measured(seed=8, samples=40)
     problem = smcpn.Problem(
