@@ -115,9 +115,9 @@ def test_golden_values(name, solver, golden):
         ("filtering", EKF0(5, 40, diffusion=0.1)),
         ("fenrir", EKF0(5, 40, diffusion=1e5)),
         pytest.param(
-            "dalton", EKF1(5, 40, diffusion=1e10, jacobian="diagonal"), marks=pytest.mark.slow
+            "dalton", EKF1(5, 40, diffusion=1e10, jacobian="diagonal"), marks=pytest.mark.nightly
         ),
-        pytest.param("fenrir", EKF1(4, 10, diffusion=1e5), marks=pytest.mark.slow),
+        pytest.param("fenrir", EKF1(4, 10, diffusion=1e5), marks=pytest.mark.nightly),
     ],
     ids=str,
 )
@@ -213,7 +213,7 @@ def test_a_linear_system_tends_to_the_exact_likelihood(name):
     assert errors[1] < 1e-6 * abs(exact)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", PROBLEMS)
 @pytest.mark.parametrize(
     "solver", [EKF0(2, 60, diffusion=10.0), EKF1(3, 15, diffusion=10.0)], ids=str
