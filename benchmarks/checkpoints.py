@@ -6,8 +6,6 @@ file, the time and share of writing, its size, and a disk without room.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import tempfile
@@ -23,6 +21,7 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.command import print_figures
 from benchmarks.killing import digest, killed_runs
 from smcpn.checkpoint.contents import Contents, begun_image, checkpoint_image
 from smcpn.checkpoint.file import publish
@@ -267,20 +266,7 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description="What it takes to lose a run.")
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--quick", action="store_true", help="fewer kills and damages")
-    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
-    arguments = parser.parse_args()
-    results = {}
-    for name in arguments.figures or FIGURES:
-        results[name] = FIGURES[name](arguments.quick)
-        if not arguments.json:
-            print(name)
-            for key, value in results[name].items():
-                print(f"  {key}: {value:.3g}" if isinstance(value, float) else f"  {key}: {value}")
-    if arguments.json:
-        print(json.dumps(results, indent=1))
+    print_figures("What it takes to lose a run.", FIGURES)
 
 
 if __name__ == "__main__":

@@ -7,18 +7,18 @@ those of this machine as it is, other processes included: `load` tells how busy 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
+from benchmarks.command import print_figures
+from benchmarks.online_sources import source_robustness
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, ibis, simulate
 from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.errors import InputError
@@ -168,15 +168,12 @@ def memory(samples: int) -> dict[str, Any]:
 
 
 def sources(samples: int) -> dict[str, Any]:
-    """TCP and stdin sources killed, garbled and delayed: `benchmarks.online_sources`."""
-    try:
-        from benchmarks.online_sources import main  # noqa: F401
-    except ImportError:
-        return {"target": "nothing lost", "passed": None, "skipped": "no benchmarks.online_sources"}
+    """TCP and stdin sources killed, garbled and delayed, see `benchmarks.online_sources`."""
+    found = source_robustness()
     return {
-        "target": "nothing lost",
-        "passed": None,
-        "command": "python -m benchmarks.online_sources",
+        "target": "bad lines reported and skipped, nothing lost",
+        "passed": all(figure["met"] for figure in found.values()),
+        **found,
     }
 
 
@@ -267,30 +264,18 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description="Identification while the data come.")
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--quick", action="store_true", help="fewer samples, half a minute")
-    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
-    arguments = parser.parse_args()
-    results = {}
-    for name in arguments.figures or FIGURES:
+
+    def measured(name: str, quick: bool) -> dict[str, Any]:
         figure, full, few = FIGURES[name]
         try:
-            results[name] = figure(few if arguments.quick else full)
+            return figure(few if quick else full)
         except InputError as error:
-            results[name] = {"passed": None, "skipped": str(error)}
-        if not arguments.json:
-            print(name)
-            for key, value in results[name].items():
-                print(f"  {key}: {_text(value)}")
-    if arguments.json:
-        print(json.dumps(results, default=lambda value: value.item(), indent=1))
+            return {"passed": None, "skipped": str(error)}
 
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
-    return f"{value:.4g}" if isinstance(value, (float, np.floating)) else str(value)
+    print_figures(
+        "Identification while the data come.",
+        {name: partial(measured, name) for name in FIGURES},
+    )
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ are medians on the machine that ran them.
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.command import print_figures
 from benchmarks.peers import peers
 from benchmarks.targets import CurvedModes, LinearRegression, LogisticRegression
 from smcpn.cases import load_case
@@ -237,25 +236,10 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    parser = argparse.ArgumentParser(description="The sampler against exact answers and peers.")
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("figures", nargs="*", choices=[*FIGURES, []], help="all by default")
-    arguments = parser.parse_args()
-    results = {}
-    for name in arguments.figures or FIGURES:
-        results[name] = FIGURES[name]()
-        if not arguments.json:
-            print(name)
-            for key, value in results[name].items():
-                print(f"  {key}: {_text(value)}")
-    if arguments.json:
-        print(json.dumps(results, default=lambda value: value.item(), indent=1))
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
-    return f"{value:.3g}" if isinstance(value, (float, np.floating)) else str(value)
+    print_figures(
+        "The sampler against exact answers and peers.",
+        {name: lambda quick, figure=figure: figure() for name, figure in FIGURES.items()},
+    )
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from typing import Any
 from smcpn.arguments import shown
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import classical, classical_moments
-from smcpn.likelihood.dalton import dalton, dalton_moments
-from smcpn.likelihood.fenrir import fenrir, fenrir_moments
-from smcpn.likelihood.filtering import filtering, filtering_moments
+from smcpn.likelihood.dalton import dalton
+from smcpn.likelihood.fenrir import fenrir
+from smcpn.likelihood.filtering import filtering
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.marginal import marginal, marginal_moments
 from smcpn.problem import Problem
@@ -48,9 +48,9 @@ class Recipe:
 
 LIKELIHOODS = {
     "marginal": Recipe((EKF0,), marginal, marginal_moments),
-    "filtering": Recipe((EKF0, EKF1), filtering, filtering_moments, any_density=True),
-    "dalton": Recipe((EKF0, EKF1), dalton, dalton_moments, known_diffusion=True, any_density=True),
-    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir_moments, known_diffusion=True, any_density=True),
+    "filtering": Recipe((EKF0, EKF1), filtering, filtering.moments, any_density=True),
+    "dalton": Recipe((EKF0, EKF1), dalton, dalton.moments, known_diffusion=True, any_density=True),
+    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.moments, known_diffusion=True),
     "classical": Recipe((RK4,), classical, classical_moments),
 }
 OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import casadi as ca
 import numpy as np
@@ -21,7 +22,6 @@ from smcpn.solver import EKF0, EKF1
 
 Array = NDArray[np.float64]
 
-DiffusionOf = Callable[[Problem, EKF0 | EKF1], Diffusion]
 MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
 
@@ -50,68 +50,94 @@ class ConditionedLikelihood(LaneLikelihood):
         return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
 
 
-def conditioned_likelihood(
-    problem: Problem,
-    solver: EKF0 | EKF1,
-    scheme: Scheme,
-    diffusion: DiffusionOf,
-    threads: int | None,
-    start_order: int | None = None,
-) -> ConditionedLikelihood:
-    """Build a likelihood of the family."""
-    symbols = _symbols(problem, solver, scheme, diffusion, Grid.of(problem.records), start_order)
-    kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-    return ConditionedLikelihood(kernel, symbols, problem.records, solver)
+@dataclass(frozen=True)
+class Conditioned:
+    """A likelihood of the family, to be built of a problem by calling it.
 
-
-def conditioned_moments(
-    problem: Problem,
-    solver: EKF0 | EKF1,
-    scheme: Scheme,
-    diffusion: DiffusionOf,
-    theta: Array,
-    number: int,
-    record: Record,
-) -> tuple[Array, Array]:
-    """Mean and covariance of the noise-free outputs given the samples before, (T, q), (T, q, q).
-
-    Parameters
+    Attributes
     ----------
-    theta : ndarray, (d, 1)
+    scheme : Scheme
+        What is weighed, and which filter linearises where.
+    diffusion : callable
+        ``diffusion(problem, solver)`` returns the `Diffusion`, or refuses the solver's.
     """
-    symbols = _symbols(problem, solver, scheme, diffusion, Grid.of([record]), share=False)
-    mean, covariance = symbols.prediction()
-    kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
-    rows = conditioned_rows(symbols, record, int(solver.steps), number)
-    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
-    q = problem.model.outputs.numel()
-    return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
 
+    scheme: Scheme
+    diffusion: Callable[[Problem, EKF0 | EKF1], Diffusion]
 
-def _symbols(
-    problem: Problem,
-    solver: EKF0 | EKF1,
-    scheme: Scheme,
-    diffusion: DiffusionOf,
-    grid: Grid,
-    start_order: int | None = None,
-    share: bool = True,
-) -> ConditionedSymbols:
-    if solver.steps == "auto":
-        raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
-    layout = Layout.of(problem.model, solver, outputs=True)
-    size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
-    if size > MAX_SIZE:
-        raise InputError(
-            f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that are "
-            "compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
+    def __call__(
+        self,
+        problem: Problem,
+        solver: EKF0 | EKF1,
+        threads: int | None = None,
+        *,
+        start_order: int | None = None,
+    ) -> ConditionedLikelihood:
+        """Build the likelihood.
+
+        Parameters
+        ----------
+        problem : Problem
+        solver : EKF0 or EKF1
+        threads : int, optional
+        start_order : int, optional
+            See `ConditionedSymbols`.
+
+        Raises
+        ------
+        InputError
+            If the likelihood cannot use the solver's diffusion, its steps are not a number, or its
+            covariance is too large to be compiled.
+        """
+        symbols = self._symbols(problem, solver, Grid.of(problem.records), start_order)
+        kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
+        return ConditionedLikelihood(kernel, symbols, problem.records, solver)
+
+    def moments(
+        self, problem: Problem, solver: EKF0 | EKF1, theta: Array, number: int, record: Record
+    ) -> tuple[Array, Array]:
+        """Mean and covariance of the noise-free outputs given the samples before.
+
+        Parameters
+        ----------
+        theta : ndarray, (d, 1)
+
+        Returns
+        -------
+        mean : ndarray, (T, q)
+        covariance : ndarray, (T, q, q)
+        """
+        symbols = self._symbols(problem, solver, Grid.of([record]), share=False)
+        mean, covariance = symbols.prediction()
+        kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
+        rows = conditioned_rows(symbols, record, int(solver.steps), number)
+        _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
+        q = problem.model.outputs.numel()
+        return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
+
+    def _symbols(
+        self,
+        problem: Problem,
+        solver: EKF0 | EKF1,
+        grid: Grid,
+        start_order: int | None = None,
+        share: bool = True,
+    ) -> ConditionedSymbols:
+        if solver.steps == "auto":
+            raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+        layout = Layout.of(problem.model, solver, outputs=True)
+        size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
+        if size > MAX_SIZE:
+            raise InputError(
+                f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that "
+                "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
+            )
+        return ConditionedSymbols(
+            problem.model,
+            solver,
+            self.scheme,
+            self.diffusion(problem, solver),
+            grid,
+            share=share,
+            start_order=start_order,
         )
-    return ConditionedSymbols(
-        problem.model,
-        solver,
-        scheme,
-        diffusion(problem, solver),
-        grid,
-        share=share,
-        start_order=start_order,
-    )
