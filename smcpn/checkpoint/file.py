@@ -20,6 +20,8 @@ from smcpn.errors import InputError
 HEADER_BYTES = 512
 _WRITABLE = 1
 """H5LT_FILE_IMAGE_OPEN_RW."""
+TITLES = ("smcpn checkpoint", "smcpn records", "smcpn stream")
+"""First lines of the files there are."""
 PREVIOUS = ".previous"
 """What the name of the last but one version ends with."""
 
@@ -95,7 +97,10 @@ def content_of(path: Path, title: str) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
     if not content:
         raise DamagedFileError(f"{path} is empty")
-    if not content.startswith(title.encode() + b"\n"):
+    kind = content[:HEADER_BYTES].split(b"\n")[0].decode(errors="replace")
+    if kind != title and kind in TITLES:
+        raise InputError(f"{path} is a file of kind '{kind}', not '{title}'")
+    if kind != title:
         raise DamagedFileError(f"{path} is no {title}, or its beginning is damaged")
     if content[:HEADER_BYTES] != _header(title, content[HEADER_BYTES:]):
         raise DamagedFileError(f"{path} is damaged: its content does not have its checksum")
