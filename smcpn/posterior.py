@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -347,6 +347,7 @@ class Posterior:
         published: Mapping[str, Any] | None = None,
         truth: Mapping[str, float] | None = None,
         title: str | None = None,
+        likelihoods: Sequence[str] = (),
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
 
@@ -364,6 +365,9 @@ class Posterior:
             True parameters, of a simulated system.
         title : str, optional
             By default the name of the model.
+        likelihoods : sequence of str, optional
+            Names of likelihoods to compare on the records learned from, see
+            `smcpn.validation.comparison.compare_likelihoods`.
 
         Returns
         -------
@@ -378,7 +382,7 @@ class Posterior:
 
         return write_report(
             self, path, tests or {}, observe=observe, published=published or {},
-            truth=truth, title=title,
+            truth=truth, title=title, likelihoods=likelihoods,
         )  # fmt: skip
 
     def table(self) -> list[ParameterRow]:

@@ -69,6 +69,10 @@ def identify(
             metavar="FILE",
         ),
     ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Compare all likelihoods in the report (compiles some)."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Identify a benchmark system and score the posterior on its test record.
@@ -86,6 +90,7 @@ def identify(
         split=split,
         as_json=json,
         report=report,
+        compare=compare,
         checkpoint=checkpoint_file,
         likelihood=likelihood,
     )

@@ -14,7 +14,12 @@ from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.identification import ibis
-from smcpn.likelihood.build import check_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.build import (
+    LIKELIHOODS,
+    check_likelihood,
+    default_solver,
+    likelihood_name,
+)
 from smcpn.posterior import Posterior
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnostics import SamplerWarning
@@ -71,6 +76,7 @@ def identify_case(
     split: str | None,
     as_json: bool,
     report: str | None = None,
+    compare: bool = False,
     checkpoint: str | None = None,
     likelihood: str | None = None,
 ) -> None:
@@ -81,6 +87,8 @@ def identify_case(
     InputError
         For an unknown system, options out of range, or missing files.
     """
+    if compare and report is None:
+        raise InputError("--compare adds a page to the report: give --report FILE too")
     if report is not None:
         from smcpn.report.html import check_destination
 
@@ -118,6 +126,7 @@ def identify_case(
             published=case.published,
             truth=case.truth,
             title=f"{case.name}, {case.split} split",
+            likelihoods=tuple(LIKELIHOODS) if compare else (),
         )
         print(f"report: {written}", file=sys.stderr)
 

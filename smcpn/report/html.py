@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,16 @@ from smcpn.report.prediction import prediction_figure
 from smcpn.report.residuals import error_budget_figure, innovations_figure
 from smcpn.report.run import run_figure
 from smcpn.report.svg import data_uri
-from smcpn.report.tables import Table, parameter_table, score_table, summary_facts
+from smcpn.report.tables import (
+    Table,
+    likelihood_table,
+    parameter_table,
+    score_table,
+    summary_facts,
+)
 from smcpn.simulation.particles import Simulation
 from smcpn.validation import frequency_response
+from smcpn.validation.comparison import compare_likelihoods
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior
@@ -50,6 +57,7 @@ def write_report(
     published: Mapping[str, Any],
     truth: Mapping[str, float] | None = None,
     title: str | None = None,
+    likelihoods: Sequence[str] = (),
 ) -> Path:
     """Write the report; see `smcpn.posterior.Posterior.report`.
 
@@ -72,6 +80,7 @@ def write_report(
         parameter_pictures=_parameter_pictures(posterior, known),
         scores=score_table(posterior, simulations, published),
         tests=_test_pictures(simulations),
+        likelihoods=likelihood_table(compare_likelihoods(posterior, likelihoods)),
         validation=str(posterior.validate()),
         validation_pictures=_validation_pictures(posterior),
         run=Picture.of(run_figure(posterior), "How the sampler went through the record."),

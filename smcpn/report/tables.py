@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior
     from smcpn.simulation.particles import Simulation
+    from smcpn.validation.comparison import ComparedLikelihood
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,25 @@ def parameter_table(posterior: Posterior, truth: Mapping[str, float]) -> Table:
         for row in posterior.table()
     ]
     return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
+
+
+def likelihood_table(rows: Sequence[ComparedLikelihood]) -> Table:
+    """How other likelihoods see the posterior."""
+    columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
+    return Table(
+        columns,
+        [
+            [
+                row.name,
+                str(row.solver),
+                f"{row.log_likelihood:.2f}",
+                _percent(row.kept),
+                f"{row.shift:.2g} sd",
+                row.parameter,
+            ]
+            for row in rows
+        ],
+    )
 
 
 def score_table(
