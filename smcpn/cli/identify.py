@@ -87,12 +87,7 @@ def identify_case(
     InputError
         For an unknown system, options out of range, or missing files.
     """
-    if compare and report is None:
-        raise InputError("--compare adds a page to the report: give --report FILE too")
-    if report is not None:
-        from smcpn.report.html import check_destination
-
-        check_destination(report)
+    _check_report(report, compare)
     begin, before = time.perf_counter(), replace(CLOCK)
     wanted = None if steps is None else _parse_steps(steps)
     # Options are refused before files are looked for.
@@ -129,6 +124,16 @@ def identify_case(
             likelihoods=tuple(LIKELIHOODS) if compare else (),
         )
         print(f"report: {written}", file=sys.stderr)
+
+
+def _check_report(report: str | None, compare: bool) -> None:
+    """Refuse a report that cannot be written before any work is done for it."""
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
+    elif compare:
+        raise InputError("--compare adds a page to the report: give --report FILE too")
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -108,7 +109,7 @@ class Snapshot:
     random_state: dict[str, Any]
 
 
-class Sampler:
+class Sampler(ABC):
     """One population of particles on its way from the prior to the posterior.
 
     It goes in parts: a block of samples weighed, or one exponent of a bridge with its
@@ -196,10 +197,11 @@ class Sampler:
             random_state=dict(self._rng.bit_generator.state),
         )
 
+    @abstractmethod
     def advance(self, last: int) -> None:
         """Do the next part on the way to sample ``last``."""
-        raise NotImplementedError
 
+    @abstractmethod
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """Weigh particles again from the first sample on.
 
@@ -208,7 +210,6 @@ class Sampler:
         state : ndarray, (k, n)
         log_likelihood, pending : ndarray, (n,)
         """
-        raise NotImplementedError
 
     def reweigh(self) -> None:
         """Go on with a changed likelihood: the weights make up for the difference.
