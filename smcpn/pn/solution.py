@@ -46,39 +46,46 @@ class Stats:
         return self.accepted + self.rejected
 
 
-@dataclass(frozen=True)
 class Calibration:
     """Diffusion by quasi maximum likelihood, over all residuals.
 
-    Attributes
+    Parameters
     ----------
-    scale : ndarray, (d,)
-        Standard deviation by which the stored factors of each process are to be multiplied.
-    log_likelihood : float
-        Of the residuals of the ODE being zero, (15).
+    diffusion : float or str
+        As of the solver.
+    store : Store
+        What the filter left behind.
+    restart : ndarray of bool, (N,)
+        Grid points that repeat the time of the one before: no step led there.
     """
 
-    scale: Array
-    log_likelihood: float
+    def __init__(
+        self, diffusion: float | str, store: Store, restart: NDArray[np.bool_]
+    ) -> None:
+        self._diffusion, self._store = diffusion, store
+        self._steps = ~restart
+        self._steps[0] = False
 
+    @cached_property
+    def scale(self) -> Array:
+        """Standard deviation to multiply the stored factors of each process with, (16), (17)."""
+        scale = np.ones(self._store.residual.shape[1])
+        if self._diffusion in ("fixed", "fixed-diagonal") and self._steps.any():
+            squares = self._store.residual[self._steps]
+            axis = None if self._diffusion == "fixed" else 0
+            scale *= np.sqrt(squares.mean(axis=axis))
+        return scale
 
-def calibrated(
-    solver: EKF0 | EKF1, layout: Layout, store: Store, restart: NDArray[np.bool_], unit: float
-) -> Calibration:
-    """Estimate a fixed diffusion (16), (17), and evaluate the likelihood at it."""
-    d = len(layout.top)
-    steps = ~restart
-    steps[0] = False
-    squares, n = store.residual[steps], int(steps.sum())
-    variance = np.ones(d)
-    if n and solver.diffusion == "fixed":
-        variance[:] = squares.mean()
-    elif n and solver.diffusion == "fixed-diagonal":
-        variance = squares.mean(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(squares > 0.0, squares / variance, 0.0).sum() + n * np.log(variance).sum()
-    log_det = store.log_det[steps].sum()
-    return Calibration(np.sqrt(variance), -0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
+    @cached_property
+    def log_likelihood(self) -> float:
+        """Of the residuals of the ODE being zero, (15)."""
+        squares, variance = self._store.residual[self._steps], self.scale**2
+        n, d = squares.shape
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(squares > 0.0, squares / variance, 0.0).sum()
+            terms += n * np.log(variance).sum()
+        log_det = self._store.log_det[self._steps].sum()
+        return float(-0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,15 +134,15 @@ class Solution:
             return self.grid
         return self.outputs[self.outputs <= self.run.time[-1]]
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """Mean of the states at `t`, (T, n)."""
-        return self._moments_at_t[0]
+        return self._states(*self._coordinates_at_t[::2])
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
         """Covariance of the states at `t`, (T, n, n)."""
-        return self._moments_at_t[1]
+        return self._covariance(*self._coordinates_at_t[1:])
 
     @property
     def sd(self) -> Array:
@@ -215,13 +222,13 @@ class Solution:
         return solution_figure(self)
 
     @cached_property
-    def _moments_at_t(self) -> tuple[Array, Array]:
-        if self.outputs is None:
-            index = np.flatnonzero(~self.run.restart)
-            mean, factor = self._on_grid
-            step = self.run.step[index]
-            return self._states(mean[index], step), self._covariance(factor[index], step)
-        return self(self.t)
+    def _coordinates_at_t(self) -> tuple[Array, Array, Array]:
+        """Mean, factor and step of the coordinates at `t`."""
+        if self.outputs is not None:
+            return self._posterior(self.t)
+        once = ~self.run.restart
+        mean, factor = (values if once.all() else values[once] for values in self._on_grid)
+        return mean, factor, self.run.step if once.all() else self.run.step[once]
 
     @cached_property
     def _on_grid(self) -> tuple[Array, Array]:
