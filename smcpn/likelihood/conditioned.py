@@ -236,6 +236,25 @@ class ConditionedSymbols:
         return ca.vertcat(*outputs), covariance
 
     @property
+    def states(self) -> ca.SX:
+        """States of the model at a sample, (n, 1)."""
+        return self.seen.graphs.states(self.seen.mean, self.h_before)
+
+    def local_error(self) -> ca.SX:
+        """Of a step, see `prediction`: what the residual does to each state, (n, 1)."""
+        graphs, layout = self.seen.graphs, self.seen.layout
+        predicted = graphs.predicted_mean(self.seen.mean)
+        rates = graphs.linearised(predicted, self.h).rates
+        errors = []
+        for state in range(self.model.x.numel()):
+            k, i = layout.place(state)
+            top = layout.processes[k].rate
+            residual = (rates[k, top] - predicted[k][top]) / layout.scale(top, self.h)
+            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
+            errors.append(residual * layout.scale(top - i, self.h))
+        return ca.vertcat(*errors)
+
+    @property
     def _tail(self) -> list[ca.SX]:
         scores = [self._ratio, self._quadratic] if self.scheme.joint else []
         return [*scores, *self.diffusion.sums]

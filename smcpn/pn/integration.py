@@ -137,9 +137,7 @@ class Integration:
             outputs=outputs,
         )
 
-    def _control_at_start(
-        self, variance: float | None, series: Array
-    ) -> tuple[Control, float]:
+    def _control_at_start(self, variance: float | None, series: Array) -> tuple[Control, float]:
         settings, solver, span = self._settings, self._solver, self._grid[-1] - self._grid[0]
         if not isinstance(solver.diffusion, str):
             variance = solver.diffusion

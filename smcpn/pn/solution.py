@@ -18,6 +18,7 @@ from smcpn.pn import backward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Store
 from smcpn.pn.layout import Layout, entry_scale
+from smcpn.pn.refine import refined
 from smcpn.solver import EKF0, EKF1
 
 Array = NDArray[np.float64]
@@ -59,9 +60,7 @@ class Calibration:
         Grid points that repeat the time of the one before: no step led there.
     """
 
-    def __init__(
-        self, diffusion: float | str, store: Store, restart: NDArray[np.bool_]
-    ) -> None:
+    def __init__(self, diffusion: float | str, store: Store, restart: NDArray[np.bool_]) -> None:
         self._diffusion, self._store = diffusion, store
         self._steps = ~restart
         self._steps[0] = False
@@ -167,18 +166,33 @@ class Solution:
         moments = self._states(mean, step), self._covariance(factor, step)
         return (moments[0][0], moments[1][0]) if np.ndim(t) == 0 else moments
 
-    def sample(self, rng: np.random.Generator, n: int = 1) -> Array:
-        """Draw joint paths from the smoothing posterior at the times `t`, (n, T, states)."""
+    def sample(self, rng: np.random.Generator, n: int = 1, t: ArrayLike | None = None) -> Array:
+        """Draw joint paths from the smoothing posterior, (n, T, states).
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n : int
+            Number of paths.
+        t : array_like, optional
+            Times in any order, by default `t`. A step need not end there.
+
+        Raises
+        ------
+        InputError
+            For times that were not solved for, and what is no generator or whole number.
+        """
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng is {shown(rng)}: give numpy.random.default_rng(seed)")
         n = whole_number("n", n, 1)
-        points, size, d = len(self.run.time), self.layout.order + 1, len(self.layout.top)
-        paths = np.empty((n, points, size, d))
+        times = self.t if t is None else self._checked(t)
+        run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
+        paths = np.empty((n, *run.mean.shape))
         draw = entry_point(backward.sample)
         noise = rng.standard_normal(paths.shape)
-        draw(self.layout, self.run, noise, self.calibration.scale, paths)
-        index = self._left(self.t)
-        return np.stack([self._states(path[index], self.run.step[index]) for path in paths])
+        draw(self.layout, run, noise, self.calibration.scale, paths)
+        index = np.searchsorted(run.time, np.asarray(times), side="right") - 1
+        return np.stack([self._states(path[index], run.step[index]) for path in paths])
 
     def chi2(
         self, reference: Callable[[Array], ArrayLike] | ArrayLike, t: ArrayLike | None = None

@@ -37,7 +37,7 @@ def solve(
     at: ArrayLike | None = None,
     first_step: float | None = None,
     max_steps: int = 1_000_000,
-    control: str = "PI",
+    control: str = "P",
 ) -> Solution:
     """Solve an ODE probabilistically: mean and covariance of the solution given the equation.
 
