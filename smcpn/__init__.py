@@ -4,6 +4,9 @@ from smcpn import datasets, models
 from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
+from smcpn.estimate.laplace import Laplace, laplace
+from smcpn.estimate.maximise import maximise
+from smcpn.estimate.maximum import Maximum
 from smcpn.identification import ibis
 from smcpn.ode import ODE, ode
 from smcpn.online import Online
@@ -34,7 +37,9 @@ __all__ = [
     "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "Laplace",
     "LogNormal",
+    "Maximum",
     "MoveSettings",
     "Online",
     "Poisson",
@@ -52,7 +57,9 @@ __all__ = [
     "WasteFree",
     "datasets",
     "ibis",
+    "laplace",
     "load",
+    "maximise",
     "models",
     "ode",
     "resume",

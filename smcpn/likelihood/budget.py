@@ -21,6 +21,8 @@ SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
 MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
+_MEDIAN_DRAWS = 1001
+_FALLBACK_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,16 @@ class ErrorBudget:
     def share(self) -> float:
         """The larger of the two."""
         return max(self.claimed, self.change)
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What deserves a second look."""
+        if self.share <= SOLVER_SHARE:
+            return ()
+        return (
+            f"the solver's error is {self.share:.2g} of the noise variance at the posterior mean: "
+            "raise steps (or steps='auto'), parameters may be biased",
+        )
 
 
 def error_budget(
@@ -118,3 +130,16 @@ def sufficient_steps(
         f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
         "a number of steps"
     )
+
+
+def steps_at_prior_median(problem: Problem, solver: Solver, likelihood: str | None) -> Solver:
+    """Choose the steps of a solver that leaves them open, before anything is known."""
+    prior = problem.prior
+    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, likelihood)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with a
+        # few steps, the posterior decides.
+        return replace(solver, steps=_FALLBACK_STEPS)
