@@ -5,6 +5,7 @@ from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
 from smcpn.identification import ibis
+from smcpn.likelihood.log_likelihood import LogLikelihood
 from smcpn.ode import ODE, ode
 from smcpn.online import Online
 from smcpn.pn.solution import Solution
@@ -34,6 +35,7 @@ __all__ = [
     "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "LogLikelihood",
     "LogNormal",
     "MoveSettings",
     "Online",

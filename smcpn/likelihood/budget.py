@@ -21,6 +21,8 @@ SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
 MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
+_MEDIAN_DRAWS = 1001
+_FALLBACK_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -118,3 +120,18 @@ def sufficient_steps(
         f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
         "a number of steps"
     )
+
+
+def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps at the prior median, where they are not given."""
+    if solver.steps != "auto":
+        return solver
+    prior = problem.prior
+    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, likelihood)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with a
+        # few steps, the posterior mean decides.
+        return replace(solver, steps=_FALLBACK_STEPS)
