@@ -8,6 +8,7 @@ from smcpn.estimate.laplace import Laplace, laplace
 from smcpn.estimate.maximise import maximise
 from smcpn.estimate.maximum import Maximum
 from smcpn.identification import ibis
+from smcpn.likelihood.log_likelihood import LogLikelihood
 from smcpn.ode import ODE, ode
 from smcpn.online import Online
 from smcpn.pn.solution import Solution
@@ -38,6 +39,7 @@ __all__ = [
     "IndependentMetropolis",
     "InputError",
     "Laplace",
+    "LogLikelihood",
     "LogNormal",
     "Maximum",
     "MoveSettings",

@@ -11,7 +11,7 @@ from smcpn.likelihood.budget import (
     SOLVER_SHARE,
     ErrorBudget,
     error_budget,
-    steps_at_prior_median,
+    first_solver,
     sufficient_steps,
 )
 from smcpn.likelihood.build import Solver, build_likelihood
@@ -104,7 +104,7 @@ class Run:
     ) -> None:
         self.problem, self.configuration, self.threads = problem, configuration, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
-        self._begin(first_solver(problem, configuration))
+        self._begin(first_solver(problem, configuration.solver, configuration.likelihood))
 
     @classmethod
     def resumed(
@@ -180,11 +180,3 @@ class Run:
         """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
         theta = normalise(populations.log_weights) @ populations.theta
         return self.problem.prior.natural(theta[None, :])[0]
-
-
-def first_solver(problem: Problem, configuration: Configuration) -> Solver:
-    """Choose the steps at the prior median, where they are not given."""
-    solver = configuration.solver
-    if solver.steps != "auto":
-        return solver
-    return steps_at_prior_median(problem, solver, configuration.likelihood)

@@ -132,8 +132,10 @@ def sufficient_steps(
     )
 
 
-def steps_at_prior_median(problem: Problem, solver: Solver, likelihood: str | None) -> Solver:
-    """Choose the steps of a solver that leaves them open, before anything is known."""
+def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps at the prior median, where they are not given."""
+    if solver.steps != "auto":
+        return solver
     prior = problem.prior
     theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
     median = prior.natural(np.median(theta, axis=0)[None, :])[0]
@@ -141,5 +143,5 @@ def steps_at_prior_median(problem: Problem, solver: Solver, likelihood: str | No
         return sufficient_steps(problem, solver, median, likelihood)
     except InputError:
         # The median of a wide prior may diverge where the posterior does not: begin with a
-        # few steps, the posterior decides.
+        # few steps, the posterior mean decides.
         return replace(solver, steps=_FALLBACK_STEPS)
