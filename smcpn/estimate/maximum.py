@@ -127,6 +127,11 @@ class Maximum:
         return self.starts[self.best].success
 
     @property
+    def found(self) -> bool:
+        """Whether there is a point at all: some start does not diverge."""
+        return bool(np.isfinite(self.log_density))
+
+    @property
     def path(self) -> Array:
         """Parameter values at its start and after each of its iterations, (K + 1, d)."""
         return self.starts[self.best].path
