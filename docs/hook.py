@@ -8,11 +8,12 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from snippets.blocks import blocks
 from snippets.mathematics import with_mathml
 from snippets.page import DOCS, page_text
-from snippets.session import Executed, execute
+from snippets.session import Executed, SnippetError, execute
 
 log = logging.getLogger("mkdocs.hooks")
 
@@ -25,7 +26,10 @@ def on_files(files: Any, config: Any) -> Any:
     """Execute every page; its pictures become files of the site, beside the page."""
     for file in list(files.documentation_pages()):
         page = Path(file.abs_src_path)
-        done = _executed[file.src_uri] = execute(page)
+        try:
+            done = _executed[file.src_uri] = execute(page)
+        except SnippetError as error:
+            raise PluginError(str(error)) from error
         wanted = set(PICTURE.findall(page_text(page)))
         for picture in done.pictures:
             if picture.name in wanted:

@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from snippets.blocks import Block, blocks
-from snippets.page import ROOT, page_text
-
 import smcpn
 from smcpn.datasets.files import find_file
 from smcpn.datasets.inventory import FILES
+from snippets.blocks import Block, blocks
+from snippets.page import ROOT, page_text
 
 KEPT = ROOT / "build" / "docs"
 """Where pages leave what they wrote, so that a page is executed once after a change."""
