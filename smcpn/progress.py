@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from smcpn.smc.sampler import Progress
@@ -15,7 +15,7 @@ REFRESH_SECONDS = 0.1
 
 
 @contextmanager
-def progress_line(wanted: bool | Report | None) -> Iterator[Report | None]:
+def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
     """Yield the function to call with each `Progress`, or None for silence.
 
     None means: where standard error is a terminal. ``True`` on something else writes the last

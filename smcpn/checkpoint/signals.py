@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -13,7 +13,7 @@ TERMINATED = 128 + int(signal.SIGTERM)
 
 
 @contextmanager
-def orderly_termination() -> Iterator[None]:
+def orderly_termination() -> Generator[None]:
     """Turn SIGTERM into `SystemExit` with code 143, as SIGINT is `KeyboardInterrupt`.
 
     What holds resources is then left in order. A second signal ends the process at once. Outside

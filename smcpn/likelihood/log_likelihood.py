@@ -172,6 +172,7 @@ class LogLikelihood:
 
     def _checked(self, name: str, values: Any) -> Array:
         d = len(self.names)
+        array: Array
         try:
             array = np.asarray(values, dtype=float)
         except (TypeError, ValueError):
