@@ -24,7 +24,7 @@ from smcpn.likelihood.factor import Factor
 from smcpn.likelihood.gaussian_filter import GaussianFilter, Innovation, Linearisation, Mean
 from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.processes import Layout
+from smcpn.likelihood.processes import Entry, Layout
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.problem import Model
 from smcpn.record import Record
@@ -303,7 +303,7 @@ class ConditionedSymbols:
             quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
         return [ratio, quadratic]
 
-    def _outputs(self) -> tuple[list[ca.SX], list[dict]]:
+    def _outputs(self) -> tuple[list[ca.SX], list[dict[Entry, ca.SX]]]:
         """Expected outputs at a sample, and their slopes by the coordinates of the values."""
         model, sample, seen = self.model, self.sample, self.seen
         here = ca.substitute(
