@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
+from smcpn.likelihood.lanes import chunks
 from smcpn.record import Record
 
 Array = NDArray[np.float64]
@@ -96,10 +97,8 @@ class Prediction:
         parts = [
             expected.outputs,
             ca.vec(expected.covariance),
-            expected.outputs**2,
             expected.states,
-            expected.states**2,
-            error**2,
+            error,
         ]
         plain = program(ca.vertcat(*parts))
         longer = replace(
@@ -113,19 +112,23 @@ class Prediction:
 
     def moments(self, theta: Array, record: Record, steps: int) -> tuple[Array, Array]:
         """Mean (T, q) and covariance (T, q, q) at each sample for parameters (d, 1)."""
-        emitted, _ = self._run(theta, record, steps, store=True)
-        q, n_covariances = self.sizes[:2]
-        covariance = emitted[:, q : q + n_covariances, 0]
-        return emitted[:, :q, 0], covariance.reshape(-1, q, q)
+        rows = self.rows(record, steps)
+        start = self.kernel.start(theta, rows)
+        _, emitted, _ = self.kernel.advance(theta, start, rows, 0, len(rows), True)
+        outputs, covariance, *_ = self._parts(emitted[:, :, 0])
+        return outputs, covariance.reshape(len(rows), *outputs.shape[1:], -1)
 
     def averages(self, theta: Array, record: Record, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
-        _, totals = self._run(theta, record, steps, store=False)
-        parts = np.split(totals / len(record), np.cumsum(self.sizes)[:-1])
-        return Averages(parts[0], *parts[2:])
-
-    def _run(self, theta: Array, record: Record, steps: int, store: bool) -> tuple[Array, Array]:
         rows = self.rows(record, steps)
-        start = self.kernel.start(theta, rows)
-        _, emitted, totals = self.kernel.advance(theta, start, rows, 0, len(rows), store)
-        return emitted, totals
+        state, sums = self.kernel.start(theta, rows), []
+        for first, last in chunks(0, len(rows)):
+            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
+            outputs, _, states, error = self._parts(emitted)
+            terms = (outputs, outputs**2, states, states**2, error**2)
+            sums.append([term.sum(axis=0) for term in terms])
+        return Averages(*(sum(parts) / len(rows) for parts in zip(*sums, strict=True)))
+
+    def _parts(self, emitted: Array) -> list[Array]:
+        """Outputs, covariance, states and error, along the second axis."""
+        return np.split(emitted, np.cumsum(self.sizes)[:-1], axis=1)

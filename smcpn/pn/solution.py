@@ -187,7 +187,7 @@ class Solution:
         n = whole_number("n", n, 1)
         times = self.t if t is None else np.asarray(self._checked(t))
         run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
-        paths = np.empty((n, *run.mean.shape))
+        paths: Array = np.empty((n, *run.mean.shape))
         draw = entry_point(backward.sample)
         noise = rng.standard_normal(paths.shape)
         draw(self.layout, run, noise, self.calibration.scale, paths)
