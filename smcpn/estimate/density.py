@@ -50,7 +50,9 @@ class LogDensity:
         self.prior = log_likelihood.problem.prior
         theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
         quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
-        self.scale = (three - quarter) / _QUARTILES_OF_NORMAL
+        spread = (three - quarter) / _QUARTILES_OF_NORMAL
+        # A prior may be narrower than the spacing of numbers.
+        self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))
         self.bounds = _bounds(self.prior, self.centre, self.scale)
 
     @property
