@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +51,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     InputError
         As `classical`.
     """
-    if not isinstance(solver, RK4):
+    if type(solver) not in STEPS:
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
@@ -59,7 +61,8 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     density = gaussian_log_density(
         sample.y - outputs, ca.diag(model.noise_variance), sample.present
     )
-    return LaneKernel(runge_kutta_program(model, sample, density), threads)
+    program = runge_kutta_program(model, sample, density, STEPS[type(solver)])
+    return LaneKernel(program, threads)
 
 
 def classical_moments(
@@ -69,7 +72,7 @@ def classical_moments(
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)
-    kernel = LaneKernel(runge_kutta_program(model, sample, outputs), threads=1)
+    kernel = LaneKernel(runge_kutta_program(model, sample, outputs, STEPS[type(solver)]), threads=1)
     rows = runge_kutta_rows(record, model, int(solver.steps), number)
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
     q = model.outputs.numel()
@@ -83,20 +86,39 @@ def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     )
 
 
-def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> LaneProgram:
-    """One step of the classical fourth-order method; a step's row holds its three inputs."""
+Step = Callable[[Callable[[ca.SX, ca.SX, ca.SX], ca.SX], ca.SX, list[ca.SX], ca.SX, ca.SX], ca.SX]
+"""``step(rate, x, inputs, t, h)``: the state at t + h, of the rate f(x, u, t), the state at t, and
+the inputs at t, t + h/2 and t + h."""
+
+
+def runge_kutta_step(
+    rate: Callable[[ca.SX, ca.SX, ca.SX], ca.SX], x: ca.SX, inputs: list[ca.SX], t: ca.SX, h: ca.SX
+) -> ca.SX:
+    """One step of the classical fourth-order method."""
+    begin, middle, end = inputs
+    k1 = rate(x, begin, t)
+    k2 = rate(x + h / 2 * k1, middle, t + h / 2)
+    k3 = rate(x + h / 2 * k2, middle, t + h / 2)
+    k4 = rate(x + h * k3, end, t + h)
+    return x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+
+STEPS: dict[type, Step] = {RK4: runge_kutta_step}
+"""The step of every solver that claims no error."""
+
+
+def runge_kutta_program(
+    model: Model, sample: SampleSymbols, emitted: ca.SX, step: Step = runge_kutta_step
+) -> LaneProgram:
+    """Arrange a one-step method over a record; a step's row holds its three inputs."""
     h, t = ca.SX.sym("h"), ca.SX.sym("t")
-    begin, middle, end = (ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3))
+    inputs = [ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3)]
 
     def rate(state: ca.SX, u: ca.SX, time: ca.SX) -> ca.SX:
         return ca.substitute(
             model.rhs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, u, time)
         )
 
-    k1 = rate(model.x, begin, t)
-    k2 = rate(model.x + h / 2 * k1, middle, t + h / 2)
-    k3 = rate(model.x + h / 2 * k2, middle, t + h / 2)
-    k4 = rate(model.x + h * k3, end, t + h)
     start = StartSymbols.of(model, [])
     return LaneProgram(
         theta=model.theta,
@@ -104,11 +126,11 @@ def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> 
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(begin, middle, end, t),
+        step_row=ca.vertcat(*inputs, t),
         gain_row=h,
         sample_row=sample.row,
         start=start.initial(model),
-        step=model.x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4),
+        step=step(rate, model.x, inputs, t, h),
         emitted=emitted,
     )
 
