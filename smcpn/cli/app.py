@@ -18,11 +18,12 @@ from smcpn.cli.stream import stream
 from smcpn.errors import InputError
 from smcpn.signals import exit_code, orderly_termination
 
-EXIT_CODES = """
-Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that cannot
-be used, told in one sentence on standard error; 130 interrupted by Ctrl-C, 143 terminated (SIGTERM),
-both after what was under way has been kept; 141 the reader of standard output has left (stream).
-""".strip().replace("\n", " ")
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
+    "cannot be used, told in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
+    "terminated (SIGTERM), both after what was under way has been kept; 141 the reader of standard "
+    "output has left (stream)."
+)
 
 
 class Commands(TyperGroup):
@@ -67,7 +68,10 @@ def describe(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version."
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and leave.",
         ),
     ] = False,
 ) -> None:

@@ -43,15 +43,17 @@ class Score:
     coverage: float
 
     @classmethod
-    def of(cls, posterior: Posterior, simulation: Simulation, output: int, unit: str) -> Score:
-        """Score an output of a simulation."""
+    def of(
+        cls, posterior: Posterior, simulation: Simulation, output: int = 0, unit: str | None = None
+    ) -> Score:
+        """Score an output of a simulation; its unit is that of the record by default."""
         rmse = simulation.rmse[:, output]
         return cls(
             rmse_min=float(rmse.min()),
             rmse_mean=float(posterior.weights @ rmse),
             rmse_max=float(rmse.max()),
             rmse_of_mean=float(simulation.rmse_of_mean[output]),
-            unit=unit,
+            unit=simulation.record.y_unit if unit is None else unit,
             fit=float(simulation.fit[output]),
             coverage=float(simulation.coverage[output]),
         )

@@ -233,7 +233,7 @@ def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Array, 
     for part in [name] if name in tree else re.split(r"[./]", name):
         if not isinstance(found, Mapping) or part not in found:
             known = list(found) if isinstance(found, Mapping) else []
-            raise _no_column(path, column, known, "")
+            raise _no_column(path, column, known, "", part)
         found = found[part]
     if isinstance(found, Mapping):
         inside = ", ".join(f"{name}.{part}" for part in found)
@@ -265,9 +265,12 @@ def _series(path: Path, column: str, values: NDArray[Any], index: int | None) ->
     return values.astype(float)
 
 
-def _no_column(path: Path, column: str, known: list[str], mend: str) -> ColumnError:
+def _no_column(
+    path: Path, column: str, known: list[str], mend: str, part: str | None = None
+) -> ColumnError:
+    """Say that a column, or this part of its nested name, is none of the known ones."""
     has = f"it has {', '.join(known)}" if known else "it has none"
-    close = nearest(column, known)
+    close = nearest(part or column, known)
     meant = f", {close}" if close.startswith("did") else ""
     return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{mend}")
 

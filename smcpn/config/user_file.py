@@ -106,7 +106,7 @@ def only(module: ModuleType, kind: type[T], name: str | None, default: str, writ
     InputError
         If there is none, or several without a name.
     """
-    path = module.__file__
+    path = Path(str(module.__file__)).name
     # What is imported from elsewhere under two names is one object.
     found = {key: value for key, value in vars(module).items() if isinstance(value, kind)}
     if name is None and default not in found and len(set(map(id, found.values()))) == 1:
