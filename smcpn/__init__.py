@@ -4,7 +4,12 @@ from smcpn import datasets, models
 from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
+from smcpn.estimate.laplace import Laplace, laplace
+from smcpn.estimate.maximise import maximise
+from smcpn.estimate.maximum import Maximum
 from smcpn.identification import ibis
+from smcpn.likelihood.log_likelihood import LogLikelihood
+from smcpn.model_comparison import ModelComparison, compare
 from smcpn.ode import ODE, ode
 from smcpn.online import Online
 from smcpn.pn.solution import Solution
@@ -34,7 +39,11 @@ __all__ = [
     "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "Laplace",
+    "LogLikelihood",
     "LogNormal",
+    "Maximum",
+    "ModelComparison",
     "MoveSettings",
     "Online",
     "Poisson",
@@ -50,9 +59,12 @@ __all__ = [
     "StudentT",
     "Validation",
     "WasteFree",
+    "compare",
     "datasets",
     "ibis",
+    "laplace",
     "load",
+    "maximise",
     "models",
     "ode",
     "resume",

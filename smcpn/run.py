@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
-from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget, error_budget, sufficient_steps
+from smcpn.likelihood.budget import (
+    SOLVER_SHARE,
+    ErrorBudget,
+    error_budget,
+    sufficient_steps,
+)
 from smcpn.likelihood.build import Solver, build_likelihood
+from smcpn.likelihood.first_steps import first_solver
 from smcpn.problem import Problem
 from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
@@ -28,8 +33,6 @@ PATHS: dict[str, type[Path]] = {
     "diffusion": DiffusionTempering,
 }
 """Ways from the prior to the posterior, by name."""
-_MEDIAN_DRAWS = 1001
-_FALLBACK_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class Run:
     ) -> None:
         self.problem, self.configuration, self.threads = problem, configuration, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
-        self._begin(first_solver(problem, configuration))
+        self._begin(first_solver(problem, configuration.solver, configuration.likelihood))
 
     @classmethod
     def resumed(
@@ -181,18 +184,3 @@ class Run:
         """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
         theta = normalise(populations.log_weights) @ populations.theta
         return self.problem.prior.natural(theta[None, :])[0]
-
-
-def first_solver(problem: Problem, configuration: Configuration) -> Solver:
-    """Choose the steps at the prior median, where they are not given."""
-    solver, prior = configuration.solver, problem.prior
-    if solver.steps != "auto":
-        return solver
-    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
-    try:
-        return sufficient_steps(problem, solver, median, configuration.likelihood)
-    except InputError:
-        # The median of a wide prior may diverge where the posterior does not: begin with a
-        # few steps, the posterior mean decides.
-        return replace(solver, steps=_FALLBACK_STEPS)

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 import smcpn
 from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app
+from smcpn.cli.fit import fit
 from smcpn.cli.identify_command import identify
 from smcpn.cli.new import new
 from smcpn.cli.stream import stream
@@ -48,6 +49,7 @@ app = typer.Typer(
 for command in (
     new,
     identify,
+    fit,
     checkpoint.resume,
     checkpoint.inspect,
     checkpoint.report,

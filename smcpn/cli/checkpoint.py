@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,7 +82,7 @@ def report(
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def told_once() -> Generator[None]:
     """Print warnings about the file as sentences; those about the sampler are in the summary."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)

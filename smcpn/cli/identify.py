@@ -98,7 +98,7 @@ class Options:
         InputError
             For options out of range.
         """
-        steps = None if self.steps is None else _parse_steps(self.steps)
+        steps = None if self.steps is None else parsed_steps(self.steps)
         EKF0(
             order=3 if self.order is None else self.order, steps="auto" if steps is None else steps
         )
@@ -128,11 +128,7 @@ def identify_case(name: str, options: Options) -> None:
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = ibis(case.problem, solver=solver, **_arguments(case, options))
     simulations = case.simulations(posterior)
-    scores = {
-        test: score
-        for name, one in simulations.items()
-        for test, score in _scores(name, one, posterior)
-    }
+    scores = scores_of(posterior, simulations)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
@@ -156,6 +152,15 @@ def _arguments(case: Case, options: Options) -> dict[str, Any]:
         "progress": not (options.as_json or options.quiet or options.verbose),
         **case.choices.arguments,
         **{key: value for key, value in given.items() if value is not None},
+    }
+
+
+def scores_of(posterior: Posterior, simulations: Mapping[str, Simulation]) -> dict[str, Score]:
+    """Score every test, by name; of several outputs each, by test and output."""
+    return {
+        label: score
+        for name, simulation in simulations.items()
+        for label, score in _scores(name, simulation, posterior)
     }
 
 
@@ -244,17 +249,6 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
 def as_text(outcome: Outcome) -> str:
     """What is printed for a person."""
     case, posterior = outcome.case, outcome.posterior
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
-    rows = [header]
-    for split, score in outcome.scores.items():
-        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
-        unit = f" ({score.unit})" if score.unit else ""
-        rows.append([f"{split}{unit}", *(f"{v:.3g}" for v in figures), *percent])
-        published = case.published.get(split)
-        if published is not None:
-            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
     peak = peak_memory_mb()
     memory = "" if peak is None else f", peak memory {peak:.0f} MB"
     lines = [
@@ -265,9 +259,25 @@ def as_text(outcome: Outcome) -> str:
         posterior.summary(),
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
-        align(rows, left=(0,)),
+        score_table(case, outcome.scores),
     ]
     return "\n".join(lines)
+
+
+def score_table(case: Case, scores: dict[str, Score]) -> str:
+    """Scores on the tests of a case, beside the published ones."""
+    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
+    rows = [header]
+    for split, score in scores.items():
+        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
+        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
+        unit = f" ({score.unit})" if score.unit else ""
+        rows.append([f"{split}{unit}", *(f"{v:.3g}" for v in figures), *percent])
+        published = case.published.get(split)
+        if published is not None:
+            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
+            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
+    return align(rows, left=(0,))
 
 
 def peak_memory_mb() -> float | None:
@@ -280,7 +290,14 @@ def peak_memory_mb() -> float | None:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def _parse_steps(text: str) -> int | str:
+def parsed_steps(text: str) -> int | str:
+    """Return the value of ``--steps``.
+
+    Raises
+    ------
+    InputError
+        If it is neither a whole number nor "auto".
+    """
     if text == "auto":
         return text
     try:

@@ -16,6 +16,8 @@ that the compiler turns the innermost loop into vector instructions:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import casadi as ca
 
 from smcpn.codegen.lower import Level, Rows, Statements, lower, names_in
@@ -247,7 +249,7 @@ class _Layout:
             lines += [f"{prefix}{k} = {element.format(k=k)}" for k in places]
         return lines + _assignments(graph.by_level[Level.SHARED])
 
-    def _loads(self, names) -> list[str]:
+    def _loads(self, names: Iterable[str]) -> list[str]:
         return [f"{name} = w[{self.slot[name]} * LANES + i]" for name in names]
 
     def _store(self, name: str, text: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +20,15 @@ from smcpn.likelihood.lanes import (
     sample_rows,
     start_row,
 )
+from smcpn.likelihood.prediction import Expected, Prediction
 from smcpn.problem import Model, Problem
 from smcpn.record import Record
 from smcpn.solver import RK4
 
 Array = NDArray[np.float64]
+
+EMBEDDED_ORDER = 4
+"""Power of the step with which the difference to the third-order result falls."""
 
 
 def classical(problem: Problem, solver: RK4, threads: int | None = None) -> LaneLikelihood:
@@ -62,18 +68,21 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     return LaneKernel(runge_kutta_program(model, sample, density), threads)
 
 
-def classical_moments(
-    problem: Problem, solver: RK4, theta: Array, number: int, record: Record
-) -> tuple[Array, Array]:
-    """Mean (T, q) of the outputs at parameters (d, 1); no covariance."""
+def classical_prediction(problem: Problem, solver: RK4, number: int, record: Record) -> Prediction:
+    """Mean of the outputs of the ``number``-th record, or one like it; no covariance."""
+    del solver, record
     model = problem.model
-    sample = SampleSymbols.of(model)
-    outputs = outputs_at(model, model.x, sample)
-    kernel = LaneKernel(runge_kutta_program(model, sample, outputs), threads=1)
-    rows = runge_kutta_rows(record, model, int(solver.steps), number)
-    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
-    q = model.outputs.numel()
-    return emitted[:, :, 0], np.zeros((len(rows), q, q))
+    sample, q = SampleSymbols.of(model), model.outputs.numel()
+    emitted = Expected(outputs_at(model, model.x, sample), ca.SX(q, q), states=model.x)
+    symbols = StepSymbols.of(model)
+
+    def program(emitted: ca.SX) -> LaneProgram:
+        return runge_kutta_program(model, sample, emitted, symbols)
+
+    def rows(record: Record, steps: int) -> Rows:
+        return runge_kutta_rows(record, model, steps, number)
+
+    return Prediction.of(program, emitted, symbols.local_error(), EMBEDDED_ORDER, rows)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
@@ -83,20 +92,11 @@ def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     )
 
 
-def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> LaneProgram:
+def runge_kutta_program(
+    model: Model, sample: SampleSymbols, emitted: ca.SX, step: StepSymbols | None = None
+) -> LaneProgram:
     """One step of the classical fourth-order method; a step's row holds its three inputs."""
-    h, t = ca.SX.sym("h"), ca.SX.sym("t")
-    begin, middle, end = (ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3))
-
-    def rate(state: ca.SX, u: ca.SX, time: ca.SX) -> ca.SX:
-        return ca.substitute(
-            model.rhs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, u, time)
-        )
-
-    k1 = rate(model.x, begin, t)
-    k2 = rate(model.x + h / 2 * k1, middle, t + h / 2)
-    k3 = rate(model.x + h / 2 * k2, middle, t + h / 2)
-    k4 = rate(model.x + h * k3, end, t + h)
+    step = StepSymbols.of(model) if step is None else step
     start = StartSymbols.of(model, [])
     return LaneProgram(
         theta=model.theta,
@@ -104,13 +104,53 @@ def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> 
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(begin, middle, end, t),
-        gain_row=h,
+        step_row=ca.vertcat(*step.inputs, step.t),
+        gain_row=step.h,
         sample_row=sample.row,
         start=start.initial(model),
-        step=model.x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4),
+        step=step.following,
         emitted=emitted,
     )
+
+
+@dataclass(frozen=True)
+class StepSymbols:
+    """A step of length h from time t, with the inputs at its begin, middle and end."""
+
+    model: Model
+    h: ca.SX
+    t: ca.SX
+    inputs: tuple[ca.SX, ca.SX, ca.SX]
+
+    @classmethod
+    def of(cls, model: Model) -> StepSymbols:
+        """Make fresh symbols of the model's sizes."""
+        begin, middle, end = (ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3))
+        return cls(model, ca.SX.sym("h"), ca.SX.sym("t"), (begin, middle, end))
+
+    @property
+    def following(self) -> ca.SX:
+        """State at the end."""
+        k1, k2, k3, k4 = self._rates
+        return self.model.x + self.h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    def local_error(self) -> ca.SX:
+        """Difference to the embedded third-order result, in which f at the end replaces k4."""
+        end = self._rate(self.following, self.inputs[2], self.t + self.h)
+        return self.h / 6 * (end - self._rates[3])
+
+    @property
+    def _rates(self) -> tuple[ca.SX, ca.SX, ca.SX, ca.SX]:
+        (begin, middle, end), x, t, h = self.inputs, self.model.x, self.t, self.h
+        k1 = self._rate(x, begin, t)
+        k2 = self._rate(x + h / 2 * k1, middle, t + h / 2)
+        k3 = self._rate(x + h / 2 * k2, middle, t + h / 2)
+        return k1, k2, k3, self._rate(x + h * k3, end, t + h)
+
+    def _rate(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
+        model = self.model
+        symbols = ca.vertcat(model.x, model.u, model.t)
+        return ca.substitute(model.rhs, symbols, ca.vertcat(x, u, t))
 
 
 def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.tangent import tangent
 from smcpn.hold import start_derivatives
 from smcpn.problem import Model
 from smcpn.record import Record
@@ -91,7 +92,7 @@ CHUNK = 4096
 
 
 class LaneLikelihood:
-    """The `Likelihood` contract on a kernel that emits one log-density per sample.
+    """The `Likelihood` contract on a kernel that emits the log-density of each sample first.
 
     Several records follow each other: at the first sample of each the state starts anew.
 
@@ -116,19 +117,36 @@ class LaneLikelihood:
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
-        state, parts, _ = self._run(values, state, a, b, store=True)
-        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
+        state, emitted = self.emitted(values, state, a, b)
+        return state, emitted[:, 0]
 
     def browse(self, values: Array, b: int) -> tuple[Array, Array]:
         """See `Likelihood.browse`."""
         state, _, total = self._run(values, self.start(values), 0, b, store=False)
-        return state, total
+        return state, total[0]
+
+    def tangent(self) -> LaneLikelihood:
+        """The same beside its derivative: `values` hold a direction after the parameters, (N, 2 d).
+
+        `total` and `emitted` then have two rows, log-density and derivative. Compiles.
+        """
+        kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads)
+        return LaneLikelihood(kernel, self._rows, self.solver)
+
+    def total(self, values: Array) -> Array:
+        """Sum of all that the samples emit, (e, N)."""
+        return self._run(values, self.start(values), 0, self.n_samples, store=False)[2]
+
+    def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""
+        state, parts, _ = self._run(values, state, a, b, store=True)
+        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _run(
         self, values: Array, state: Array, a: int, b: int, store: bool
     ) -> tuple[Array, list[Array], Array]:
         theta = np.ascontiguousarray(values.T)
-        total, parts = np.zeros(theta.shape[1]), []
+        total, parts = np.zeros((self._kernel.program.emitted.numel(), theta.shape[1])), []
         for number, rows in enumerate(self._rows):
             begin = int(self._begins[number])
             first, last = max(a - begin, 0), min(b - begin, len(rows))
@@ -138,8 +156,8 @@ class LaneLikelihood:
                 state = self._kernel.start(theta, rows)
             for piece in chunks(first, last):
                 state, emitted, sums = self._kernel.advance(theta, state, rows, *piece, store)
-                parts.append(emitted[:, 0])
-                total += sums[0]
+                parts.append(emitted)
+                total += sums
         return state, parts, total
 
 

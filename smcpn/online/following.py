@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import processors
+from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import CHUNK
@@ -22,7 +23,7 @@ from smcpn.online.population import StreamIbis
 from smcpn.online.state import State
 from smcpn.prior import Prior
 from smcpn.problem import Problem
-from smcpn.run import Configuration, first_solver
+from smcpn.run import Configuration
 from smcpn.smc.sampler import Snapshot
 
 Array = NDArray[np.float64]
@@ -56,9 +57,7 @@ class Following:
     ) -> None:
         self.problem, self.seed, self.options = problem, configuration.seed, options
         self.settings, self.entropy = configuration.settings, configuration.entropy
-        self.solver = configuration.solver
-        if self.solver.steps == "auto":
-            self.solver = first_solver(problem, configuration)
+        self.solver = first_solver(problem, configuration.solver, configuration.likelihood)
         self.budget, window = options["budget"], options["forget"]
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)
@@ -109,7 +108,7 @@ class Following:
         """Samples of the stretch at hand, and what is remembered of the states."""
         history = self._stretch.likelihood.history
         t, u, y = history.samples(0, len(history))
-        found = {
+        found: dict[str, NDArray[Any]] = {
             "t": t, "u": u, "y": y, "held": self._arrivals.held, "start": self._stretch.start
         }  # fmt: skip
         if self._forgetting is not None:

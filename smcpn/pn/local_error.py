@@ -1,14 +1,20 @@
 """The local diffusion of a step and the error that it means, from the residual alone; compiled.
 
 The state before the step counts as exact, so that no covariance is needed: S = H (Q x Gamma) H'.
+A residual counts as at least a rounding of its rate: one that happens to come out as zero would
+claim that the step is without error.
 """
 
 from __future__ import annotations
 
 from math import sqrt
 
+import numpy as np
+
 from smcpn.codegen.library import compiled
 from smcpn.pn.factors import clear, solve_lower, triangularise
+
+ROUNDING = float(np.finfo(float).eps)
 
 
 @compiled
@@ -38,7 +44,7 @@ def _local_noise(layout, work):
     total = 0.0
     for p in range(d):
         work.error[p] = _squares(layout.noise_factor[layout.top[p]])
-        work.noise[p] = work.residual[p] ** 2 / work.error[p]
+        work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / work.error[p]
         total += work.noise[p] / d
     for p in range(d):
         if not layout.diagonal:
@@ -62,7 +68,7 @@ def _local_noise_coupled(layout, work):
             if layout.diagonal and width > 1:
                 # (22), (23): no closed form maximises over Gamma, H = E_1 in its place.
                 top = _squares(layout.noise_factor[layout.top[p]])
-                work.noise[p] = work.residual[p] ** 2 / top
+                work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / top
         if layout.diagonal and width > 1:
             for s in range(width):
                 work.error[first + s] = 0.0
@@ -73,8 +79,9 @@ def _local_noise_coupled(layout, work):
         triangularise(local, width, width, width * size)
         solve_lower(local, width, whitened)
         for s in range(width):
-            work.noise[first + s] = whitened[s] ** 2
-            total += whitened[s] ** 2 / d
+            rounding = _rounding(work, first + s) / work.error[first + s]
+            work.noise[first + s] = whitened[s] ** 2 + rounding
+            total += work.noise[first + s] / d
             if layout.diagonal:
                 work.error[first + s] *= work.noise[first + s]
     for p in range(d):
@@ -82,6 +89,11 @@ def _local_noise_coupled(layout, work):
             work.noise[p] = total
             work.error[p] *= total
         work.error[p] = sqrt(work.error[p])
+
+
+@compiled
+def _rounding(work, p):
+    return (ROUNDING * work.rate[p]) ** 2
 
 
 @compiled
