@@ -11,6 +11,10 @@ from types import FrameType
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
+class Terminated(SystemExit):  # noqa: N818 - as SystemExit and KeyboardInterrupt
+    """What SIGTERM raises; an exit of the user's own code is a plain `SystemExit`."""
+
+
 def exit_code(number: int) -> int:
     """Conventional exit code of a process that a signal ended: 130 or 143."""
     return 128 + int(number)
@@ -50,7 +54,7 @@ def at_first_signal(
 
 @contextmanager
 def orderly_termination() -> Generator[None]:
-    """Turn SIGTERM into `SystemExit` with code 143, as SIGINT is `KeyboardInterrupt`.
+    """Turn SIGTERM into `Terminated`, a `SystemExit` with code 143, as SIGINT is `KeyboardInterrupt`.
 
     What holds resources is then left in order.
     """
@@ -60,5 +64,5 @@ def orderly_termination() -> Generator[None]:
 
 def _leave(number: int) -> None:
     if number == signal.SIGTERM:
-        raise SystemExit(exit_code(number))
+        raise Terminated(exit_code(number))
     raise KeyboardInterrupt

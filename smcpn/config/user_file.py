@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from smcpn.arguments import shown
 from smcpn.errors import InputError
+from smcpn.signals import Terminated
 
 T = TypeVar("T")
 
@@ -53,6 +54,8 @@ def blaming_user_code(folder: Path) -> Generator[None]:
     """
     try:
         yield
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         place = user_place(error, folder)
         if isinstance(error, InputError):
