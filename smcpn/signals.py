@@ -11,7 +11,7 @@ from types import FrameType
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
-class Terminated(SystemExit):  # noqa: N818 - as SystemExit and KeyboardInterrupt
+class Terminated(SystemExit):
     """What SIGTERM raises; an exit of the user's own code is a plain `SystemExit`."""
 
 
@@ -54,9 +54,10 @@ def at_first_signal(
 
 @contextmanager
 def orderly_termination() -> Generator[None]:
-    """Turn SIGTERM into `Terminated`, a `SystemExit` with code 143, as SIGINT is `KeyboardInterrupt`.
+    """Turn SIGTERM into `Terminated`, a `SystemExit` with code 143.
 
-    What holds resources is then left in order.
+    SIGINT is a `KeyboardInterrupt` already. What holds resources is then left
+    in order.
     """
     with at_first_signal(_leave):
         yield
