@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from functools import cache
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -52,12 +53,12 @@ def fading(x, *, rate):
 def friction_problem() -> Problem:
     """Held input, noise a parameter, at rest in the kinks."""
     y = 0.2 * np.random.default_rng(0).normal(size=25)
-    prior = {name: stats.lognorm(1.0) for name in ("k", "rub", "n", "sigma")}
+    prior: dict[str, Any] = {name: stats.lognorm(1.0) for name in ("k", "rub", "n", "sigma")}
     record = Record(u=forced_input(25, 0.2), y=y, dt=0.2, hold="zoh")
     return Problem(friction, record, observe="x", noise="sigma", prior=prior)
 
 
-def decay_problem(noise="sigma", **options) -> Problem:
+def decay_problem(noise: Any = "sigma", **options: Any) -> Problem:
     """Two records, irregular times, a gap; noise, initial state and diffusion are parameters."""
     rng = np.random.default_rng(1)
     records = [
@@ -69,7 +70,7 @@ def decay_problem(noise="sigma", **options) -> Problem:
         )
         for n in (12, 7)
     ]
-    prior = {name: stats.lognorm(1.0) for name in ("rate", "kappa", "x0")}
+    prior: dict[str, Any] = {name: stats.lognorm(1.0) for name in ("rate", "kappa", "x0")}
     prior |= {name: stats.lognorm(1.0) for name in [noise] if isinstance(name, str)}
     return Problem(
         decay,
@@ -87,7 +88,9 @@ def fitzhugh_nagumo_problem() -> Problem:
     noise = np.sqrt(0.005) * np.random.default_rng(0).normal(size=(41, 2))
     y = (fitzhugh_nagumo_solution() + noise)[:13]
     names = ("a", "b", "c", "V0", "R0", "s1", "s2", "kappa")
-    prior = {name: stats.norm(0, 3) if "0" in name else stats.lognorm(1.0) for name in names}
+    prior: dict[str, Any] = {
+        name: stats.norm(0, 3) if "0" in name else stats.lognorm(1.0) for name in names
+    }
     return Problem(
         fitzhugh_nagumo,
         Record(y=y, dt=1.0),
@@ -141,15 +144,15 @@ SLOW = {
     f"{name}, {solver}": (problem, theta, name, solver)
     for problem, theta, kinds in (
         (fitzhugh_nagumo_problem, FHN, {
-            "filtering": (EKF0(2, 10, diffusion="kappa"), EKF1(2, 5, diffusion="kappa")),
-            "dalton": (EKF0(2, 10, diffusion="kappa"), EKF1(2, 5, diffusion="kappa")),
-            "fenrir": (EKF0(2, 10, diffusion="kappa"), EKF1(2, 5, diffusion="kappa")),
+            "filtering": (EKF0(2, 20, diffusion="kappa"), EKF1(2, 10, diffusion="kappa")),
+            "dalton": (EKF0(2, 20, diffusion="kappa"), EKF1(2, 10, diffusion="kappa")),
+            "fenrir": (EKF0(2, 20, diffusion="kappa"), EKF1(2, 10, diffusion="kappa")),
         }),
         (lambda: uncalibrated(fitzhugh_nagumo_problem()), FHN[:7], {
             "marginal": (EKF0(2, 20),),
-            "filtering": (EKF1(2, 5, diffusion="fixed"), EKF0(2, 10, diffusion="fixed-diagonal")),
-            "dalton": (EKF0(2, 10, diffusion=2.0),),
-            "fenrir": (EKF0(2, 10, diffusion=2.0),),
+            "filtering": (EKF1(2, 10, diffusion="fixed"), EKF0(2, 20, diffusion="fixed-diagonal")),
+            "dalton": (EKF0(2, 20, diffusion=2.0),),
+            "fenrir": (EKF0(2, 20, diffusion=2.0),),
             "classical": (RK4(10),),
         }),
         (oscillator_problem, OSCILLATOR, {
@@ -179,14 +182,26 @@ def log_likelihood(case: str) -> LogLikelihood:
     return LogLikelihood(problem(), name, solver)
 
 
-def differences(log_likelihood: LogLikelihood, theta: np.ndarray, step: float = 2e-3) -> np.ndarray:
-    """Gradient by central differences, extrapolated twice."""
-    d, base = len(theta), step * np.abs(theta)
-    nodes = np.array([1.0, -1.0, 0.5, -0.5, 0.25, -0.25])
-    points = theta + nodes[:, None, None] * np.diag(base)
-    values = log_likelihood(points.reshape(-1, d)).reshape(-1, d)
-    first, second, third = (values[::2] - values[1::2]) / (2 * nodes[::2, None] * base)
-    return (first - 20 * second + 64 * third) / 45
+def differences(log_likelihood: LogLikelihood, theta: np.ndarray) -> np.ndarray:
+    """Gradient by central differences, extrapolated as far as that helps (Ridders 1982).
+
+    Of each parameter the entry of the table that differs least from its neighbours is taken:
+    steps that reach beyond a kink or are lost in rounding drop out.
+    """
+    d, halvings = len(theta), 0.5 ** np.arange(14)
+    steps = 1e-2 * halvings[:, None] * np.abs(theta)
+    shifts = np.concatenate([steps, -steps])[:, :, None] * np.eye(d)
+    up, down = log_likelihood((theta + shifts).reshape(-1, d)).reshape(2, -1, d)
+    column = (up - down) / (2 * steps)
+    best, least = column[0], np.full(d, np.inf)
+    for order in range(1, 5):
+        finer = column[1:] + (column[1:] - column[:-1]) / (4**order - 1)
+        errors = np.maximum(np.abs(finer - column[1:]), np.abs(finer - column[:-1]))
+        rows = errors.argmin(axis=0)
+        error, column = errors[rows, np.arange(d)], finer
+        best = np.where(error < least, finer[rows, np.arange(d)], best)
+        least = np.minimum(error, least)
+    return best
 
 
 @pytest.mark.parametrize(
@@ -197,15 +212,17 @@ def test_the_gradient_is_that_of_finite_differences(case):
     function = log_likelihood(case)
     value, gradient = function.value_and_gradient(theta[None, :])
     assert value[0] == pytest.approx(function(theta[None, :])[0], rel=1e-11)
-    # Beyond a kink lies another function.
-    step = 2e-6 if function.problem.ode is friction else 2e-3
-    relative, expected = gradient[0] * theta, differences(function, theta, step) * theta
+    relative, expected = gradient[0] * theta, differences(function, theta) * theta
     floor = 1e-8 * np.abs(expected).max()
     np.testing.assert_allclose(relative, expected, rtol=1e-6, atol=floor)
 
 
 def fading_problem(y: np.ndarray, t: np.ndarray) -> Problem:
-    prior = {"rate": stats.lognorm(1.0), "x0": stats.lognorm(1.0), "sd": stats.lognorm(1.0)}
+    prior: dict[str, Any] = {
+        "rate": stats.lognorm(1.0),
+        "x0": stats.lognorm(1.0),
+        "sd": stats.lognorm(1.0),
+    }
     return Problem(fading, Record(y=y, t=t), observe="x", noise="sd", prior=prior, initial=["x0"])
 
 
@@ -223,7 +240,7 @@ def test_a_linear_system_has_the_exact_gradient_and_hessian(name, solver):
     y = 3e-5 * np.exp(-0.7 * t) + 1e-6 * rng.normal(size=15)
     theta = np.array([0.7, 3e-5, 1e-6])
     symbols = ca.SX.sym("theta", 3, 1)
-    exact = exact_log_density(*ca.vertsplit(symbols), y, t)
+    exact = exact_log_density(symbols[0], symbols[1], symbols[2], y, t)
     hessian, gradient = ca.hessian(exact, symbols)
     functions = ca.Function("exact", [symbols], [gradient, hessian])
     expected = [np.array(part) for part in functions(theta)]
