@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """Adaptive tempered SMC of blackjax with independent moves fitted to the particles."""
 
 from __future__ import annotations

@@ -44,5 +44,5 @@ class Data(NamedTuple):
     def load(cls, path: Path) -> Data:
         """Read what `save` wrote."""
         with np.load(path) as stored:
-            parts = {name: stored[name] for name in cls._fields}
-        return cls(**parts | {name: float(parts[name]) for name in ("h", "noise")})
+            u, y, h, noise, loc, scale = (stored[name] for name in cls._fields)
+        return cls(u, y, float(h), float(noise), loc, scale)

@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """Outputs and log-likelihood in diffrax: the classical Runge-Kutta method at fixed steps."""
 
 from __future__ import annotations

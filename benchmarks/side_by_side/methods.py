@@ -63,6 +63,11 @@ class Method:
         return lambda seed: identify(data, seed=seed, size=self.size, **arguments)
 
     @property
+    def same_likelihood(self) -> bool:
+        """Whether its likelihood is the one all share."""
+        return not self.likelihood.startswith("EKF")
+
+    @property
     def lines(self) -> int:
         """Lines of code that its user writes."""
         modules = [self.sampler] if self.own else [self.sampler, self.likelihood]

@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """The same log-likelihood as an expert writes it: 64 parameter vectors in the innermost loop.
 
 LLVM then works on eight or sixteen of them with one instruction.

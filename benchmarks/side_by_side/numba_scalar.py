@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """Log-likelihood in numba, one parameter vector after the other on every core."""
 
 from __future__ import annotations

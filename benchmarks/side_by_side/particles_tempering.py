@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """Adaptive tempering of the package particles: waste-free, with independent moves."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ CHAIN = 5
 
 def identify(data, seed, log_likelihood, size):
     """Return log-parameters (N, 4) and weights (N,)."""
-    np.random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
     prior = distributions.StructDist(
         OrderedDict(
             (name, distributions.Normal(loc=loc, scale=scale))

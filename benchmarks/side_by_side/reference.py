@@ -8,6 +8,7 @@ numba likelihood, which agrees with this package's to rounding (a test says so).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -72,7 +73,8 @@ def importance_reference(data: Data, draws: int, rng: np.random.Generator) -> Re
 
 
 def _weighed(data: Data, fitted: Reference, draws: int, rng: np.random.Generator) -> Reference:
-    proposal = stats.multivariate_t(fitted.mean, fitted.covariance, df=DEGREES, seed=rng)
+    family: Any = stats.multivariate_t
+    proposal = family(fitted.mean, fitted.covariance, df=DEGREES, seed=rng)
     theta = proposal.rvs(draws)
     log_weights = log_posterior(theta, data) - proposal.logpdf(theta)
     weights = np.exp(log_weights - log_weights.max())

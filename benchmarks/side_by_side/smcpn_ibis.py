@@ -1,3 +1,4 @@
+# type: ignore - written as users write, against packages that need not be installed
 """IBIS of this package."""
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ def identify(record, seed, solver, size):
         "k": stats.lognorm(0.3, scale=1.0),
         "k3": stats.lognorm(0.5, scale=3.0),
     }
-    problem = smcpn.Problem(
-        duffing, record, observe="x", noise=1e-3, prior=prior, initial="rest"
-    )
+    problem = smcpn.Problem(duffing, record, observe="x", noise=1e-3, prior=prior, initial="rest")
     return smcpn.ibis(problem, solver=solver, particles=size, seed=seed)
 
 
