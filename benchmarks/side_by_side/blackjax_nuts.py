@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 # user code begins
+from functools import partial
+
 import blackjax
 import jax
 import jax.numpy as jnp
@@ -17,43 +19,55 @@ BURN_IN = 3
 STEP = 0.9
 
 
-def identify(data, seed, size):
-    """Return log-parameters (N, 4) and equal weights (N,)."""
+@jax.jit
+def residuals(theta, data):
+    """Misfit and prior, both in standard deviations."""
+    misfit = (data.y - outputs(theta, data)) / data.noise
+    return jnp.append(misfit, (theta - data.loc) / data.scale)
 
-    def residuals(theta):
-        misfit = (data.y - outputs(theta, data)) / data.noise
-        return jnp.append(misfit, (theta - data.loc) / data.scale)
 
-    # Four tangents forward through a long recursion cost less than one pass back.
-    jacobian = jax.jacfwd(lambda theta: (residuals(theta),) * 2, has_aux=True)
+@jax.jit
+def slopes(theta, data):
+    """Four tangents forward through a long recursion cost less than one pass back."""
+    return jax.jacfwd(lambda theta: (residuals(theta, data),) * 2, has_aux=True)(theta)
+
+
+@partial(jax.jit, static_argnames="length")
+def chains(data, key, start, covariance, length):
+    """Draws, (length, CHAINS, 4)."""
 
     @jax.custom_vjp
     def log_posterior(theta):
-        return -0.5 * jnp.sum(residuals(theta) ** 2)
+        return -0.5 * jnp.sum(residuals(theta, data) ** 2)
 
     def forward(theta):
-        slopes, r = jacobian(theta)
-        return -0.5 * r @ r, -r @ slopes
+        jacobian, r = slopes(theta, data)
+        return -0.5 * r @ r, -r @ jacobian
 
     log_posterior.defvjp(forward, lambda gradient, cotangent: (cotangent * gradient,))
-    slopes = jax.jit(jax.jacfwd(residuals))
-    mode = least_squares(jax.jit(residuals), data.loc, slopes, x_scale=data.scale)
-    covariance = jnp.linalg.inv(mode.jac.T @ mode.jac)
     sampler = blackjax.nuts(log_posterior, step_size=STEP, inverse_mass_matrix=covariance)
-    key, first = jax.random.split(jax.random.key(seed))
-    factor = jnp.linalg.cholesky(covariance)
-    start = mode.x + jax.random.normal(first, (CHAINS, 4)) @ factor.T
 
     def advance(states, key):
         states, _ = jax.vmap(sampler.step)(jax.random.split(key, CHAINS), states)
         return states, states.position
 
-    keys = jax.random.split(key, BURN_IN + size // CHAINS)
-    _, draws = jax.jit(lambda s, k: jax.lax.scan(advance, s, k))(
-        jax.vmap(sampler.init)(start), keys
+    states = jax.vmap(sampler.init)(start)
+    return jax.lax.scan(advance, states, jax.random.split(key, length))[1]
+
+
+def identify(data, seed, size):
+    """Return log-parameters (N, 4) and equal weights (N,)."""
+    mode = least_squares(
+        lambda theta: np.asarray(residuals(theta, data)),
+        data.loc,
+        lambda theta: np.asarray(slopes(theta, data)[0]),
+        x_scale=data.scale,
     )
-    draws = np.asarray(draws[BURN_IN:]).reshape(-1, 4)
-    return draws, np.full(len(draws), 1.0 / len(draws))
+    covariance = np.linalg.inv(mode.jac.T @ mode.jac)
+    key, first = jax.random.split(jax.random.key(seed))
+    start = mode.x + jax.random.normal(first, (CHAINS, 4)) @ np.linalg.cholesky(covariance).T
+    draws = chains(data, key, start, covariance, BURN_IN + size // CHAINS)[BURN_IN:]
+    return np.asarray(draws).reshape(-1, 4), np.full(size, 1.0 / size)
 
 
 # user code ends

@@ -17,30 +17,33 @@ from benchmarks.side_by_side.diffrax_likelihood import log_likelihood, log_prior
 MOVES = 4
 
 
-def identify(data, seed, size):
-    """Return log-parameters (N, 4) and equal weights (N,)."""
-    kernel = build_irmh()
+def move(key, state, log_density, mean, factor):
+    """Independent Metropolis-Hastings from a normal distribution."""
 
-    def step(key, state, log_density, mean, factor):
-        def draw(key):
-            return mean + factor @ jax.random.normal(key, mean.shape)
+    def draw(key):
+        return mean + factor @ jax.random.normal(key, mean.shape)
 
-        def transition(begin, end):
-            z = jax.scipy.linalg.solve_triangular(factor, end.position - mean, lower=True)
-            return -0.5 * z @ z
+    def transition(begin, end):
+        z = jax.scipy.linalg.solve_triangular(factor, end.position - mean, lower=True)
+        return -0.5 * z @ z
 
-        return kernel(key, state, log_density, draw, transition)
+    return build_irmh()(key, state, log_density, draw, transition)
 
-    def fitted(key, state, info):
-        covariance = 1.2 * particles_covariance_matrix(state.particles)
-        mean = particles_means(state.particles)
-        return {"mean": mean[None], "factor": jnp.linalg.cholesky(covariance)[None]}
 
-    algorithm = blackjax.inner_kernel_tuning(
+def fitted(key, state, info):
+    """Mean and widened covariance of the particles."""
+    covariance = 1.2 * particles_covariance_matrix(state.particles)
+    mean = particles_means(state.particles)
+    return {"mean": mean[None], "factor": jnp.linalg.cholesky(covariance)[None]}
+
+
+def algorithm(data):
+    """Sampler of a record."""
+    return blackjax.inner_kernel_tuning(
         smc_algorithm=blackjax.adaptive_tempered_smc,
         logprior_fn=lambda theta: log_prior(theta, data),
         loglikelihood_fn=lambda theta: log_likelihood(theta, data),
-        mcmc_step_fn=step,
+        mcmc_step_fn=move,
         mcmc_init_fn=init,
         resampling_fn=resampling.systematic,
         mcmc_parameter_update_fn=fitted,
@@ -51,12 +54,21 @@ def identify(data, seed, size):
         target_ess=0.5,
         num_mcmc_steps=MOVES,
     )
-    advance = jax.jit(algorithm.step)
+
+
+@jax.jit
+def advance(data, key, state):
+    """One exponent."""
+    return algorithm(data).step(key, state)[0]
+
+
+def identify(data, seed, size):
+    """Return log-parameters (N, 4) and weights (N,)."""
     key, first = jax.random.split(jax.random.key(seed))
-    state = algorithm.init(data.loc + data.scale * jax.random.normal(first, (size, 4)))
+    state = algorithm(data).init(data.loc + data.scale * jax.random.normal(first, (size, 4)))
     while state.sampler_state.tempering_param < 1.0:
         key, now = jax.random.split(key)
-        state, _ = advance(now, state)
+        state = advance(data, now, state)
     draws = np.asarray(state.sampler_state.particles)
     return draws, np.asarray(state.sampler_state.weights)
 

@@ -110,5 +110,5 @@ METHODS = {
     "emcee, numba": Method("emcee_stretch", "numba_scalar", 40_000, 4),
     "emcee, numba by lanes": Method("emcee_stretch", "numba_lanes", 40_000, 16),
     "blackjax tempering, diffrax": Method("blackjax_tempering", "diffrax_likelihood", 1000, 1),
-    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 640, 1),
+    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 320, 1),
 }
