@@ -11,7 +11,7 @@ from types import FrameType
 HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
-class Terminated(SystemExit):  # noqa: N818 - as SystemExit and KeyboardInterrupt
+class Terminated(SystemExit):
     """What SIGTERM raises; an exit of the user's own code is a plain `SystemExit`."""
 
 
