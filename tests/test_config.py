@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -46,6 +48,7 @@ train = "data.csv"
 c = {lognormal = {median = 0.3, spread = 2}}
 k = {dist = "lognorm", s = 1.0, scale = 4.0}
 """
+ROOT = Path(__file__).parents[1]
 T = np.arange(40) * 0.05
 FORCE, POSITION = np.sin(T), 0.3 * np.cos(3 * T)
 
@@ -440,3 +443,13 @@ def test_a_document_that_cannot_be_read(tmp_path):
     (tmp_path / "a.toml").write_bytes(b"a = 1\r\n\r\n[b\r\n")
     with pytest.raises(smcpn.InputError, match=r"a.toml, line 3 in '\[b': Expected"):
         Document.read(tmp_path / "a.toml")
+
+
+def test_the_page_shows_the_configuration_that_is_written():
+    page = (ROOT / "docs" / "own-data.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    written = (ROOT / "smcpn" / "config" / "template" / "config.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(shown) == tomllib.loads(written)
+    equation = (ROOT / "smcpn" / "config" / "template" / "model.py").read_text(encoding="utf-8")
+    assert "return v, (u - c * v - k * x - k3 * x**3) / m" in equation
+    assert "return v, (u - c * v - k * x - k3 * x**3) / m" in page
