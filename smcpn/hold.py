@@ -6,7 +6,6 @@ from math import factorial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
 
 from smcpn.record import CONTEXT, Record
 
@@ -84,6 +83,9 @@ def _linear(record: Record, parts: int) -> Array:
 
 
 def _bandlimited(record: Record, parts: int) -> Array:
+    # To import it takes half a second.
+    from scipy import signal
+
     if record.periodic:
         fine = signal.resample(record.u, parts * len(record), axis=0)
     else:
@@ -94,6 +96,8 @@ def _bandlimited(record: Record, parts: int) -> Array:
 
 def _sinc_interpolate(record: Record, parts: int) -> Array:
     """Kaiser-windowed sinc through the samples."""
+    from scipy import signal
+
     padded = padded_input(record)
     fine = np.empty((len(record) * parts, record.n_inputs))
     for j in range(parts):

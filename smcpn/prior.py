@@ -40,7 +40,7 @@ class Coordinate(Protocol):
         ...
 
     def inside(self, x: Array) -> Array:
-        """Move values at a bound to the nearest representable one inside."""
+        """Move values at a bound to the nearest one inside that has all its digits."""
         ...
 
     def log_jacobian(self, z: Array) -> Array | float:
@@ -50,6 +50,15 @@ class Coordinate(Protocol):
     def slopes(self, z: Array) -> tuple[Array, Array]:
         """Return dx/dz and d2x/dz2."""
         ...
+
+
+def _nearest(bound: float, towards: float) -> float:
+    """Return the number beside a bound.
+
+    Beside zero that is the smallest normal number: below, digits are lost and densities overflow.
+    """
+    beside = np.nextafter(bound, towards)
+    return float(np.copysign(max(abs(beside), np.finfo(float).tiny), beside))
 
 
 @dataclass(frozen=True)
@@ -89,8 +98,8 @@ class Log:
         return np.log(self.sign * (x - self.bound))
 
     def inside(self, x: Array) -> Array:
-        nearest = np.nextafter(self.bound, self.sign * np.inf)
-        return np.where(self.sign * (x - self.bound) > 0, x, nearest)
+        nearest = _nearest(self.bound, self.sign * np.inf)
+        return np.where(self.sign * (x - nearest) > 0, x, nearest)
 
     def log_jacobian(self, z: Array) -> Array:
         return z
@@ -115,7 +124,7 @@ class Logit:
         return np.log(x - self.lower) - np.log(self.upper - x)
 
     def inside(self, x: Array) -> Array:
-        return np.clip(x, np.nextafter(self.lower, np.inf), np.nextafter(self.upper, -np.inf))
+        return np.clip(x, _nearest(self.lower, np.inf), _nearest(self.upper, -np.inf))
 
     def log_jacobian(self, z: Array) -> Array:
         return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)

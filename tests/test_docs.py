@@ -12,6 +12,7 @@ import smcpn
 
 README = ROOT / "README.md"
 PAGES = [README, *pages()]
+DRAWN = re.compile(r"savefig\(\"([^\"]+)\"|--picture (\S+)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -31,7 +32,7 @@ def test_every_block_runs(page):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_links_lead_somewhere(page):
     text = page_text(page)
-    drawn = set(re.findall(r"savefig\(\"([^\"]+)\"", text))
+    drawn = {name for names in DRAWN.findall(text) for name in names}
     for target in LINK.findall(text):
         if target in drawn or target.startswith("#"):
             continue

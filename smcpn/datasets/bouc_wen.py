@@ -13,7 +13,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
 
 from smcpn.datasets.files import find_file
 from smcpn.errors import InputError
@@ -142,6 +141,9 @@ class _MultisineForce:
         self._scale = peak / np.abs(self(grid)).max()
 
     def __call__(self, t: Array) -> Array:
+        # To import it takes half a second.
+        from scipy import signal
+
         unique, place = np.unique(np.round(t * (2 * PAPER_STEPS * PAPER_RATE)), return_inverse=True)
         step = (unique[-1] - unique[0]) / (len(unique) - 1) / (2 * PAPER_STEPS * PAPER_RATE)
         begin = unique[0] / (2 * PAPER_STEPS * PAPER_RATE)
@@ -190,6 +192,8 @@ def _generated_training(rng: np.random.Generator, hold: str) -> Record:
     The multisine is known between samples, and simulated at every sample, which is what the
     decimation of a band-limited displacement gives; the noise goes through the real filters.
     """
+    from scipy import signal
+
     u = _multisine_period(rng)
     periodic = Record(u=u, dt=1 / TEST_RATE, hold="bandlimited", periodic=True)
     y = _simulated(periodic.repeat(OFFICIAL_PERIODS), "x", TEST_STEPS)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 from numpy.typing import NDArray
 
 from smcpn.datasets.files import require_file
@@ -130,8 +129,10 @@ def _read(file: str, hold: str, name: str) -> tuple[Experiment, Controller]:
 
 
 def _content(path: Path) -> dict[str, Array]:
+    from scipy.io import loadmat
+
     try:
-        content = scipy.io.loadmat(path)
+        content = loadmat(path)
         keys = ("qm", "qg", "vir", "gtau", "kp", "kv")
         # As floats: pulses_N is uint8 and would wrap around.
         read = {key: np.asarray(content[key], dtype=float).ravel() for key in keys}

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.io
 
 from smcpn.datasets.files import require_file
 from smcpn.errors import InputError
@@ -76,8 +75,10 @@ def silverbox(hold: str = "bandlimited") -> Silverbox:
         "SNLS80mV.mat",
         "with the package nonlinear-benchmarks or from nonlinearbenchmark.org",
     )
+    from scipy.io import loadmat
+
     try:
-        content = scipy.io.loadmat(path)
+        content = loadmat(path)
         u, y = (np.asarray(content[key], dtype=float).ravel() for key in ("V1", "V2"))
     except (KeyError, ValueError, OSError, NotImplementedError) as error:
         raise InputError(

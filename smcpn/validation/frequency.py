@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import signal
 
 from smcpn.errors import InputError
 from smcpn.record import Record
@@ -90,6 +89,8 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
             f"{record.name}: {b - a} samples in a row are measured; a frequency response needs "
             f"{AVERAGES * SHORTEST}"
         )
+    from scipy import signal  # half a second
+
     length = min(length, LONGEST)
     rate = 1.0 / float(np.diff(record.t).mean())
     u, y, simulation = record.u[a:b, 0], record.y[a:b, output], simulated[a:b, output]
