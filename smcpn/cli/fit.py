@@ -20,13 +20,16 @@ from smcpn.cli.identify import (
 )
 from smcpn.cli.options import (
     RUN,
-    SYSTEM,
     Hold,
     Json,
     Likelihood,
+    Model,
+    Order,
+    Seed,
+    Split,
+    Steps,
     System,
     Verbose,
-    complete_split,
 )
 from smcpn.codegen.kernel import CLOCK
 from smcpn.estimate.laplace import Laplace, laplace
@@ -53,40 +56,16 @@ class Fit:
 def fit(
     system: System,
     hold: Hold = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Whose training and test samples of a case study.",
-            metavar="paper|official",
-            autocompletion=complete_split,
-            rich_help_panel=SYSTEM,
-        ),
-    ] = None,
+    model: Model = None,
+    split: Split = None,
     starts: Annotated[
         int,
         typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
     ] = 10,
-    seed: Annotated[
-        int | None,
-        typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
-    ] = None,
+    seed: Seed = None,
     likelihood: Likelihood = None,
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN
-        ),
-    ] = None,
-    order: Annotated[
-        int | None,
-        typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
-    ] = None,
+    steps: Steps = None,
+    order: Order = None,
     as_json: Json = False,
     verbose: Verbose = 0,
 ) -> None:

@@ -7,59 +7,38 @@ from typing import Annotated
 
 import typer
 
-from smcpn.cli.identify import PARTICLES, SEED, Options, identify_case
+from smcpn.cli.identify import PARTICLES, Options, identify_case
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
-    SYSTEM,
     Hold,
     Json,
     Likelihood,
+    Model,
+    Order,
     Quiet,
     ReportFile,
+    Seed,
+    Split,
+    Steps,
     System,
     Verbose,
-    complete_split,
 )
 
 
 def identify(
     system: System,
     hold: Hold = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Whose training and test samples of a case study; the paper's by default.",
-            metavar="paper|official",
-            autocompletion=complete_split,
-            rich_help_panel=SYSTEM,
-        ),
-    ] = None,
+    model: Model = None,
+    split: Split = None,
     particles: Annotated[
         int | None,
         typer.Option(help=f"Number of particles; {PARTICLES} by default.", rich_help_panel=RUN),
     ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
-    ] = None,
+    seed: Seed = None,
     likelihood: Likelihood = None,
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN
-        ),
-    ] = None,
-    order: Annotated[
-        int | None,
-        typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
-    ] = None,
+    steps: Steps = None,
+    order: Order = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from smcpn.cases import CASES, SPLITS
+from smcpn.cli.identify import SEED
 from smcpn.config.locate import SUFFIX, USUAL_NAME
 from smcpn.likelihood.build import LIKELIHOODS
 from smcpn.record import HOLDS
@@ -77,6 +78,19 @@ System = Annotated[
         metavar="SYSTEM",
     ),
 ]
+Model = Annotated[
+    str | None,
+    typer.Option(help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="Whose training and test samples of a case study; the paper's by default.",
+        metavar="|".join(SPLITS),
+        autocompletion=complete_split,
+        rich_help_panel=SYSTEM,
+    ),
+]
 Hold = Annotated[
     str | None,
     typer.Option(
@@ -94,6 +108,18 @@ Likelihood = Annotated[
         autocompletion=complete_likelihood,
         rich_help_panel=RUN,
     ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
+]
+Steps = Annotated[
+    str | None,
+    typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN),
+]
+Order = Annotated[
+    int | None,
+    typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
 ]
 Quiet = Annotated[
     bool,
