@@ -18,7 +18,10 @@ from smcpn.prior import Distribution
 FAMILIES = {
     name: family
     for name, family in vars(stats).items()
-    if isinstance(family, stats.rv_continuous) and family.name == name
+    if isinstance(family, stats.rv_continuous)
+    and family.name == name
+    # Its parameterization is an attribute beside its arguments.
+    and name != "levy_stable"
 }
 """The continuous distributions of `scipy.stats` by name; a file can name no other."""
 

@@ -29,6 +29,13 @@ from smcpn.solver import EKF0, RK4
 Array = NDArray[np.float64]
 
 
+def check_following(solver: Solver) -> None:
+    """Refuse a solver that cannot follow a stream."""
+    check_solver(solver)
+    if not isinstance(solver, (EKF0, RK4)):
+        raise InputError(f"solver {solver!r} cannot follow a stream: use smcpn.EKF0 or smcpn.RK4")
+
+
 def growing_likelihood(
     problem: Problem,
     solver: Solver,
@@ -50,12 +57,10 @@ def growing_likelihood(
     InputError
         If no growing likelihood goes with the solver.
     """
-    check_solver(solver)
+    check_following(solver)
     record = problem.records[0]
     if lookahead is None:
         lookahead = CONTEXT if _interpolated(record) else 0
-    if not isinstance(solver, (EKF0, RK4)):
-        raise InputError(f"solver {solver!r} cannot follow a stream: use smcpn.EKF0 or smcpn.RK4")
     make = _marginal if isinstance(solver, EKF0) else _classical
     kernel, predictive, writer = make(problem, solver, threads)
     size = solver.order + 1 if isinstance(solver, EKF0) else 1

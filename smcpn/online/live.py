@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import real_number, shown, whole_number
 from smcpn.errors import InputError
-from smcpn.likelihood.build import Solver, check_solver, likelihood_name
+from smcpn.likelihood.build import Solver, likelihood_name
 from smcpn.likelihood.history import KEPT_CHUNKS
 from smcpn.likelihood.lanes import CHUNK
+from smcpn.likelihood.row_writers import check_following
 from smcpn.online.duration import seconds
 from smcpn.online.following import Following
 from smcpn.online.live_file import load_live, save_live
@@ -127,7 +128,7 @@ class Online(Following):
         folder: str | None = None,
     ) -> None:
         solver = EKF0() if solver is None else solver
-        check_solver(solver)
+        check_following(solver)
         if resampling not in SCHEMES:
             raise InputError(
                 f"resampling is {shown(resampling)}: choose one of {', '.join(SCHEMES)}"
