@@ -5,8 +5,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from snippets.blocks import blocks
-from snippets.page import ROOT, page_text, pages
+from snippets.page import DOCS, ROOT, page_text, pages
 from snippets.session import execute
+
+import smcpn
 
 README = ROOT / "README.md"
 PAGES = [README, *pages()]
@@ -39,3 +41,8 @@ def test_links_lead_somewhere(page):
             assert "." in parts.netloc, target
         else:
             assert (page.parent / parts.path).exists(), target
+
+
+def test_every_public_name_is_documented():
+    documented = re.findall(r"^::: smcpn\.(\w+)$", (DOCS / "api.md").read_text(), re.MULTILINE)
+    assert sorted(documented) == sorted(smcpn.__all__)

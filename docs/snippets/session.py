@@ -11,12 +11,14 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import smcpn
+import smcpn.cases
 from smcpn.datasets.files import find_file
 from smcpn.datasets.inventory import FILES
 from snippets.blocks import Block, blocks
@@ -99,7 +101,7 @@ _DATA = ROOT / "benchmarks_data"
 def _run(page: Path, found: list[Block], missing: list[str], folder: Path) -> list[Outcome]:
     scope: dict[str, Any] = {"__name__": "__main__"}
     outcomes: list[Outcome] = []
-    with contextlib.chdir(folder), warnings.catch_warnings():
+    with contextlib.chdir(folder), warnings.catch_warnings(), _tables_kept():
         warnings.simplefilter("error")
         for block, reason in zip(found, missing, strict=True):
             if reason:
@@ -112,6 +114,23 @@ def _run(page: Path, found: list[Block], missing: list[str], folder: Path) -> li
                 place = f"{page.relative_to(ROOT)}, block at line {block.line}"
                 raise SnippetError(f"{place}: {type(error).__name__}: {error}") from error
     return outcomes
+
+
+@contextlib.contextmanager
+def _tables_kept() -> Iterator[None]:
+    """Put the tables of smcpn back: a page may enter something of its own, as contributors do."""
+    tables = [
+        (table, dict(table))
+        for module in [m for name, m in sys.modules.items() if name.startswith("smcpn")]
+        for name, table in vars(module).items()
+        if name.isupper() and isinstance(table, dict)
+    ]
+    try:
+        yield
+    finally:
+        for table, before in tables:
+            table.clear()
+            table.update(before)
 
 
 def _python(block: Block, page: Path, scope: dict[str, Any]) -> str:

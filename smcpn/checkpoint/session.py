@@ -19,7 +19,6 @@ from smcpn.checkpoint.records_file import (
     write_records,
 )
 from smcpn.checkpoint.settings import configuration_document, require_same
-from smcpn.checkpoint.signals import orderly_termination
 from smcpn.checkpoint.stored_run import (
     is_checkpoint,
     require_same_problem,
@@ -30,6 +29,7 @@ from smcpn.checkpoint.stored_run import (
 from smcpn.errors import InputError, NotStorableError
 from smcpn.problem import Problem
 from smcpn.run import Configuration, Run
+from smcpn.signals import orderly_termination
 
 EXISTING = ("resume", "overwrite", "raise")
 

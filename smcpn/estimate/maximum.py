@@ -60,7 +60,7 @@ class StartResult:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The highest point that the searches found.
+    """The highest point that searches converged to; where none converged, the highest point.
 
     Attributes
     ----------
@@ -144,8 +144,8 @@ class Maximum:
     @property
     def agreeing(self) -> int:
         """Starts that ended as high."""
-        ends = np.array([start.log_density for start in self.starts])
-        return int(np.count_nonzero(ends >= self.log_density - SAME))
+        ends = np.array([start.log_density for start in self.starts if start.log_density > -np.inf])
+        return int(np.count_nonzero(np.abs(ends - self.log_density) <= SAME))
 
     def __getitem__(self, name: str) -> float:
         """Value of one parameter."""
@@ -202,7 +202,7 @@ class Maximum:
     def _start_lines(self) -> list[str]:
         order = np.argsort([-start.log_density for start in self.starts], kind="stable")
         rows = [
-            [str(number), f"{start.log_density:.4f}", str(start.evaluations), start.reason]
+            [str(number), f"{start.log_density:.10g}", str(start.evaluations), start.reason]
             for number, start in ((int(k), self.starts[k]) for k in order[:ROWS])
         ]
         table = align([["start", "log density", "evaluations", "stopped"], *rows], left=(3,))

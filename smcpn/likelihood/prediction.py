@@ -127,7 +127,8 @@ class Prediction:
             outputs, _, states, error = self._parts(emitted)
             terms = (outputs, outputs**2, states, states**2, error**2)
             sums.append([term.sum(axis=0) for term in terms])
-        return Averages(*(sum(parts) / len(rows) for parts in zip(*sums, strict=True)))
+        totals = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
+        return Averages(*(total / len(rows) for total in totals))
 
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states and error, along the second axis."""

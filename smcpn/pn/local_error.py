@@ -8,17 +8,33 @@ claim that the step is without error.
 from __future__ import annotations
 
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
 from smcpn.pn.factors import clear, solve_lower, triangularise
+
+if TYPE_CHECKING:
+    from smcpn.pn.forward import Control, Field, Work
+    from smcpn.pn.layout import Layout
+
+Array = NDArray[np.float64]
 
 ROUNDING = float(np.finfo(float).eps)
 
 
 @compiled
-def local_error(field, layout, control, h, mean_before, h_before, work):
+def local_error(
+    field: Field,
+    layout: Layout,
+    control: Control,
+    h: float,
+    mean_before: Array,
+    h_before: float,
+    work: Work,
+):
     """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
     if layout.coupled:
         _local_noise_coupled(layout, work)
@@ -38,7 +54,7 @@ def local_error(field, layout, control, h, mean_before, h_before, work):
 
 
 @compiled
-def _local_noise(layout, work):
+def _local_noise(layout: Layout, work: Work):
     """EKF0: H picks the top, S = Q_top Gamma."""
     d = len(layout.top)
     total = 0.0
@@ -53,7 +69,7 @@ def _local_noise(layout, work):
 
 
 @compiled
-def _local_noise_coupled(layout, work):
+def _local_noise_coupled(layout: Layout, work: Work):
     """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
     d, size, width = len(layout.top), layout.order + 1, layout.width
     total = 0.0
@@ -92,12 +108,12 @@ def _local_noise_coupled(layout, work):
 
 
 @compiled
-def _rounding(work, p):
+def _rounding(work: Work, p: int):
     return (ROUNDING * work.rate[p]) ** 2
 
 
 @compiled
-def _noise_seen(layout, first, work):
+def _noise_seen(layout: Layout, first: int, work: Work):
     """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
     size, width, local = layout.order + 1, layout.width, work.local
     clear(local, width, size * width)
@@ -114,7 +130,7 @@ def _noise_seen(layout, first, work):
 
 
 @compiled
-def _squares(row):
+def _squares(row: Array):
     total = 0.0
     for value in row:
         total += value * value

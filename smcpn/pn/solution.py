@@ -185,14 +185,15 @@ class Solution:
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng is {shown(rng)}: give numpy.random.default_rng(seed)")
         n = whole_number("n", n, 1)
-        times = self.t if t is None else self._checked(t)
+        times = self.t if t is None else np.asarray(self._checked(t))
         run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
         paths: Array = np.empty((n, *run.mean.shape))
         draw = entry_point(backward.sample)
         noise = rng.standard_normal(paths.shape)
         draw(self.layout, run, noise, self.calibration.scale, paths)
-        index = np.searchsorted(run.time, np.asarray(times), side="right") - 1
-        return np.stack([self._states(path[index], run.step[index]) for path in paths])
+        index = np.searchsorted(run.time, times, side="right") - 1
+        chosen, steps = paths[:, index], run.step[index]
+        return np.stack([self._states(path, steps) for path in chosen])
 
     def chi2(
         self, reference: Callable[[Array], ArrayLike] | ArrayLike, t: ArrayLike | None = None
