@@ -22,6 +22,7 @@ from smcpn.codegen.vector_field import evaluate_field
 from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.local_error import local_error
+from smcpn.pn.workspace import Work, workspace
 
 if TYPE_CHECKING:
     from smcpn.pn.layout import Layout
@@ -105,30 +106,25 @@ class Store(NamedTuple):
     log_det: Array
 
 
-class Work(NamedTuple):
-    """Storage of one step, made once per run."""
-
-    mean: Array
-    predicted: Array
-    x: Array
-    u: Array
-    rate: Array
-    top_scale: Array
-    coupling: Array
-    residual: Array
-    noise: Array
-    error: Array
-    local: Array
-    whitened: Array
-    rows: Array
-
-
 def advance(
     field: Field, layout: Layout, inputs: Inputs, control: Control, state: State, store: Store
 ):
     """Step until the last stop is reached, the store is full, or the solution fails."""
+    work = workspace(layout, len(field.scale), inputs.coefficients.shape[2])
+    return _steps(field, layout, inputs, control, state, store, work)
+
+
+@compiled
+def _steps(
+    field: Field,
+    layout: Layout,
+    inputs: Inputs,
+    control: Control,
+    state: State,
+    store: Store,
+    work: Work,
+):
     clock, counts = state.clock, state.counts
-    work = _work(layout, field, inputs)
     piece = 0
     while counts[3] < len(control.stops):
         if counts[2] == len(store.time):
@@ -373,25 +369,3 @@ def _keep(state: State, store: Store, work: Work, log_det: float):
         store.residual[n, p] = work.error[p]
     store.log_det[n] = log_det
     state.counts[2] += 1
-
-
-@compiled
-def _work(layout: Layout, field: Field, inputs: Inputs):
-    """Every array of the loop: nothing is allocated once it runs."""
-    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
-    entries = size * layout.width
-    return Work(
-        np.empty((size, d)),
-        np.empty((size, d)),
-        np.empty(n),
-        np.empty(inputs.coefficients.shape[2]),
-        np.empty(d),
-        np.empty(d),
-        np.zeros((d, n)),
-        np.empty(d),
-        np.empty(d),
-        np.empty(d),
-        np.empty((layout.width, entries)),
-        np.empty(layout.width),
-        np.empty((entries, 2 * entries)),
-    )

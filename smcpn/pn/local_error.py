@@ -17,8 +17,9 @@ from smcpn.codegen.library import compiled
 from smcpn.pn.factors import clear, solve_lower, triangularise
 
 if TYPE_CHECKING:
-    from smcpn.pn.forward import Control, Field, Work
+    from smcpn.pn.forward import Control, Field
     from smcpn.pn.layout import Layout
+    from smcpn.pn.workspace import Work
 
 Array = NDArray[np.float64]
 
