@@ -18,7 +18,6 @@ Array = NDArray[np.float64]
 class Work(NamedTuple):
     """Storage of one step."""
 
-    mean: Array
     predicted: Array
     x: Array
     u: Array
@@ -39,7 +38,6 @@ def workspace(layout: Layout, n: int, n_inputs: int):
     size, d = layout.order + 1, len(layout.top)
     entries = size * layout.width
     return Work(
-        np.empty((size, d)),
         np.empty((size, d)),
         np.empty(n),
         np.empty(n_inputs),
