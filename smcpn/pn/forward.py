@@ -37,7 +37,7 @@ TOUCHING = 1e-10
 
 
 class Field(NamedTuple):
-    """Addresses of the compiled vector field and Jacobian, parameters, factors k! of the states.
+    """Addresses of the compiled vector field and Jacobian, and parameters.
 
     The vector field has one entry per process, the Jacobian one row.
     """
@@ -45,7 +45,6 @@ class Field(NamedTuple):
     rate: int
     jacobian: int
     parameters: Array
-    scale: Array
 
 
 class Inputs(NamedTuple):
@@ -110,7 +109,7 @@ def advance(
     field: Field, layout: Layout, inputs: Inputs, control: Control, state: State, store: Store
 ):
     """Step until the last stop is reached, the store is full, or the solution fails."""
-    work = workspace(layout, len(field.scale), inputs.coefficients.shape[2])
+    work = workspace(layout, inputs.coefficients.shape[2])
     return _steps(field, layout, inputs, control, state, store, work)
 
 
@@ -146,7 +145,7 @@ def _steps(
         rescale(state.mean, h / clock[1], work.predicted)
         extrapolate(work.predicted)
         _linearise(field, layout, following, h, work)
-        error = local_error(field, layout, control, h, state.mean, clock[1], work)
+        error = local_error(layout, control, h, state.mean, clock[1], work)
         if not control.fixed and not error < 1.0:
             counts[1] += 1
             factor = SAFETY * error ** (-1.0 / (layout.order + 1)) if isfinite(error) else 0.0
@@ -199,16 +198,16 @@ def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
 
 
 @compiled
-def _states(field: Field, layout: Layout, mean: Array, h: float, x: Array):
+def _states(layout: Layout, mean: Array, h: float, x: Array):
     for i in range(len(x)):
         k = layout.derivative[i]
-        x[i] = mean[k, layout.process[i]] * field.scale[i] / h**k
+        x[i] = mean[k, layout.process[i]] * layout.scale[i] / h**k
 
 
 @compiled
 def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
     """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
-    _states(field, layout, work.predicted, h, work.x)
+    _states(layout, work.predicted, h, work.x)
     evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
     d, n = len(layout.top), len(work.x)
     for p in range(d):
@@ -223,7 +222,7 @@ def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
         slopes = work.coupling.reshape(d * n)
         evaluate_field(field.jacobian, work.x, work.u, time, field.parameters, slopes)
         for i in range(n):
-            weight = field.scale[i] / h ** layout.derivative[i]
+            weight = layout.scale[i] / h ** layout.derivative[i]
             for p in range(d):
                 work.coupling[p, i] *= work.top_scale[p] * weight
 

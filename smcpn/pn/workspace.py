@@ -33,9 +33,9 @@ class Work(NamedTuple):
 
 
 @allocating
-def workspace(layout: Layout, n: int, n_inputs: int):
-    """Arrays for ``n`` states and ``n_inputs`` inputs."""
-    size, d = layout.order + 1, len(layout.top)
+def workspace(layout: Layout, n_inputs: int):
+    """Arrays for ``n_inputs`` inputs."""
+    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
     entries = size * layout.width
     return Work(
         np.empty((size, d)),
