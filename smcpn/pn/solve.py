@@ -64,8 +64,8 @@ def solve(
         First step to try; by default a hundredth of |x| / |x'|.
     max_steps : int
         Accepted and rejected steps after which the solver gives up.
-    control : {"PI", "P"}
-        Proportional-integral or proportional step size control.
+    control : {"P", "PI"}
+        Proportional or proportional-integral step size control.
 
     Returns
     -------
