@@ -108,6 +108,25 @@ def test_filter_and_smoother_have_the_values_of_the_textbook(name, order, linear
         assert solution.log_likelihood == pytest.approx(golden.log_likelihood, rel=TOLERANCE)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("linearised", ["no", "full"])
+def test_order_eleven_has_the_deviations_of_the_textbook(linearised):
+    """Down to 1e-18: variances of 1e-36 keep eight digits, which only square roots can."""
+    case, (kind, options) = CASES["lotka-volterra"], METHODS[linearised]
+    times = np.linspace(0.0, case.end, STEPS + 1)
+    golden = textbook(case.field, case.x0, times.tolist(), 11, linearised=linearised, diffusion=0.7)
+    for smooth, expected, accuracy in (
+        (False, golden.filtered, 1e-10),
+        (True, golden.smoothed, 1e-8),
+    ):
+        solver = kind(order=11, steps=1, diffusion=0.7, smooth=smooth, **options)
+        solution = smcpn.solve(case.model, times, case.theta, initial=case.x0, solver=solver)
+        exact = np.sqrt(np.diagonal(expected.covariance, axis1=1, axis2=2))
+        np.testing.assert_allclose(solution.mean, expected.mean, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(solution.sd, exact, rtol=accuracy)
+        assert exact[1:].min() < 1e-16
+
+
 def test_taylor_series_of_the_textbook():
     """The derivatives of Lotka-Volterra printed with the Fenrir paper's problem."""
     field = Field(lambda x, y: (2 * x - x * y, -4 * y + x * y), lambda x, y: ())

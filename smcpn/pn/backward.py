@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.library import compiled
+from smcpn.codegen.library import allocating, compiled
 from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.forward import predicted_rows
@@ -337,7 +337,7 @@ def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
                 factor[j * width + s, column] = rows[row, column] if column <= row else 0.0
 
 
-@compiled
+@allocating
 def _work(layout: Layout):
     size, d = layout.order + 1, len(layout.top)
     entries = size * layout.width

@@ -22,6 +22,7 @@ from smcpn.codegen.vector_field import evaluate_field
 from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.local_error import local_error
+from smcpn.pn.workspace import Work, workspace
 
 if TYPE_CHECKING:
     from smcpn.pn.layout import Layout
@@ -36,7 +37,7 @@ TOUCHING = 1e-10
 
 
 class Field(NamedTuple):
-    """Addresses of the compiled vector field and Jacobian, parameters, factors k! of the states.
+    """Addresses of the compiled vector field and Jacobian, and parameters.
 
     The vector field has one entry per process, the Jacobian one row.
     """
@@ -44,7 +45,6 @@ class Field(NamedTuple):
     rate: int
     jacobian: int
     parameters: Array
-    scale: Array
 
 
 class Inputs(NamedTuple):
@@ -105,30 +105,25 @@ class Store(NamedTuple):
     log_det: Array
 
 
-class Work(NamedTuple):
-    """Storage of one step, made once per run."""
-
-    mean: Array
-    predicted: Array
-    x: Array
-    u: Array
-    rate: Array
-    top_scale: Array
-    coupling: Array
-    residual: Array
-    noise: Array
-    error: Array
-    local: Array
-    whitened: Array
-    rows: Array
-
-
 def advance(
     field: Field, layout: Layout, inputs: Inputs, control: Control, state: State, store: Store
 ):
     """Step until the last stop is reached, the store is full, or the solution fails."""
+    work = workspace(layout, inputs.coefficients.shape[2])
+    return _steps(field, layout, inputs, control, state, store, work)
+
+
+@compiled
+def _steps(
+    field: Field,
+    layout: Layout,
+    inputs: Inputs,
+    control: Control,
+    state: State,
+    store: Store,
+    work: Work,
+):
     clock, counts = state.clock, state.counts
-    work = _work(layout, field, inputs)
     piece = 0
     while counts[3] < len(control.stops):
         if counts[2] == len(store.time):
@@ -150,7 +145,7 @@ def advance(
         rescale(state.mean, h / clock[1], work.predicted)
         extrapolate(work.predicted)
         _linearise(field, layout, following, h, work)
-        error = local_error(field, layout, control, h, state.mean, clock[1], work)
+        error = local_error(layout, control, h, state.mean, clock[1], work)
         if not control.fixed and not error < 1.0:
             counts[1] += 1
             factor = SAFETY * error ** (-1.0 / (layout.order + 1)) if isfinite(error) else 0.0
@@ -203,16 +198,16 @@ def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
 
 
 @compiled
-def _states(field: Field, layout: Layout, mean: Array, h: float, x: Array):
+def _states(layout: Layout, mean: Array, h: float, x: Array):
     for i in range(len(x)):
         k = layout.derivative[i]
-        x[i] = mean[k, layout.process[i]] * field.scale[i] / h**k
+        x[i] = mean[k, layout.process[i]] * layout.scale[i] / h**k
 
 
 @compiled
 def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
     """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
-    _states(field, layout, work.predicted, h, work.x)
+    _states(layout, work.predicted, h, work.x)
     evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
     d, n = len(layout.top), len(work.x)
     for p in range(d):
@@ -227,7 +222,7 @@ def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
         slopes = work.coupling.reshape(d * n)
         evaluate_field(field.jacobian, work.x, work.u, time, field.parameters, slopes)
         for i in range(n):
-            weight = field.scale[i] / h ** layout.derivative[i]
+            weight = layout.scale[i] / h ** layout.derivative[i]
             for p in range(d):
                 work.coupling[p, i] *= work.top_scale[p] * weight
 
@@ -373,25 +368,3 @@ def _keep(state: State, store: Store, work: Work, log_det: float):
         store.residual[n, p] = work.error[p]
     store.log_det[n] = log_det
     state.counts[2] += 1
-
-
-@compiled
-def _work(layout: Layout, field: Field, inputs: Inputs):
-    """Every array of the loop: nothing is allocated once it runs."""
-    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
-    entries = size * layout.width
-    return Work(
-        np.empty((size, d)),
-        np.empty((size, d)),
-        np.empty(n),
-        np.empty(inputs.coefficients.shape[2]),
-        np.empty(d),
-        np.empty(d),
-        np.zeros((d, n)),
-        np.empty(d),
-        np.empty(d),
-        np.empty(d),
-        np.empty((layout.width, entries)),
-        np.empty(layout.width),
-        np.empty((entries, 2 * entries)),
-    )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from smcpn.pn.equations import Equations
 from smcpn.pn.forward import Inputs
 from smcpn.pn.inputs import series_after
-from smcpn.pn.layout import Layout, entry_scale
+from smcpn.pn.layout import Layout
 
 Array = NDArray[np.float64]
 
@@ -54,7 +54,7 @@ class ExactDerivatives:
         layout, width = self._layout, self._layout.width
         factor = np.zeros_like(before)
         powers = h ** np.arange(layout.order + 1)
-        scale = entry_scale(layout) / h_before**layout.derivative
+        scale = layout.scale / h_before**layout.derivative
         for i, (p, k) in enumerate(zip(layout.process, layout.derivative, strict=True)):
             block, s = layout.block[p], layout.place[p]
             state = before[block, k * width + s]

@@ -15,7 +15,6 @@ from smcpn.pn.equations import discretisation
 from smcpn.pn.forward import Control, Field, State, Store
 from smcpn.pn.initialise import ExactDerivatives
 from smcpn.pn.inputs import input_polynomials, no_input
-from smcpn.pn.layout import entry_scale
 from smcpn.pn.solution import Calibration, Solution, Stats
 from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
@@ -70,7 +69,6 @@ class Integration:
             compiled.rate.address,
             compiled.jacobian.address if compiled.jacobian else 0,
             theta,
-            entry_scale(self._layout),
         )
         self._inputs = no_input(grid[0], grid[-1]) if record is None else input_polynomials(record)
         restarts = record is not None and not record.smooth
@@ -167,7 +165,7 @@ class Integration:
         if self._settings.first_step is not None:
             return self._settings.first_step
         tolerance = self._settings.atol + self._settings.rtol * np.abs(self._x0)
-        size, rate = (float(np.linalg.norm(series[:, k] / tolerance)) for k in (0, 1))
+        size, rate = np.sqrt(np.square(series[:, :2] / tolerance[:, None]).sum(axis=0)).tolist()
         least = 1e-5 * np.sqrt(len(self._x0))
         return FIRST_STEP * size / rate if min(size, rate) > least else BLIND_STEP * span
 
@@ -195,7 +193,7 @@ class Integration:
         """Exact derivatives from the state just reached; the step tried next is kept."""
         layout, (time, h_before, wanted, _) = self._layout, state.clock
         h = interval if self._solver.steps != "auto" else min(wanted, interval)
-        powers = h_before ** -layout.derivative.astype(float) * self._field.scale
+        powers = h_before ** -layout.derivative.astype(float) * layout.scale
         x = state.mean[layout.derivative, layout.process] * powers
         state.factor[:] = self._exact.factor(x, time, h, state.factor, h_before)
         state.mean[:] = self._exact.mean(self._exact.series(x, time), h)

@@ -37,6 +37,8 @@ class Layout(NamedTuple):
         Entry of each process that the ODE gives.
     process, derivative : ndarray of int, (n,)
         Process and entry of each state.
+    scale : ndarray, (n,)
+        Factors k! that turn entry k, times h^-k, into the state it holds.
     n_blocks, width : int
         Number of covariance blocks, and processes in each.
     block, place : ndarray of int, (d,)
@@ -55,6 +57,7 @@ class Layout(NamedTuple):
     top: Indices
     process: Indices
     derivative: Indices
+    scale: Array
     n_blocks: int
     width: int
     block: Indices
@@ -89,11 +92,13 @@ def make_layout(ode: ODE, solver: EKF0 | EKF1) -> Layout:
     width = d if full else 1
     block = np.zeros(d, dtype=int) if full or shared else np.arange(d)
     place = np.arange(d) if full else np.zeros(d, dtype=int)
+    derivative = [places[state][1] for state in ode.states]
     return Layout(
         order=solver.order,
         top=top,
         process=np.array([places[state][0] for state in ode.states]),
-        derivative=np.array([places[state][1] for state in ode.states]),
+        derivative=np.array(derivative),
+        scale=np.array([float(factorial(k)) for k in derivative]),
         n_blocks=int(block.max()) + 1,
         width=width,
         block=block,
@@ -103,11 +108,6 @@ def make_layout(ode: ODE, solver: EKF0 | EKF1) -> Layout:
         diagonal=diagonal,
         coupled=isinstance(solver, EKF1),
     )
-
-
-def entry_scale(layout: Layout) -> Array:
-    """Factors k! that turn entry k, times h^-k, into the state it holds, (n,)."""
-    return np.array([float(factorial(k)) for k in layout.derivative])
 
 
 def _chains(ode: ODE) -> list[list[str]]:

@@ -17,8 +17,9 @@ from smcpn.codegen.library import compiled
 from smcpn.pn.factors import clear, solve_lower, triangularise
 
 if TYPE_CHECKING:
-    from smcpn.pn.forward import Control, Field, Work
+    from smcpn.pn.forward import Control
     from smcpn.pn.layout import Layout
+    from smcpn.pn.workspace import Work
 
 Array = NDArray[np.float64]
 
@@ -27,7 +28,6 @@ ROUNDING = float(np.finfo(float).eps)
 
 @compiled
 def local_error(
-    field: Field,
     layout: Layout,
     control: Control,
     h: float,
@@ -43,11 +43,11 @@ def local_error(
     total = 0.0
     for i in range(len(work.x)):
         k, p = layout.derivative[i], layout.process[i]
-        ratio = field.scale[i] / h**k
+        ratio = layout.scale[i] / h**k
         # A rate off by e for a step moves entry k of its chain by e h^(top - k) / (top - k)!.
         for j in range(layout.top[p] - k, layout.top[p]):
             ratio *= (j + 1.0) / (j - layout.top[p] + k + 1.0)
-        before = abs(mean_before[k, p] * field.scale[i] / h_before**k)
+        before = abs(mean_before[k, p] * layout.scale[i] / h_before**k)
         tolerance = control.atol + control.rtol * max(before, abs(work.x[i]))
         total += (work.error[p] * ratio / tolerance) ** 2
     return sqrt(total / len(work.x))

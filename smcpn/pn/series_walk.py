@@ -8,7 +8,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.library import compiled
+from smcpn.codegen.library import allocating, compiled
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -51,7 +51,7 @@ def walk(
             series[i, k + 1] = value if k == 0 or isfinite(value) else 0.0
 
 
-@compiled
+@allocating
 def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int, k: int):
     """Coefficient k of an operation on series ``a`` and ``b``, of which slot ``y`` is the value."""
     value = 0.0
@@ -85,7 +85,7 @@ def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int
     return value
 
 
-@compiled
+@allocating
 def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int):
     """Coefficient k > 0 of an elementary function, from the differential equation it fulfils."""
     own, value = series[y], 0.0
@@ -116,7 +116,7 @@ def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int):
     return sign * value / k
 
 
-@compiled
+@allocating
 def _power(a: Array, exponent: float, own: Array, k: int):
     value = 0.0
     if a[0] != 0.0:

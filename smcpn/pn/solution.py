@@ -17,7 +17,7 @@ from smcpn.ode import ODE
 from smcpn.pn import backward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Store
-from smcpn.pn.layout import Layout, entry_scale
+from smcpn.pn.layout import Layout
 from smcpn.pn.refine import refined
 from smcpn.solver import EKF0, EKF1
 
@@ -241,9 +241,11 @@ class Solution:
         """Mean, factor and step of the coordinates at `t`."""
         if self.outputs is not None:
             return self._posterior(self.t)
-        once = ~self.run.restart
-        mean, factor = (values if once.all() else values[once] for values in self._on_grid)
-        return mean, factor, self.run.step if once.all() else self.run.step[once]
+        moments = (*self._on_grid, self.run.step)
+        if not self.run.restart.any():
+            return moments
+        mean, factor, step = (values[~self.run.restart] for values in moments)
+        return mean, factor, step
 
     @cached_property
     def _on_grid(self) -> tuple[Array, Array]:
@@ -284,7 +286,7 @@ class Solution:
     def _scales(self, step: Array) -> Array:
         """What turns the entries of the coordinates into the states, (T, n)."""
         k = self.layout.derivative
-        return entry_scale(self.layout) / step[:, None] ** k
+        return self.layout.scale / step[:, None] ** k
 
     def _states(self, mean: Array, step: Array) -> Array:
         return mean[:, self.layout.derivative, self.layout.process] * self._scales(step)

@@ -64,8 +64,8 @@ def solve(
         First step to try; by default a hundredth of |x| / |x'|.
     max_steps : int
         Accepted and rejected steps after which the solver gives up.
-    control : {"PI", "P"}
-        Proportional-integral or proportional step size control.
+    control : {"P", "PI"}
+        Proportional or proportional-integral step size control.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def _increasing(name: str, given: Any) -> Array:
         times = np.array(given, dtype=float, ndmin=1)
     except (TypeError, ValueError):
         times = np.empty((0, 0))
-    if times.ndim != 1 or not np.isfinite(times).all() or (np.diff(times) <= 0).any():
+    if times.ndim != 1 or not np.isfinite(times).all() or (times[1:] <= times[:-1]).any():
         raise InputError(f"{name} is {shown(given)}: give finite, strictly increasing times")
     return times
 
