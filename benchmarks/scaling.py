@@ -3,9 +3,10 @@
 Every study changes one size and keeps the others: particles N, samples T, states and parameters
 d, solver steps per sample, threads. Two times are given. That of a *browse*, one evaluation of
 the log-likelihood of N particles over T samples, is arithmetic and has to be linear. That of a
-whole *run* of IBIS also counts how often the past was browsed: rejuvenations come at about
-geometric times, a browse of N particles each, so that the run is linear in T up to how many of
-them there are early on. Slopes are those of a line through the logarithms.
+whole *run* of IBIS also counts how often the past was browsed, which is given beside it:
+rejuvenations come at about geometric times, a browse of N particles each. Slopes are those of a
+line through the logarithms; a run's is also given between the two largest sizes, where what does
+not grow matters least, and of the processor time of one browse.
 
 Memory is the growth of the resident set during a run (Linux: VmHWM, set back before it) in a
 process of its own, beyond what was there before: interpreter, kernels, the record, and the
@@ -17,18 +18,18 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import smcpn
+from benchmarks.machine import described, machine
 from benchmarks.memory import peak_memory, reset_peak, resident_memory
 from benchmarks.scaling_problems import chain, oscillator
 from smcpn.codegen.kernel import processors
@@ -40,7 +41,27 @@ from smcpn.smc.sampler import Settings
 SOLVER = smcpn.EKF0(order=3, steps=4)
 REPEATS = 5
 TOLERANCE = 0.05
+SLOPES = ("slope", "last_slope", "processor_slope", "weighed_slope")
 FLAT_MB = 20.0
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one measurement took.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time.
+    processor_seconds : float
+        Of all threads. It differs where the machine does something else too.
+    weighed : float
+        How often each particle and sample was weighed.
+    """
+
+    seconds: float
+    processor_seconds: float
+    weighed: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -51,24 +72,44 @@ class Study:
     ----------
     title, size : str
         What is measured, and against what.
-    sizes, seconds : list
+    sizes : list
+    taken : list
+        At each size.
     expected : float, optional
         Slope that is the target.
-    remark : str
-        What beside the time changes.
     """
 
     title: str
     size: str
     sizes: list[int]
-    seconds: list[float]
+    taken: list[Taken]
     expected: float | None = None
-    remark: str = ""
+
+    @property
+    def seconds(self) -> list[float]:
+        """Wall times."""
+        return [taken.seconds for taken in self.taken]
 
     @property
     def slope(self) -> float:
-        """Of a line through the logarithms."""
-        return float(np.polyfit(np.log(self.sizes), np.log(self.seconds), 1)[0])
+        """Of a line through the logarithms of the wall times."""
+        return _slope(self.sizes, self.seconds)
+
+    @property
+    def processor_slope(self) -> float:
+        """The same of the processor times, which tell more on a busy machine."""
+        return _slope(self.sizes, [taken.processor_seconds for taken in self.taken])
+
+    @property
+    def last_slope(self) -> float:
+        """Between the two largest sizes, where what is spent once matters least."""
+        return _slope(self.sizes[-2:], self.seconds[-2:])
+
+    @property
+    def weighed_slope(self) -> float:
+        """Of the processor time of one browse: what a run took over how often it browsed."""
+        each = [taken.processor_seconds / taken.weighed for taken in self.taken]
+        return _slope(self.sizes, each)
 
     @property
     def met(self) -> bool | None:
@@ -76,47 +117,49 @@ class Study:
         return None if self.expected is None else abs(self.slope - self.expected) <= TOLERANCE
 
 
-def best(function: Callable[[], object], repeats: int = REPEATS) -> float:
+def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def timed(function: Callable[[], object]) -> Taken:
+    """Time of one call."""
+    begin, processor = time.perf_counter(), time.process_time()
+    function()
+    return Taken(time.perf_counter() - begin, time.process_time() - processor)
+
+
+def best(function: Callable[[], object], repeats: int = REPEATS) -> Taken:
     """Shortest of several times, after one that does not count."""
     function()
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - begin)
-    return min(times)
+    times = [timed(function) for _ in range(repeats)]
+    return Taken(min(t.seconds for t in times), min(t.processor_seconds for t in times))
 
 
-def browse_seconds(
+def browse(
     problem: Problem, particles: int, solver: Any = SOLVER, threads: int | None = None
-) -> float:
+) -> Taken:
     """Time of one evaluation of the log-likelihood."""
     likelihood = build_likelihood(problem, solver, threads)
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(1), particles))
     return best(lambda: likelihood.browse(values, likelihood.n_samples))
 
 
-def run_seconds(
-    problem: Problem, particles: int, threads: int | None = None
-) -> tuple[float, float]:
-    """Time of a whole run, and how often each particle and sample was weighed in it."""
+def run(problem: Problem, particles: int, threads: int | None = None) -> Taken:
+    """Time of a whole run."""
     likelihood = build_likelihood(problem, SOLVER, threads)
-    begin = time.perf_counter()
     sampler = Ibis(problem.prior, likelihood, Settings(particles), np.random.default_rng(1))
-    sampler.run()
-    seconds = time.perf_counter() - begin
-    return seconds, sampler.cost.evaluations / (particles * likelihood.n_samples)
+    taken = timed(sampler.run)
+    weighed = sampler.cost.evaluations / (particles * likelihood.n_samples)
+    return replace(taken, weighed=weighed)
 
 
 def particles(quick: bool) -> list[Study]:
     """N from 1e2 to 1e5, in whole lanes of 64."""
     sizes = [128, 1024, 8192] if quick else [128, 512, 2048, 8192, 32768, 131072]
     problem = oscillator(2000)
-    browse = [browse_seconds(problem, n) for n in sizes]
-    runs = [run_seconds(problem, n) for n in sizes]
     return [
-        Study("browse, T = 2000", "particles", sizes, browse, 1.0),
-        Study("run, T = 2000", "particles", sizes, [r[0] for r in runs], 1.0, _weighed(runs)),
+        Study("browse, T = 2000", "particles", sizes, [browse(problem, n) for n in sizes], 1.0),
+        Study("run, T = 2000", "particles", sizes, [run(problem, n) for n in sizes], 1.0),
     ]
 
 
@@ -124,38 +167,36 @@ def samples(quick: bool) -> list[Study]:
     """T from 1e3 to 1e6."""
     sizes = [1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000]
     problems = [oscillator(size) for size in sizes]
-    browse = [browse_seconds(problem, 256) for problem in problems]
-    runs = [run_seconds(problem, 1024) for problem in problems]
     return [
-        Study("browse, N = 256", "samples", sizes, browse, 1.0),
-        Study("run, N = 1024", "samples", sizes, [r[0] for r in runs], 1.0, _weighed(runs)),
+        Study("browse, N = 256", "samples", sizes, [browse(p, 256) for p in problems], 1.0),
+        Study("run, N = 1024", "samples", sizes, [run(p, 1024) for p in problems], 1.0),
     ]
 
 
 def states(quick: bool) -> list[Study]:
     """Masses in a row: d states and d parameters."""
     masses = [1, 4] if quick else [1, 2, 4, 8, 16]
-    seconds = [browse_seconds(chain(n, 1000), 1024) for n in masses]
-    return [Study("browse, N = 1024, T = 1000", "states", [2 * n for n in masses], seconds)]
+    taken = [browse(chain(n, 1000), 1024) for n in masses]
+    return [Study("browse, N = 1024, T = 1000", "states", [2 * n for n in masses], taken)]
 
 
 def steps(quick: bool) -> list[Study]:
     """Solver steps per sample."""
     sizes = [1, 4, 16] if quick else [1, 2, 4, 8, 16, 32, 64]
     problem = oscillator(2000)
-    seconds = [browse_seconds(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
-    return [Study("browse, N = 1024, T = 2000", "steps", sizes, seconds)]
+    taken = [browse(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
+    return [Study("browse, N = 1024, T = 2000", "steps", sizes, taken)]
 
 
 def threads(quick: bool) -> list[Study]:
     """Threads up to the processors there are."""
     sizes = [n for n in (1, 2, 4, 8, 16, 32) if n <= processors()]
     problem, count = oscillator(2000), 1024 if quick else 8192
-    browse = [browse_seconds(problem, count, threads=n) for n in sizes]
-    runs = [run_seconds(problem, 1024, threads=n) for n in sizes]
+    browses = [browse(problem, count, threads=n) for n in sizes]
+    runs = [run(problem, 1024, threads=n) for n in sizes]
     return [
-        Study(f"browse, N = {count}, T = 2000", "threads", sizes, browse),
-        Study("run, N = 1024, T = 2000", "threads", sizes, [r[0] for r in runs]),
+        Study(f"browse, N = {count}, T = 2000", "threads", sizes, browses),
+        Study("run, N = 1024, T = 2000", "threads", sizes, runs),
     ]
 
 
@@ -166,10 +207,6 @@ STUDIES = {
     "steps": steps,
     "threads": threads,
 }
-
-
-def _weighed(runs: list[tuple[float, float]]) -> str:
-    return "weighed " + ", ".join(f"{count:.3g}" for _, count in runs) + " N T"
 
 
 def memory(quick: bool) -> list[dict[str, float]]:
@@ -206,7 +243,8 @@ def memory_of(size: int) -> dict[str, float]:
 
 def figures_of(study: Study) -> dict[str, Any]:
     """A study as JSON."""
-    return vars(study) | {"slope": study.slope, "met": study.met}
+    slopes = {name: getattr(study, name) for name in SLOPES} if len(study.sizes) > 1 else {}
+    return asdict(study) | slopes | {"met": study.met if slopes else None}
 
 
 def printed(studies: dict[str, list[Study]], used: list[dict[str, float]]) -> str:
@@ -214,13 +252,12 @@ def printed(studies: dict[str, list[Study]], used: list[dict[str, float]]) -> st
     lines = []
     for name, curves in studies.items():
         for curve in curves:
-            target = "" if curve.expected is None else f"; target {curve.expected:g} +- {TOLERANCE}"
-            pairs = ", ".join(
-                f"{size}: {seconds:.3g} s"
-                for size, seconds in zip(curve.sizes, curve.seconds, strict=True)
-            )
-            lines.append(f"{name}, {curve.title}: slope {curve.slope:.3f}{target}; {pairs}")
-            lines += [f"    {curve.remark}"] if curve.remark else []
+            lines.append(f"{name}, {curve.title}: {_slopes(curve)}")
+            for size, taken in zip(curve.sizes, curve.taken, strict=True):
+                lines.append(
+                    f"    {size:>8d}: {taken.seconds:9.4g} s, of processors "
+                    f"{taken.processor_seconds:9.4g} s, weighed {taken.weighed:.3g} N T"
+                )
     for row in used:
         lines.append(
             f"memory, T = {row['samples']}: a run adds {row['run_MB']:.3g} MB to the record's "
@@ -232,6 +269,16 @@ def printed(studies: dict[str, list[Study]], used: list[dict[str, float]]) -> st
         lines.append(f"memory: {growth:+.3g} MB from the shortest to the longest; "
                      f"flat is below {FLAT_MB:g}")  # fmt: skip
     return "\n".join(lines)
+
+
+def _slopes(curve: Study) -> str:
+    if len(curve.sizes) < 2:
+        return "one size, no slope"
+    target = "" if curve.expected is None else f" (target {curve.expected:g} +- {TOLERANCE})"
+    return (
+        f"slope {curve.slope:.3f}{target}, of the last two {curve.last_slope:.3f}, of processor "
+        f"time {curve.processor_slope:.3f}, of that per browse {curve.weighed_slope:.3f}"
+    )
 
 
 def main() -> None:
@@ -246,6 +293,7 @@ def main() -> None:
     if options.memory_of:
         print(json.dumps(memory_of(options.memory_of)))
         return
+    begun = machine()
     wanted = options.studies or [*STUDIES, "memory"]
     studies = {name: STUDIES[name](options.quick) for name in wanted if name in STUDIES}
     used = memory(options.quick) if "memory" in wanted else []
@@ -255,9 +303,10 @@ def main() -> None:
         draw(studies, used, options.figures)
     if options.json:
         curves = {name: [figures_of(c) for c in group] for name, group in studies.items()}
-        print(json.dumps(curves | {"memory": used, "load": os.getloadavg()[0]}, indent=1))
+        print(json.dumps(curves | {"memory": used, "machine": begun}, indent=1))
     else:
         print(printed(studies, used))
+        print(described(begun))
 
 
 if __name__ == "__main__":

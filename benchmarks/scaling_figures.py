@@ -21,7 +21,8 @@ def scaling_figure(curves: Sequence[Study]) -> Figure:
     drawn = figure(2.8, width=4.2)
     panel = drawn.subplots()
     for curve, look in zip(curves, LOOKS, strict=False):
-        label = f"{curve.title}: slope {curve.slope:.2f}"
+        slope = f": slope {curve.slope:.2f}" if len(curve.sizes) > 1 else ""
+        label = f"{curve.title}{slope}"
         panel.loglog(curve.sizes, curve.seconds, ms=4, label=label, **look)
         sizes = np.array([curve.sizes[0], curve.sizes[-1]], dtype=float)
         direction = -1.0 if curve.size == "threads" else 1.0
