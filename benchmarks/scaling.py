@@ -21,17 +21,19 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import smcpn
-from benchmarks.machine import described, machine
+from benchmarks.machine import machine
 from benchmarks.memory import peak_memory, reset_peak, resident_memory
 from benchmarks.scaling_problems import chain, oscillator
+from benchmarks.scaling_study import Study, Taken, figures_of
+from benchmarks.scaling_table import markdown, printed
 from smcpn.codegen.kernel import processors
 from smcpn.likelihood.build import build_likelihood
 from smcpn.problem import Problem
@@ -40,85 +42,6 @@ from smcpn.smc.sampler import Settings
 
 SOLVER = smcpn.EKF0(order=3, steps=4)
 REPEATS = 5
-TOLERANCE = 0.05
-SLOPES = ("slope", "last_slope", "processor_slope", "weighed_slope")
-FLAT_MB = 20.0
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What one measurement took.
-
-    Attributes
-    ----------
-    seconds : float
-        Wall time.
-    processor_seconds : float
-        Of all threads. It differs where the machine does something else too.
-    weighed : float
-        How often each particle and sample was weighed.
-    """
-
-    seconds: float
-    processor_seconds: float
-    weighed: float = 1.0
-
-
-@dataclass(frozen=True)
-class Study:
-    """A curve in logarithms.
-
-    Attributes
-    ----------
-    title, size : str
-        What is measured, and against what.
-    sizes : list
-    taken : list
-        At each size.
-    expected : float, optional
-        Slope that is the target.
-    """
-
-    title: str
-    size: str
-    sizes: list[int]
-    taken: list[Taken]
-    expected: float | None = None
-
-    @property
-    def seconds(self) -> list[float]:
-        """Wall times."""
-        return [taken.seconds for taken in self.taken]
-
-    @property
-    def slope(self) -> float:
-        """Of a line through the logarithms of the wall times."""
-        return _slope(self.sizes, self.seconds)
-
-    @property
-    def processor_slope(self) -> float:
-        """The same of the processor times, which tell more on a busy machine."""
-        return _slope(self.sizes, [taken.processor_seconds for taken in self.taken])
-
-    @property
-    def last_slope(self) -> float:
-        """Between the two largest sizes, where what is spent once matters least."""
-        return _slope(self.sizes[-2:], self.seconds[-2:])
-
-    @property
-    def weighed_slope(self) -> float:
-        """Of the processor time of one browse: what a run took over how often it browsed."""
-        each = [taken.processor_seconds / taken.weighed for taken in self.taken]
-        return _slope(self.sizes, each)
-
-    @property
-    def met(self) -> bool | None:
-        """Whether the slope is within the tolerance of the target."""
-        return None if self.expected is None else abs(self.slope - self.expected) <= TOLERANCE
-
-
-def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
-    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
 def timed(function: Callable[[], object]) -> Taken:
@@ -241,52 +164,13 @@ def memory_of(size: int) -> dict[str, float]:
     }
 
 
-def figures_of(study: Study) -> dict[str, Any]:
-    """A study as JSON."""
-    slopes = {name: getattr(study, name) for name in SLOPES} if len(study.sizes) > 1 else {}
-    return asdict(study) | slopes | {"met": study.met if slopes else None}
-
-
-def printed(studies: dict[str, list[Study]], used: list[dict[str, float]]) -> str:
-    """One table."""
-    lines = []
-    for name, curves in studies.items():
-        for curve in curves:
-            lines.append(f"{name}, {curve.title}: {_slopes(curve)}")
-            for size, taken in zip(curve.sizes, curve.taken, strict=True):
-                lines.append(
-                    f"    {size:>8d}: {taken.seconds:9.4g} s, of processors "
-                    f"{taken.processor_seconds:9.4g} s, weighed {taken.weighed:.3g} N T"
-                )
-    for row in used:
-        lines.append(
-            f"memory, T = {row['samples']}: a run adds {row['run_MB']:.3g} MB to the record's "
-            f"{row['record_bytes_per_sample']:.3g} and its tables' "
-            f"{row['table_bytes_per_sample']:.3g} bytes per sample"
-        )
-    if used:
-        growth = used[-1]["run_MB"] - used[0]["run_MB"]
-        lines.append(f"memory: {growth:+.3g} MB from the shortest to the longest; "
-                     f"flat is below {FLAT_MB:g}")  # fmt: skip
-    return "\n".join(lines)
-
-
-def _slopes(curve: Study) -> str:
-    if len(curve.sizes) < 2:
-        return "one size, no slope"
-    target = "" if curve.expected is None else f" (target {curve.expected:g} +- {TOLERANCE})"
-    return (
-        f"slope {curve.slope:.3f}{target}, of the last two {curve.last_slope:.3f}, of processor "
-        f"time {curve.processor_slope:.3f}, of that per browse {curve.weighed_slope:.3f}"
-    )
-
-
 def main() -> None:
     """Print the table, or JSON; draw the figures where a folder is given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     parser.add_argument("--quick", action="store_true", help="short curves")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figures there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, "memory", []])
     options = parser.parse_args()
@@ -297,6 +181,8 @@ def main() -> None:
     wanted = options.studies or [*STUDIES, "memory"]
     studies = {name: STUDIES[name](options.quick) for name in wanted if name in STUDIES}
     used = memory(options.quick) if "memory" in wanted else []
+    if options.markdown:
+        options.markdown.write_text(markdown(studies, used, begun))
     if options.figures:
         from benchmarks.scaling_figures import draw
 
@@ -305,8 +191,7 @@ def main() -> None:
         curves = {name: [figures_of(c) for c in group] for name, group in studies.items()}
         print(json.dumps(curves | {"memory": used, "machine": begun}, indent=1))
     else:
-        print(printed(studies, used))
-        print(described(begun))
+        print(printed(studies, used, begun))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.scaling import Study
+from benchmarks.scaling_study import Study
 from benchmarks.solver_figures import save
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
 

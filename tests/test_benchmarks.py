@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import smcpn
-from benchmarks.scaling import Study, Taken, figures_of, printed
+from benchmarks.machine import machine
 from benchmarks.scaling_problems import chain
+from benchmarks.scaling_study import Study, Taken, figures_of
+from benchmarks.scaling_table import markdown, printed
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
@@ -109,7 +111,14 @@ def test_slopes_of_a_power():
 def test_a_single_size_has_no_slope():
     study = Study("", "threads", [1], [Taken(1.0, 1.0)])
     assert "slope" not in figures_of(study)
-    assert "no slope" in printed({"threads": [study]}, [])
+    used = [
+        {"samples": n, "run_MB": mb, "record_bytes_per_sample": 8, "table_bytes_per_sample": 8}
+        for n, mb in ((100, 4.0), (1000, 5.5))
+    ]
+    for text in (printed, markdown):
+        shown = text({"threads": [study]}, used, machine())
+        assert "one size only" in shown
+        assert "+1.5 MB from the shortest to the longest" in shown
 
 
 def test_masses_in_a_row():

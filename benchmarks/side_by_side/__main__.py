@@ -7,9 +7,10 @@ in a process of its own, on all processors, with seed after seed; the first run 
 fails, or whose package is absent, has a row that says so. How accuracy is judged stands in
 `benchmarks.side_by_side.accuracy`.
 
-Options: ``--json``, ``--quick`` (512 samples, few particles, a single seed: that everything
-works), ``--methods TEXT`` (those whose name holds it, and this package's),
-``--figures FOLDER``.
+Options: ``--json``; ``--quick`` (512 samples, few particles, a single seed: that everything
+works); ``--methods TEXT`` (those whose name holds it, and this package's); ``--draws N`` (the
+accuracy at which times are compared, all sizes in proportion); ``--figures FOLDER``;
+``--markdown FILE`` (for the documentation).
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ import numpy as np
 from benchmarks.machine import machine
 from benchmarks.side_by_side.accuracy import comparison, rows
 from benchmarks.side_by_side.data import Data
-from benchmarks.side_by_side.methods import METHODS
+from benchmarks.side_by_side.methods import DRAWS, METHODS
 from benchmarks.side_by_side.reference import importance_reference, metropolis_check
-from benchmarks.side_by_side.table import printed
+from benchmarks.side_by_side.table import markdown, printed
 
 STEPS = 4
 PACKAGES = ("particles", "emcee", "blackjax", "diffrax", "jax")
 MOST_SECONDS = 1500.0
-QUICK_SAMPLES, QUICK_SHARE = 512, 4
+QUICK_SAMPLES, QUICK_DRAWS = 512, 250
 
 
 def record_and_prior(samples: int | None = None) -> Data:
@@ -70,7 +71,7 @@ def measure(
     return json.loads(done.stdout) | {"size": size}
 
 
-def side_by_side(quick: bool, wanted: str) -> dict[str, Any]:
+def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]:
     """Measure the methods whose name holds ``wanted``, and this package's."""
     data, rng = record_and_prior(QUICK_SAMPLES if quick else None), np.random.default_rng(0)
     begun = machine(PACKAGES)
@@ -82,10 +83,10 @@ def side_by_side(quick: bool, wanted: str) -> dict[str, Any]:
         data.save(path)
         for name, method in METHODS.items():
             if wanted in name or method.own:
-                size = method.size // QUICK_SHARE if quick else method.size
+                size = method.size * draws // DRAWS
                 measured[name] = measure(name, path, size, 1 if quick else method.seeds)
                 print(f"  {name} done", file=sys.stderr, flush=True)
-    figures = rows(measured, reference)
+    figures = rows(measured, reference, draws)
     return {
         "reference": {
             "draws": reference.draws,
@@ -93,6 +94,7 @@ def side_by_side(quick: bool, wanted: str) -> dict[str, Any]:
             "largest_sd_difference": float(np.abs(sd).max()),
         },
         "samples": len(data.y) + 1,
+        "draws": draws,
         "methods": figures,
         "comparison": comparison(figures),
         "machine": begun,
@@ -106,8 +108,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="whether everything works, in small")
     parser.add_argument("--methods", default="", metavar="TEXT", help="those whose name holds it")
     parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figure there")
+    parser.add_argument("--draws", type=int, metavar="N", help="accuracy, in independent draws")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
     options = parser.parse_args()
-    figures = side_by_side(options.quick, options.methods)
+    draws = options.draws or (QUICK_DRAWS if options.quick else DRAWS)
+    figures = side_by_side(options.quick, options.methods, draws)
+    if options.markdown:
+        options.markdown.write_text(markdown(figures))
     if options.figures:
         from benchmarks.side_by_side.drawing import draw
 

@@ -16,18 +16,18 @@ import numpy as np
 from benchmarks.side_by_side.methods import METHODS, Method
 from benchmarks.side_by_side.reference import Reference
 
-DRAWS = 1000
-"""Accuracy at which times are compared, in independent draws."""
 TARGET = 20.0
 
 Measured = Mapping[str, Any]
 
 
-def rows(measured: Mapping[str, Measured], reference: Reference) -> dict[str, dict[str, Any]]:
-    """Figures of each method; of one that failed, why."""
+def rows(
+    measured: Mapping[str, Measured], reference: Reference, draws: int
+) -> dict[str, dict[str, Any]]:
+    """Figures of each method, times at the accuracy of so many draws; of one that failed, why."""
     finished = {name: m for name, m in measured.items() if len(m.get("seconds", ())) > 1}
     return {
-        name: _row(name, m, accuracy(_most_runs(METHODS[name], finished), reference))
+        name: _row(name, m, accuracy(_most_runs(METHODS[name], finished), reference), draws)
         if name in finished
         else {"failed": m.get("failed") or "; ".join(m["failures"])}
         for name, m in measured.items()
@@ -83,7 +83,7 @@ def comparison(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
     return found
 
 
-def _row(name: str, measured: Measured, accurate: dict[str, float]) -> dict[str, Any]:
+def _row(name: str, measured: Measured, accurate: dict[str, float], draws: int) -> dict[str, Any]:
     method, seconds = METHODS[name], measured["seconds"]
     found: dict[str, Any] = {
         "seconds": float(np.median(seconds[1:])),
@@ -96,7 +96,7 @@ def _row(name: str, measured: Measured, accurate: dict[str, float]) -> dict[str,
         "failures": measured["failures"],
     }
     if method.same_likelihood:
-        found["equal_seconds"] = found["seconds"] * DRAWS / found["draws"]
+        found["equal_seconds"] = found["seconds"] * draws / found["draws"]
     return found
 
 

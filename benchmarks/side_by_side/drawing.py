@@ -7,7 +7,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.side_by_side.accuracy import DRAWS
 from benchmarks.side_by_side.methods import METHODS
 from benchmarks.solver_figures import save
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
@@ -34,7 +33,7 @@ def comparison_figure(figures: dict[str, Any]) -> Figure:
         )  # fmt: skip
     panel.set_xscale("log")
     panel.set_xlim(min(times.values()) / 3, max(times.values()) * 4)
-    panel.set_xlabel(f"time (s) for the accuracy of {DRAWS} independent draws")
+    panel.set_xlabel(f"time (s) for the accuracy of {figures['draws']} independent draws")
     panel.tick_params(axis="y", length=0)
     return drawn
 

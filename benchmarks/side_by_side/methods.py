@@ -16,6 +16,8 @@ from benchmarks.side_by_side.data import NAMES, Array, Data
 
 HERE = "benchmarks.side_by_side"
 BEGIN, END = "# user code begins", "# user code ends"
+DRAWS = 1000
+"""What the sizes below are worth, about, in independent draws."""
 Run = Callable[[int, int], tuple[Array, Array]]
 """From a seed and a size to log-parameters (N, 4) and weights (N,)."""
 
@@ -31,7 +33,7 @@ class Method:
     likelihood : str
         Module of the log-likelihood; for this package the solver.
     size : int
-        Particles, or draws: as many as are about as accurate as 1000 independent draws.
+        Particles, or draws: as many as are worth about `DRAWS` independent draws.
     seeds : int
         Runs after the first.
     """

@@ -1,14 +1,12 @@
-"""The figures as text."""
+"""The figures as text, for a terminal and for a page."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from benchmarks.machine import described
-from benchmarks.side_by_side.accuracy import DRAWS
 
+NOTHING = "-"
 COLUMNS = {
     "equal_seconds": "equal accuracy",
     "seconds": "time, s",
@@ -29,23 +27,50 @@ def printed(figures: dict[str, Any]) -> str:
     for name, values in figures["methods"].items():
         if "failed" in values:
             lines.append(f"{name:33s} no figures: {values['failed']}")
-            continue
-        lines.append(f"{name:33s}" + "".join(_cell(values.get(key, np.nan)) for key in COLUMNS))
-        lines += [f"    failed, {text}" for text in values["failures"]]
+        else:
+            lines.append(f"{name:33s}" + "".join(f"{cell:>15s}" for cell in _cells(values)))
+            lines += [f"    failed, {text}" for text in values["failures"]]
+    return "\n".join([*lines, *_remarks(figures)])
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """A page below a title, for the documentation to include."""
+    head = ["", *COLUMNS.values()]
+    lines = ["# Measured", "", _row(head), _row(["---", *["---:"] * len(COLUMNS)])]
+    for name, values in figures["methods"].items():
+        if "failed" in values:
+            lines.append(
+                _row([name, f"no figures: {values['failed']}", *[""] * (len(COLUMNS) - 1)])
+            )
+        else:
+            lines.append(_row([name, *_cells(values)]))
+    remarks = [f"- {remark}" for remark in _remarks(figures)]
+    return "\n".join([*lines, "", *remarks]) + "\n"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(values: dict[str, Any]) -> list[str]:
+    return [_number(values[key]) if key in values else NOTHING for key in COLUMNS]
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _remarks(figures: dict[str, Any]) -> list[str]:
     checked = figures["reference"]
-    lines += [
-        f"equal accuracy: seconds for what {DRAWS} independent draws are worth",
+    return [
+        f"{figures['samples']} samples; equal accuracy: seconds for what {figures['draws']} "
+        "independent draws are worth",
         f"reference: {checked['draws']:.0f} draws; a second method differs by at most "
         f"{checked['largest_mean_difference']:.2g} sd (means), "
         f"{checked['largest_sd_difference']:.2g} (sd)",
         *(_compared(ratio) for ratio in figures["comparison"]),
         described(figures["machine"]),
     ]
-    return "\n".join(lines)
-
-
-def _cell(value: float) -> str:
-    return f"{value:15.0f}" if abs(value) >= 1000 else f"{value:15.3g}"
 
 
 def _compared(ratio: dict[str, Any]) -> str:
