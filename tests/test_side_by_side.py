@@ -32,6 +32,7 @@ def runs(draws, seconds, count, seed=0):
     samples = [REFERENCE.mean + scale * rng.normal(size=(draws, 4)) for _ in range(count + 1)]
     return {
         "seconds": [10.0 + seconds] + [seconds] * count,
+        "processor_seconds": [20.0] + [2.0 * seconds] * count,
         "means": [s.mean(axis=0).tolist() for s in samples],
         "covariances": [np.cov(s.T).tolist() for s in samples],
         "failures": [],

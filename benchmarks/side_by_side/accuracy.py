@@ -87,6 +87,7 @@ def _row(name: str, measured: Measured, accurate: dict[str, float], draws: int) 
     method, seconds = METHODS[name], measured["seconds"]
     found: dict[str, Any] = {
         "seconds": float(np.median(seconds[1:])),
+        "processor_seconds": float(np.median(measured["processor_seconds"][1:])),
         "first_seconds": seconds[0],
         "timed_runs": len(seconds) - 1,
         "size": measured["size"],

@@ -10,6 +10,7 @@ NOTHING = "-"
 COLUMNS = {
     "equal_seconds": "equal accuracy",
     "seconds": "time, s",
+    "processor_seconds": "of processors",
     "first_seconds": "with compiling",
     "size": "size",
     "draws": "worth draws",

@@ -1,8 +1,8 @@
 """One method in a process of its own.
 
-``python -m benchmarks.side_by_side.worker NAME DATA SIZE SEEDS`` prints one JSON object: seconds of
-every run, the first of which compiles, weighted mean and covariance of the log-parameters of every
-run, and the peak memory of the process.
+``python -m benchmarks.side_by_side.worker NAME DATA SIZE SEEDS`` prints one JSON object: wall
+and processor seconds of every run, the first of which compiles, weighted mean and covariance of
+the log-parameters of every run, and the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ def measured(name: str, path: Path, size: int, seeds: int) -> dict[str, Any]:
         run = METHODS[name].prepared(path)
     except ImportError as error:
         return {"failed": f"the package {error.name} is not installed"}
-    seconds, means, covariances, failures = [], [], [], []
+    seconds, processor, means, covariances, failures = [], [], [], [], []
     for seed in range(seeds + 1):
-        begin = time.perf_counter()
+        begin, ticks = time.perf_counter(), time.process_time()
         try:
             theta, weights = run(seed, size)
         except (np.linalg.LinAlgError, ValueError) as error:
             failures.append(f"seed {seed}: {error}")
             continue
         seconds.append(time.perf_counter() - begin)
+        processor.append(time.process_time() - ticks)
         means.append((weights @ theta).tolist())
         covariances.append(np.cov(theta.T, aweights=weights, ddof=0).tolist())
     return {
         "seconds": seconds,
+        "processor_seconds": processor,
         "means": means,
         "covariances": covariances,
         "failures": failures,
