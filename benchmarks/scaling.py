@@ -16,7 +16,6 @@ tables made of it (inputs of every solver step), whose bytes per sample stand be
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import subprocess
 import sys
@@ -30,7 +29,7 @@ import numpy as np
 
 import smcpn
 from benchmarks.machine import machine
-from benchmarks.memory import peak_memory, reset_peak, resident_memory
+from benchmarks.memory import give_back, peak_memory, reset_peak, resident_memory
 from benchmarks.scaling_problems import chain, oscillator
 from benchmarks.scaling_study import Study, Taken, figures_of
 from benchmarks.scaling_table import markdown, printed
@@ -149,10 +148,10 @@ def memory_of(size: int) -> dict[str, float]:
     likelihood = build_likelihood(problem, SOLVER)
     # What is allocated once per process belongs to no run.
     Ibis(problem.prior, likelihood, Settings(1000), np.random.default_rng(1)).run(last=200)
-    gc.collect()
     rows = likelihood._rows[0]
     tables = sum(a.nbytes for a in (rows.inputs, rows.gains, rows.samples, rows.intervals))
     record = problem.records[0]
+    give_back()
     before = resident_memory()
     reset_peak()
     Ibis(problem.prior, likelihood, Settings(1000), np.random.default_rng(1)).run()

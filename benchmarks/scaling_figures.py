@@ -12,6 +12,8 @@ from benchmarks.scaling_study import Study
 from benchmarks.solver_figures import save
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
 
+FEW = 100
+"""Largest size up to which every size is a tick."""
 LOOKS = ({"color": DARK, "marker": "o"}, {"color": ACCENT, "marker": "s", "ls": "--"})
 
 
@@ -29,6 +31,9 @@ def scaling_figure(curves: Sequence[Study]) -> Figure:
         guide = curve.seconds[0] * (sizes / sizes[0]) ** direction
         panel.loglog(sizes, guide, color=MIDDLE, lw=0.6, ls=":")
     panel.set(xlabel=curves[0].size, ylabel="time (s)")
+    if curves[0].sizes[-1] <= FEW:
+        panel.set_xticks(curves[0].sizes, [str(size) for size in curves[0].sizes])
+        panel.set_xticks([], minor=True)
     panel.margins(x=0.05)
     panel.legend()
     return drawn
