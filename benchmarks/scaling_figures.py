@@ -8,10 +8,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from benchmarks.scaling import Study
+from benchmarks.scaling_study import Study
 from benchmarks.solver_figures import save
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
 
+FEW = 100
+"""Largest size up to which every size is a tick."""
 LOOKS = ({"color": DARK, "marker": "o"}, {"color": ACCENT, "marker": "s", "ls": "--"})
 
 
@@ -21,13 +23,17 @@ def scaling_figure(curves: Sequence[Study]) -> Figure:
     drawn = figure(2.8, width=4.2)
     panel = drawn.subplots()
     for curve, look in zip(curves, LOOKS, strict=False):
-        label = f"{curve.title}: slope {curve.slope:.2f}"
+        slope = f": slope {curve.slope:.2f}" if len(curve.sizes) > 1 else ""
+        label = f"{curve.title}{slope}"
         panel.loglog(curve.sizes, curve.seconds, ms=4, label=label, **look)
         sizes = np.array([curve.sizes[0], curve.sizes[-1]], dtype=float)
         direction = -1.0 if curve.size == "threads" else 1.0
         guide = curve.seconds[0] * (sizes / sizes[0]) ** direction
         panel.loglog(sizes, guide, color=MIDDLE, lw=0.6, ls=":")
     panel.set(xlabel=curves[0].size, ylabel="time (s)")
+    if curves[0].sizes[-1] <= FEW:
+        panel.set_xticks(curves[0].sizes, [str(size) for size in curves[0].sizes])
+        panel.set_xticks([], minor=True)
     panel.margins(x=0.05)
     panel.legend()
     return drawn

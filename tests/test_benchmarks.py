@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import smcpn
-from benchmarks.scaling import Study
+from benchmarks.machine import machine
 from benchmarks.scaling_problems import chain
+from benchmarks.scaling_study import Study, Taken, figures_of
+from benchmarks.scaling_table import markdown, printed
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
@@ -92,11 +94,31 @@ def test_absent_peer_is_an_import_error(monkeypatch, tmp_path):
         methods.METHODS["emcee, numba"].prepared(tmp_path)
 
 
-def test_slope_of_a_power():
+def test_slopes_of_a_power():
     sizes = [10, 100, 1000]
-    study = Study("", "samples", sizes, [2.0 * size**1.04 for size in sizes], 1.0)
+    # Twice the processor time of the wall time, and twice as much weighed at the largest.
+    taken = [
+        Taken(2.0 * n**1.04, 4.0 * n**1.04 * k, k) for n, k in zip(sizes, (1, 1, 2), strict=True)
+    ]
+    study = Study("", "samples", sizes, taken, 1.0)
     assert study.slope == pytest.approx(1.04)
+    assert study.last_slope == pytest.approx(1.04)
+    assert study.weighed_slope == pytest.approx(1.04)
+    assert study.processor_slope == pytest.approx(1.04 + np.log10(2.0) / 2.0)
     assert study.met
+
+
+def test_a_single_size_has_no_slope():
+    study = Study("", "threads", [1], [Taken(1.0, 1.0)])
+    assert "slope" not in figures_of(study)
+    used = [
+        {"samples": n, "run_MB": mb, "record_bytes_per_sample": 8, "table_bytes_per_sample": 8}
+        for n, mb in ((100, 4.0), (1000, 5.5))
+    ]
+    for text in (printed, markdown):
+        shown = text({"threads": [study]}, used, machine())
+        assert "one size only" in shown
+        assert "+1.5 MB from the shortest to the longest" in shown
 
 
 def test_masses_in_a_row():

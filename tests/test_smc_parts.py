@@ -10,7 +10,7 @@ from scipy import integrate, stats
 from smcpn.smc.bridge import next_exponent
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import systematic
-from smcpn.smc.weights import effective_sample_size, log_mean_exp, normalise
+from smcpn.smc.weights import accumulated, effective_sample_size, log_mean_exp, normalise
 
 LOG_WEIGHTS = hnp.arrays(
     float, st.integers(1, 50), elements=st.one_of(st.floats(-800, 800), st.just(-np.inf))
@@ -26,6 +26,19 @@ def test_weights(log_weights):
     assert ess == pytest.approx(1 / np.square(weights).sum() if alive else 0.0)
     shifted = float(log_mean_exp(log_weights + 5.0))
     assert shifted == pytest.approx(float(log_mean_exp(log_weights)) + 5.0) or not alive
+
+
+@pytest.mark.parametrize("n", [0, 1, 64])
+def test_log_weights_add_up_in_the_order_of_time(n):
+    rng = np.random.default_rng(n)
+    begin, increments = rng.normal(size=30), rng.normal(size=(n, 30)) * 10.0 ** rng.integers(-8, 8)
+    begin[3] = -np.inf
+    together = accumulated(begin, increments)
+    np.testing.assert_array_equal(together, np.add.accumulate(np.vstack([begin, increments])))
+    # In two blocks they round alike.
+    half = accumulated(begin, increments[: n // 2])
+    rest = accumulated(half[-1], increments[n // 2 :])
+    np.testing.assert_array_equal(together, np.vstack([half, rest[1:]]))
 
 
 @given(log_weights=LOG_WEIGHTS, seed=st.integers(0, 1000), size=st.integers(1, 80))

@@ -16,8 +16,10 @@ from benchmarks.side_by_side.data import NAMES, Array, Data
 
 HERE = "benchmarks.side_by_side"
 BEGIN, END = "# user code begins", "# user code ends"
-Run = Callable[[int], tuple[Array, Array]]
-"""From a seed to log-parameters (N, 4) and weights (N,)."""
+DRAWS = 1000
+"""What the sizes below are worth, about, in independent draws."""
+Run = Callable[[int, int], tuple[Array, Array]]
+"""From a seed and a size to log-parameters (N, 4) and weights (N,)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Method:
     likelihood : str
         Module of the log-likelihood; for this package the solver.
     size : int
-        Particles, or draws.
+        Particles, or draws: as many as are worth about `DRAWS` independent draws.
     seeds : int
         Runs after the first.
     """
@@ -44,7 +46,7 @@ class Method:
     @property
     def own(self) -> bool:
         """Whether it is of this package."""
-        return self.sampler == "smcpn_ibis"
+        return self.sampler.startswith("smcpn")
 
     def prepared(self, path: Path) -> Run:
         """Import what it needs and read its data.
@@ -56,11 +58,16 @@ class Method:
         """
         identify = import_module(f"{HERE}.{self.sampler}").identify
         if self.own:
-            return _own(identify, self)
+            return _own(identify, SOLVERS[self.likelihood], len(Data.load(path).y) + 1)
         data, arguments = Data.load(path), {}
         if self.likelihood != "diffrax_likelihood":
             arguments["log_likelihood"] = import_module(f"{HERE}.{self.likelihood}").log_likelihood
-        return lambda seed: identify(data, seed=seed, size=self.size, **arguments)
+        return lambda seed, size: identify(data, seed=seed, size=size, **arguments)
+
+    @property
+    def hand_vectorised(self) -> bool:
+        """Whether its likelihood is written by an expert, as this package generates its own."""
+        return self.likelihood == "numba_lanes"
 
     @property
     def same_likelihood(self) -> bool:
@@ -70,17 +77,17 @@ class Method:
     @property
     def lines(self) -> int:
         """Lines of code that its user writes."""
-        modules = [self.sampler] if self.own else [self.sampler, self.likelihood]
+        modules = [self.sampler, "smcpn_problem" if self.own else self.likelihood]
         return sum(lines_of_code(Path(__file__).with_name(f"{name}.py")) for name in modules)
 
 
-def _own(identify: Callable[..., Any], method: Method) -> Run:
+def _own(identify: Callable[..., Any], solver: tuple[str, dict[str, int]], samples: int) -> Run:
     smcpn, datasets = import_module("smcpn"), import_module("smcpn.datasets")
-    solvers = {"RK4(4)": smcpn.RK4(4), "EKF0(3, 8)": smcpn.EKF0(order=3, steps=8)}
-    record = datasets.silverbox().paper_train
+    name, options = solver
+    record = datasets.silverbox().paper_train[:samples]
 
-    def run(seed: int) -> tuple[Array, Array]:
-        posterior = identify(record, seed, solvers[method.likelihood], method.size)
+    def run(seed: int, size: int) -> tuple[Array, Array]:
+        posterior = identify(record, seed, getattr(smcpn, name)(**options), size)
         values = np.column_stack([posterior[name] for name in NAMES])
         return np.log(values), posterior.weights
 
@@ -100,15 +107,22 @@ def lines_of_code(path: Path) -> int:
     return len(held)
 
 
-METHODS = {
-    "smcpn IBIS, RK4": Method("smcpn_ibis", "RK4(4)", 1000, 16),
-    "smcpn IBIS, EKF0 marginal": Method("smcpn_ibis", "EKF0(3, 8)", 1000, 16),
-    "particles IBIS, numba": Method("particles_ibis", "numba_scalar", 1000, 3),
-    "particles IBIS, numba by lanes": Method("particles_ibis", "numba_lanes", 1000, 16),
-    "particles tempering, numba": Method("particles_tempering", "numba_scalar", 1000, 4),
-    "particles tempering, numba by lanes": Method("particles_tempering", "numba_lanes", 1000, 16),
-    "emcee, numba": Method("emcee_stretch", "numba_scalar", 40_000, 4),
-    "emcee, numba by lanes": Method("emcee_stretch", "numba_lanes", 40_000, 16),
-    "blackjax tempering, diffrax": Method("blackjax_tempering", "diffrax_likelihood", 1000, 1),
-    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 320, 1),
+SOLVERS = {
+    "RK4(4)": ("RK4", {"steps": 4}),
+    "EKF0(3, 8)": ("EKF0", {"order": 3, "steps": 8}),
 }
+METHODS = {
+    "smcpn IBIS": Method("smcpn_ibis", "RK4(4)", 1500, 16),
+    "smcpn tempering": Method("smcpn_tempering", "RK4(4)", 1000, 16),
+    "smcpn from Laplace": Method("smcpn_laplace", "RK4(4)", 1000, 16),
+    "smcpn IBIS, EKF0 marginal": Method("smcpn_ibis", "EKF0(3, 8)", 1500, 16),
+    "particles IBIS, numba": Method("particles_ibis", "numba_scalar", 1750, 2),
+    "particles IBIS, numba lanes": Method("particles_ibis", "numba_lanes", 1750, 16),
+    "particles tempering, numba": Method("particles_tempering", "numba_scalar", 1000, 2),
+    "particles tempering, numba lanes": Method("particles_tempering", "numba_lanes", 1000, 16),
+    "emcee, numba": Method("emcee_stretch", "numba_scalar", 25_600, 1),
+    "emcee, numba lanes": Method("emcee_stretch", "numba_lanes", 25_600, 16),
+    "blackjax tempering, diffrax": Method("blackjax_tempering", "diffrax_likelihood", 1000, 1),
+    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 640, 1),
+}
+"""By name."""

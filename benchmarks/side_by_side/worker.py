@@ -1,7 +1,8 @@
-"""One method in a process of its own: ``python -m benchmarks.side_by_side.worker NAME DATA SEEDS``.
+"""One method in a process of its own.
 
-It prints one JSON object: seconds of every run, the first of which compiles, weighted mean and
-covariance of the log-parameters of every run, and the peak memory of the process.
+``python -m benchmarks.side_by_side.worker NAME DATA SIZE SEEDS`` prints one JSON object: wall
+and processor seconds of every run, the first of which compiles, weighted mean and covariance of
+the log-parameters of every run, and the peak memory of the process.
 """
 
 from __future__ import annotations
@@ -20,25 +21,27 @@ from benchmarks.memory import peak_memory
 from benchmarks.side_by_side.methods import METHODS
 
 
-def measured(name: str, path: Path, seeds: int) -> dict[str, Any]:
+def measured(name: str, path: Path, size: int, seeds: int) -> dict[str, Any]:
     """Run a method with the seeds 0, ..., ``seeds``; the times of others stand beside failures."""
     try:
         run = METHODS[name].prepared(path)
     except ImportError as error:
-        return {"skipped": f"the package {error.name} is not installed"}
-    seconds, means, covariances, failures = [], [], [], []
+        return {"failed": f"the package {error.name} is not installed"}
+    seconds, processor, means, covariances, failures = [], [], [], [], []
     for seed in range(seeds + 1):
-        begin = time.perf_counter()
+        begin, ticks = time.perf_counter(), time.process_time()
         try:
-            theta, weights = run(seed)
+            theta, weights = run(seed, size)
         except (np.linalg.LinAlgError, ValueError) as error:
             failures.append(f"seed {seed}: {error}")
             continue
         seconds.append(time.perf_counter() - begin)
+        processor.append(time.process_time() - ticks)
         means.append((weights @ theta).tolist())
         covariances.append(np.cov(theta.T, aweights=weights, ddof=0).tolist())
     return {
         "seconds": seconds,
+        "processor_seconds": processor,
         "means": means,
         "covariances": covariances,
         "failures": failures,
@@ -48,7 +51,8 @@ def measured(name: str, path: Path, seeds: int) -> dict[str, Any]:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
+    name, path, size, seeds = sys.argv[1:]
     # Some samplers draw a progress line on standard output.
     with contextlib.redirect_stdout(sys.stderr):
-        figures = measured(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))
+        figures = measured(name, Path(path), int(size), int(seeds))
     print(json.dumps(figures))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.target import Target, finite_or_excluded
-from smcpn.smc.weights import ess_and_log_mean
+from smcpn.smc.weights import accumulated, ess_and_log_mean
 
 Array = NDArray[np.float64]
 
@@ -53,8 +53,7 @@ class Ibis(Sampler):
         values = self.prior.natural(system.theta)
         state, increments = self.likelihood.advance(values, system.state, begin, end)
         increments = finite_or_excluded(increments)
-        # Added in the order of time, row by row: the rounding does not see the blocks.
-        weights = np.add.accumulate(np.vstack([system.log_weights, increments]))
+        weights = accumulated(system.log_weights, increments)
         ess, log_means = ess_and_log_mean(weights[1:])
         low = np.flatnonzero(ess < self._threshold)
         calm = int(low[0]) if len(low) else end - begin

@@ -37,3 +37,16 @@ def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     with np.errstate(divide="ignore"):
         log_mean = np.log(total / log_weights.shape[-1]) + top[..., 0]
     return total**2 / np.where(squares > 0, squares, 1.0), log_mean
+
+
+def accumulated(log_weights: Array, increments: Array) -> Array:
+    """Log-weights (N,) before and after each of some increments (n, N), shape (n + 1, N).
+
+    Added in the order of time, row by row: the rounding does not see in which blocks they come.
+    `numpy.add.accumulate` adds the same column by column, which takes some thirty times as long.
+    """
+    weights = np.empty((len(increments) + 1, len(log_weights)))
+    weights[0] = log_weights
+    for before, increment, after in zip(weights[:-1], increments, weights[1:], strict=True):
+        np.add(before, increment, out=after)
+    return weights

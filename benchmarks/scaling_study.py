@@ -1,0 +1,94 @@
+"""A curve of time against a size, and its slopes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+TOLERANCE = 0.05
+SLOPES = ("slope", "last_slope", "processor_slope", "weighed_slope")
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What one measurement took.
+
+    Attributes
+    ----------
+    seconds : float
+        Wall time.
+    processor_seconds : float
+        Of all threads. It differs where the machine does something else too.
+    weighed : float
+        How often each particle and sample was weighed.
+    """
+
+    seconds: float
+    processor_seconds: float
+    weighed: float = 1.0
+
+
+@dataclass(frozen=True)
+class Study:
+    """A curve in logarithms.
+
+    Attributes
+    ----------
+    title, size : str
+        What is measured, and against what.
+    sizes : list
+    taken : list
+        At each size.
+    expected : float, optional
+        Slope that is the target.
+    """
+
+    title: str
+    size: str
+    sizes: list[int]
+    taken: list[Taken]
+    expected: float | None = None
+
+    @property
+    def seconds(self) -> list[float]:
+        """Wall times."""
+        return [taken.seconds for taken in self.taken]
+
+    @property
+    def slope(self) -> float:
+        """Of a line through the logarithms of the wall times."""
+        return _slope(self.sizes, self.seconds)
+
+    @property
+    def processor_slope(self) -> float:
+        """The same of the processor times, which tell more on a busy machine."""
+        return _slope(self.sizes, [taken.processor_seconds for taken in self.taken])
+
+    @property
+    def last_slope(self) -> float:
+        """Between the two largest sizes, where what is spent once matters least."""
+        return _slope(self.sizes[-2:], self.seconds[-2:])
+
+    @property
+    def weighed_slope(self) -> float:
+        """Of the processor time of one browse: what a run took over how often it browsed."""
+        each = [taken.processor_seconds / taken.weighed for taken in self.taken]
+        return _slope(self.sizes, each)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the slope is within the tolerance of the target."""
+        return None if self.expected is None else abs(self.slope - self.expected) <= TOLERANCE
+
+
+def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
+    return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
+
+
+def figures_of(study: Study) -> dict[str, Any]:
+    """A study as JSON."""
+    slopes = {name: getattr(study, name) for name in SLOPES} if len(study.sizes) > 1 else {}
+    return asdict(study) | slopes | {"met": study.met if slopes else None}

@@ -1,0 +1,82 @@
+"""The figures as text, for a terminal and for a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchmarks.machine import described
+
+NOTHING = "-"
+COLUMNS = {
+    "equal_seconds": "equal accuracy",
+    "seconds": "time, s",
+    "processor_seconds": "of processors",
+    "first_seconds": "with compiling",
+    "size": "size",
+    "draws": "worth draws",
+    "draws_se": "+-",
+    "mean_error": "error of mean",
+    "sd_error": "of sd",
+    "peak_MB": "peak MB",
+    "lines": "lines",
+}
+
+
+def printed(figures: dict[str, Any]) -> str:
+    """One table and what follows from it."""
+    lines = [f"{'':33s}" + "".join(f"{title:>15s}" for title in COLUMNS.values())]
+    for name, values in figures["methods"].items():
+        if "failed" in values:
+            lines.append(f"{name:33s} no figures: {values['failed']}")
+        else:
+            lines.append(f"{name:33s}" + "".join(f"{cell:>15s}" for cell in _cells(values)))
+            lines += [f"    failed, {text}" for text in values["failures"]]
+    return "\n".join([*lines, *_remarks(figures)])
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """A page below a title, for the documentation to include."""
+    head = ["", *COLUMNS.values()]
+    lines = ["# Measured", "", _row(head), _row(["---", *["---:"] * len(COLUMNS)])]
+    for name, values in figures["methods"].items():
+        if "failed" in values:
+            lines.append(
+                _row([name, f"no figures: {values['failed']}", *[""] * (len(COLUMNS) - 1)])
+            )
+        else:
+            lines.append(_row([name, *_cells(values)]))
+    remarks = [f"- {remark}" for remark in _remarks(figures)]
+    return "\n".join([*lines, "", *remarks]) + "\n"
+
+
+def _row(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(values: dict[str, Any]) -> list[str]:
+    return [_number(values[key]) if key in values else NOTHING for key in COLUMNS]
+
+
+def _number(value: float) -> str:
+    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def _remarks(figures: dict[str, Any]) -> list[str]:
+    checked = figures["reference"]
+    return [
+        f"{figures['samples']} samples; equal accuracy: seconds for what {figures['draws']} "
+        "independent draws are worth",
+        f"reference: {checked['draws']:.0f} draws; a second method differs by at most "
+        f"{checked['largest_mean_difference']:.2g} sd (means), "
+        f"{checked['largest_sd_difference']:.2g} (sd)",
+        *(_compared(ratio) for ratio in figures["comparison"]),
+        described(figures["machine"]),
+    ]
+
+
+def _compared(ratio: dict[str, Any]) -> str:
+    peers = "likelihoods vectorised by hand too" if ratio["hand_vectorised"] else "users' code"
+    return (
+        f"fastest peer ({peers}): {ratio['fastest_peer']}, {ratio['ratio']:.3g} times the time of "
+        f"{ratio['own']}; target {ratio['target']:g}"
+    )
