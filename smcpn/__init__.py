@@ -4,6 +4,9 @@ from smcpn import datasets, models
 from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.errors import InputError
+from smcpn.estimate.laplace import Laplace, laplace
+from smcpn.estimate.maximise import maximise
+from smcpn.estimate.maximum import Maximum
 from smcpn.identification import ibis
 from smcpn.likelihood.log_likelihood import LogLikelihood
 from smcpn.ode import ODE, ode
@@ -35,8 +38,10 @@ __all__ = [
     "CheckpointWarning",
     "IndependentMetropolis",
     "InputError",
+    "Laplace",
     "LogLikelihood",
     "LogNormal",
+    "Maximum",
     "MoveSettings",
     "Online",
     "Poisson",
@@ -54,7 +59,9 @@ __all__ = [
     "WasteFree",
     "datasets",
     "ibis",
+    "laplace",
     "load",
+    "maximise",
     "models",
     "ode",
     "resume",

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from smcpn.arguments import real_number, whole_number
+from smcpn.arguments import real_number, shown, whole_number
 from smcpn.checkpoint.keeper import Keeper
 from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_run
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
-from smcpn.likelihood.budget import SOLVER_SHARE, ErrorBudget
+from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.build import Solver, default_solver, likelihood_name
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
@@ -25,6 +25,7 @@ from smcpn.progress import progress_line
 from smcpn.run import PATHS, Configuration, Run
 from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
+from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
@@ -43,7 +44,8 @@ def ibis(
     block: int = 64,
     max_moves: int = 10,
     moves: MoveStrategy | None = None,
-    path: str = "data",
+    path: str | None = None,
+    start: Laplace | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
@@ -78,7 +80,13 @@ def ibis(
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
     path : {"data", "tempering", "diffusion"}
         Absorb one sample after the other, the whole record at rising exponents, or the whole
-        record at a falling diffusion, which a likelihood with local maxima calls for.
+        record at a falling diffusion, which a likelihood with local maxima calls for. By default
+        ``"data"``, or ``"tempering"`` with a ``start``.
+    start : Laplace, optional
+        Draw the particles from a Laplace approximation of the same problem, and temper from there:
+        few rejuvenations where it is good, and the same posterior and evidence where it is not,
+        but for a mode that it does not reach. It brings its solver and likelihood, where none is
+        given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -123,6 +131,12 @@ def ibis(
         seed = whole_number("seed", seed, 0)
     if threads is not None:
         threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
+    if start is not None:
+        _check_start(start, problem)
+        if solver is None and likelihood in (None, start.likelihood):
+            solver, likelihood = start.solver, start.likelihood
+    if path is None:
+        path = "data" if start is None else "tempering"
     max_moves = whole_number("max_moves", max_moves, 1)
     replicates = whole_number("replicates", replicates, 1)
     settings = Settings(
@@ -131,6 +145,7 @@ def ibis(
         block=whole_number("block", block, 1),
         moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
         resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
+        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
     )
     solver = default_solver(problem, likelihood) if solver is None else solver
     configuration = Configuration(
@@ -195,7 +210,7 @@ def identified(
 def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples absorbed so far."""
     populations, budget = run.outcome or run.judged()
-    concerns = populations.concerns + _solver_concerns(budget) + further_concerns
+    concerns = populations.concerns + budget.concerns + further_concerns
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -207,13 +222,15 @@ def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
     )
 
 
-def _solver_concerns(budget: ErrorBudget) -> tuple[str, ...]:
-    if budget.share <= SOLVER_SHARE:
-        return ()
-    return (
-        f"the solver's error is {budget.share:.2g} of the noise variance at the posterior mean: "
-        "raise steps (or steps='auto'), parameters may be biased",
-    )
+def _check_start(start: Laplace, problem: Problem) -> None:
+    """Refuse a start in other coordinates than those of the problem."""
+    if not isinstance(start, Laplace):
+        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)")
+    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
+        raise InputError(
+            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
+            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem"
+        )
 
 
 def _choice(name: str, value: str, known: Collection[str]) -> str:

@@ -47,6 +47,10 @@ class Coordinate(Protocol):
         """Return log |dx/dz|."""
         ...
 
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        """Return dx/dz and d2x/dz2."""
+        ...
+
 
 @dataclass(frozen=True)
 class Identity:
@@ -65,6 +69,9 @@ class Identity:
 
     def log_jacobian(self, z: Array) -> float:
         return 0.0
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        return np.ones_like(z), np.zeros_like(z)
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,10 @@ class Log:
     def log_jacobian(self, z: Array) -> Array:
         return z
 
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        slope = self.sign * np.exp(z)
+        return slope, slope
+
 
 @dataclass(frozen=True)
 class Logit:
@@ -108,6 +119,10 @@ class Logit:
 
     def log_jacobian(self, z: Array) -> Array:
         return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        slope = np.exp(self.log_jacobian(z))
+        return slope, -slope * np.tanh(0.5 * z)
 
 
 @dataclass(frozen=True)
@@ -169,13 +184,24 @@ class Prior:
         columns = [c.unconstrained(values[:, j]) for j, c in enumerate(self.maps)]
         return np.stack(columns, axis=1)
 
+    def slopes(self, theta: Array) -> tuple[Array, Array]:
+        """First and second derivative of each value by its coordinate, (n, d) both."""
+        pairs = [c.slopes(theta[:, j]) for j, c in enumerate(self.maps)]
+        first, second = zip(*pairs, strict=True)
+        return np.stack(first, axis=1), np.stack(second, axis=1)
+
     def log_density(self, theta: Array) -> Array:
         """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
         total = np.zeros(len(theta))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for j, (c, d) in enumerate(zip(self.maps, self.distributions.values(), strict=True)):
-                total += d.logpdf(c.natural(theta[:, j])) + c.log_jacobian(theta[:, j])
+            for j in range(len(self)):
+                total += self.log_density_of(j, theta[:, j])
         return np.where(np.isnan(total), -np.inf, total)
+
+    def log_density_of(self, j: int, z: Array) -> Array:
+        """Log density of one unconstrained coordinate, log-Jacobian included, shape (n,)."""
+        coordinate, distribution = self.maps[j], self.distributions[self.names[j]]
+        return distribution.logpdf(coordinate.natural(z)) + coordinate.log_jacobian(z)
 
 
 def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:

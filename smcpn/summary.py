@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.distributions import describe
@@ -13,6 +14,7 @@ from smcpn.likelihood.build import likelihood_name
 from smcpn.validation.correlation import RIDGE, posterior_correlation
 
 if TYPE_CHECKING:
+    from smcpn.estimate.laplace import Laplace
     from smcpn.posterior import Posterior
 
 PRIOR_DOMINATED = 0.7
@@ -86,12 +88,22 @@ class ParameterRow:
 
 def parameter_rows(posterior: Posterior) -> list[ParameterRow]:
     """Make the parameter table of a posterior."""
-    prior, names = posterior.problem.prior, posterior.names
+    correlation = posterior_correlation(posterior.theta, posterior.weights)
+    return _rows(posterior, np.nan_to_num(correlation))
+
+
+def laplace_rows(laplace: Laplace) -> list[ParameterRow]:
+    """Make the parameter table of a Laplace approximation."""
+    sd = np.sqrt(np.diag(laplace.covariance))
+    return _rows(laplace, np.nan_to_num(laplace.covariance / np.outer(sd, sd)))
+
+
+def _rows(result: Posterior | Laplace, correlation: NDArray[np.float64]) -> list[ParameterRow]:
+    prior, names = result.problem.prior, result.names
     draws = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS))
-    correlation = np.nan_to_num(posterior_correlation(posterior.theta, posterior.weights))
     np.fill_diagonal(correlation, 0.0)
     closest = np.abs(correlation).argmax(axis=1)
-    mean, sd = posterior.mean, posterior.sd
+    mean, sd = result.mean, result.sd
     return [
         ParameterRow(
             name=name,
@@ -99,13 +111,31 @@ def parameter_rows(posterior: Posterior) -> list[ParameterRow]:
             prior_sd=float(draws[:, j].std()),
             mean=mean[name],
             sd=sd[name],
-            low=float(posterior.quantile(name, 0.025)),
-            high=float(posterior.quantile(name, 0.975)),
+            low=float(result.quantile(name, 0.025)),
+            high=float(result.quantile(name, 0.975)),
             neighbour=names[closest[j]] if len(names) > 1 else "",
             correlation=float(correlation[j, closest[j]]),
         )
         for j, (name, distribution) in enumerate(prior.distributions.items())
     ]
+
+
+def laplace_text(laplace: Laplace) -> str:
+    """Render a Laplace approximation as a plain-text table."""
+    maximum = laplace.maximum
+    columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
+    rows = [
+        [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if laplace.success else ""]
+        for row, mode in zip(laplace.table(), maximum.values, strict=True)
+    ]
+    lines = [
+        align([columns, *rows], left=(0, 1, 8)),
+        "",
+        f"log-evidence     {laplace.log_evidence:.2f} (Laplace)",
+        *maximum.figures(),
+    ]
+    lines += [f"look again       {concern}" for concern in laplace.concerns]
+    return "\n".join(lines)
 
 
 def summary_text(posterior: Posterior) -> str:

@@ -42,7 +42,7 @@ def inspect(path: Path) -> str:
     return "\n".join(lines)
 
 
-_UNSHOWN = ("solver", "entropy", "moves", "block")
+_UNSHOWN = ("solver", "entropy", "moves", "block", "start")
 
 
 def path_size(path: Path) -> str:

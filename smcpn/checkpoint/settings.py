@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from smcpn.errors import InputError, NotStorableError
 from smcpn.run import Configuration
 from smcpn.smc.kernels import RandomWalkKernel
@@ -16,6 +18,7 @@ from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
+from smcpn.smc.target import Start
 from smcpn.solver import EKF0, EKF1, RK4
 
 SOLVERS = {kind.__name__: kind for kind in (EKF0, EKF1, RK4)}
@@ -28,8 +31,9 @@ def configuration_document(configuration: Configuration) -> tuple[dict[str, Any]
     try:
         moves = _moves_document(settings.moves)
         resampling = _resampling_name(settings)
+        start = _start_document(settings.start)
     except NotStorableError as error:
-        moves, resampling, reason = None, None, str(error)
+        moves, resampling, start, reason = None, None, None, str(error)
     document = {
         "solver": solver_document(configuration.solver),
         "likelihood": configuration.likelihood,
@@ -38,6 +42,7 @@ def configuration_document(configuration: Configuration) -> tuple[dict[str, Any]
         "block": settings.block,
         "moves": moves,
         "resampling": resampling,
+        "start": start,
         "path": configuration.path,
         "replicates": configuration.replicates,
         "seed": configuration.seed,
@@ -57,6 +62,7 @@ def configuration_of(document: Mapping[str, Any]) -> Configuration:
             block=document["block"],
             moves=_moves_of(document["moves"]),
             resample=SCHEMES[document["resampling"]],
+            start=_start_of(document.get("start")),
         ),
         path=document["path"],
         replicates=document["replicates"],
@@ -124,3 +130,18 @@ def _resampling_name(settings: Settings) -> str:
     if SCHEMES.get(name) is not settings.resample:
         raise NotStorableError("resample is a function of your own, which a file cannot hold")
     return name
+
+
+def _start_document(start: Start | None) -> dict[str, Any] | None:
+    if start is None:
+        return None
+    if type(start) is not DefensiveGaussian:
+        raise NotStorableError(f"start is {type(start).__name__}, which a file cannot hold")
+    return {name: np.asarray(value).tolist() for name, value in vars(start).items()}
+
+
+def _start_of(document: Mapping[str, Any] | None) -> Start | None:
+    if document is None:
+        return None
+    arrays = {name: np.array(document[name]) for name in ("mean", "factor")}
+    return DefensiveGaussian(**{**document, **arrays})

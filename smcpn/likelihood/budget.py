@@ -46,6 +46,16 @@ class ErrorBudget:
         """The larger of the two."""
         return max(self.claimed, self.change)
 
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What deserves a second look."""
+        if self.share <= SOLVER_SHARE:
+            return ()
+        return (
+            f"the solver's error is {self.share:.2g} of the noise variance at the posterior mean: "
+            "raise steps (or steps='auto'), parameters may be biased",
+        )
+
 
 def error_budget(
     problem: Problem, solver: Solver, values: Array, likelihood: str | None = None

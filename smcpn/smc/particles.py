@@ -25,7 +25,8 @@ class ParticleSystem:
     log_weights : ndarray, (N,)
         Unnormalised log importance weights.
     log_prior : ndarray, (N,)
-        Log prior density of theta, log-Jacobian included.
+        Log prior density of theta, log-Jacobian included; on a path that begins at another
+        density, that one's until the end.
     log_likelihood : ndarray, (N,)
         Of the samples that are absorbed whole.
     pending : ndarray, (N,)

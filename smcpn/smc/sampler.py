@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.target import Target, tempered
+from smcpn.smc.target import Start, Target, tempered
 from smcpn.smc.trace import Trace
 from smcpn.smc.weights import log_mean_exp
 
@@ -42,6 +42,8 @@ class Settings:
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
+    start : Start, optional
+        A density near the posterior to begin at, in place of the prior; `Tempering` can.
     """
 
     particles: int = 1000
@@ -49,6 +51,7 @@ class Settings:
     block: int = 64
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:
@@ -110,7 +113,7 @@ class Snapshot:
 
 
 class Sampler(ABC):
-    """One population of particles on its way from the prior to the posterior.
+    """One population of particles on its way from the prior, or another start, to the posterior.
 
     It goes in parts: a block of samples weighed, or one exponent of a bridge with its
     rejuvenation. Between parts a `snapshot` holds all there is.
@@ -130,6 +133,9 @@ class Sampler(ABC):
         Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
     """
 
+    takes_start: ClassVar[bool] = False
+    """Whether it can begin elsewhere than at the prior."""
+
     def __init__(
         self,
         prior: Prior,
@@ -137,13 +143,19 @@ class Sampler(ABC):
         settings: Settings,
         rng: np.random.Generator,
     ) -> None:
+        if settings.start is not None and not self.takes_start:
+            raise InputError(
+                "start is given, but only path='tempering' can begin elsewhere than at the prior: "
+                "choose that path, or leave start out"
+            )
         self.prior, self.likelihood, self.settings, self._rng = prior, likelihood, settings, rng
-        theta = prior.sample(rng, settings.particles)
+        begin: Start = prior if settings.start is None else settings.start
+        theta = begin.sample(rng, settings.particles)
         n = len(theta)
         self.system = ParticleSystem(
             theta=theta,
             log_weights=np.zeros(n),
-            log_prior=prior.log_density(theta),
+            log_prior=begin.log_density(theta),
             log_likelihood=np.zeros(n),
             pending=np.zeros(n),
             state=likelihood.start(prior.natural(theta)),
@@ -306,9 +318,8 @@ class Sampler(ABC):
     def _check_alive(self) -> None:
         alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.pending)
         if not alive.any():
-            when = (
-                "at every draw from the prior" if not self.rejuvenations else "for every particle"
-            )
+            begin = "prior" if self.settings.start is None else "start"
+            when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
             raise InputError(
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
                 "check the model and units, narrow the prior, or raise steps"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,18 @@ from smcpn.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 
 Array = NDArray[np.float64]
+
+
+class Start(Protocol):
+    """A normalised density of unconstrained coordinates: the prior, or one near the posterior."""
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` vectors, (size, d)."""
+        ...
+
+    def log_density(self, theta: Array) -> Array:
+        """Log density at (n, d), shape (n,)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -60,7 +73,18 @@ class Target:
 
 @dataclass(frozen=True)
 class RecordTarget(Target):
-    """prior x p(y_0, ..., y_T-1 | theta)^exponent: the whole record is pending."""
+    """start x (prior x p(y_0, ..., y_T-1 | theta) / start)^exponent: the record is pending.
+
+    From the prior that is prior x p(y | theta)^exponent. From another start the prior is pending
+    too, and the ratio of the normalisers at exponents 1 and 0 is the evidence all the same.
+
+    Attributes
+    ----------
+    start : Start, optional
+        The density at exponent 0; the prior, where there is none.
+    """
+
+    start: Start | None = None
 
     @property
     def n_samples(self) -> int:
@@ -71,16 +95,25 @@ class RecordTarget(Target):
         """Browse the record for new parameters, (n, d)."""
         state, log_likelihood = self.likelihood.browse(self.prior.natural(theta), self.n_samples)
         n = len(theta)
+        begin, pending = self.parts(theta, log_likelihood)
         return ParticleSystem(
             theta=theta,
             log_weights=np.zeros(n),
-            log_prior=self.prior.log_density(theta),
+            log_prior=begin,
             log_likelihood=np.zeros(n),
-            pending=finite_or_excluded(log_likelihood),
+            pending=pending,
             state=state,
             eve=np.zeros(n, dtype=np.int64),
             family=np.zeros(n, dtype=np.int64),
         )
+
+    def parts(self, theta: Array, log_likelihood: Array) -> tuple[Array, Array]:
+        """Log density at exponent 0, and what is pending, of parameters (n, d)."""
+        log_prior = self.prior.log_density(theta)
+        if self.start is None:
+            return log_prior, finite_or_excluded(log_likelihood)
+        begin = self.start.log_density(theta)
+        return begin, finite_or_excluded(log_likelihood + log_prior - begin)
 
 
 def finite_or_excluded(log_density: Array) -> Array:

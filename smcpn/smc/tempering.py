@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,22 @@ class Tempering(Sampler):
     Fewer rejuvenations than the data path, each over the whole record; nothing is known until
     the end. A likelihood needs no ``advance``.
 
+    It may begin at a density near the posterior, such as a Laplace approximation, in place of the
+    prior: the path is then short, and the evidence is that of the prior all the same.
+
     References
     ----------
     Jasra, A. et al. (2011). Inference for Levy-driven stochastic volatility models via adaptive
     sequential Monte Carlo. Scandinavian Journal of Statistics 38.
     """
 
+    takes_start: ClassVar[bool] = True
+
     def advance(self, last: int) -> None:
         """Weigh the record, then go on along the exponents, one at a time."""
         if self.exponent is None:
             self._weigh()
-        if self._cross(RecordTarget(self.prior, self.likelihood, 0, 0.0)):
+        if self._cross(self._target):
             self._absorb_pending()
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
@@ -42,20 +47,32 @@ class Tempering(Sampler):
         if self.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
         state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
-        whole = finite_or_excluded(log_likelihood)
-        return (state, whole, nothing) if self.exponent is None else (state, nothing, whole)
+        if self.exponent is None:
+            return state, finite_or_excluded(log_likelihood), nothing
+        return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
+
+    @property
+    def _target(self) -> RecordTarget:
+        return RecordTarget(self.prior, self.likelihood, 0, 0.0, self.settings.start)
 
     def _weigh(self) -> None:
         values = self.prior.natural(self.system.theta)
         state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
-        self.system = replace(self.system, pending=finite_or_excluded(log_likelihood), state=state)
+        begin, pending = self._target.parts(self.system.theta, log_likelihood)
+        self.system = replace(self.system, log_prior=begin, pending=pending, state=state)
         self._begin_bridge()
 
     def _absorb_pending(self) -> None:
+        system, log_prior = self.system, self.system.log_prior
+        log_likelihood = system.pending
+        if self.settings.start is not None:
+            log_prior = self.prior.log_density(system.theta)
+            log_likelihood = log_likelihood + (system.log_prior - log_prior)
         self.system = replace(
-            self.system,
-            log_likelihood=self.system.pending,
-            pending=np.zeros(len(self.system)),
+            system,
+            log_prior=log_prior,
+            log_likelihood=log_likelihood,
+            pending=np.zeros(len(system)),
         )
         self.sample = self.likelihood.n_samples
         self.trace = Trace.of_end(self.sample, self.system.ess, self.log_evidence)

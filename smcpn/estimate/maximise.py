@@ -1,0 +1,185 @@
+"""From a problem to its most likely parameters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import shown, whole_number
+from smcpn.codegen.kernel import CLOCK
+from smcpn.errors import InputError
+from smcpn.estimate.density import POSTERIOR, LogDensity
+from smcpn.estimate.maximum import Maximum, start_result
+from smcpn.estimate.rendezvous import side_by_side
+from smcpn.estimate.search import METHODS, Found, Region, search
+from smcpn.estimate.starts import Starts, free_stages, starting_points
+from smcpn.likelihood.budget import (
+    SOLVER_SHARE,
+    error_budget,
+    steps_at_prior_median,
+    sufficient_steps,
+)
+from smcpn.likelihood.build import Solver, default_solver, likelihood_name
+from smcpn.likelihood.log_likelihood import LogLikelihood
+from smcpn.problem import Problem
+
+Array = NDArray[np.float64]
+
+TOGETHER = 256
+"""Most searches that run at a time, each in a thread; results do not depend on it."""
+
+
+def maximise(
+    problem: Problem,
+    likelihood: str | LogLikelihood | None = None,
+    *,
+    solver: Solver | None = None,
+    starts: Starts = None,
+    stages: Sequence[Sequence[str]] | None = None,
+    target: str = POSTERIOR,
+    method: str = "l-bfgs-b",
+    iterations: int = 500,
+    seed: int | None = 0,
+    threads: int | None = None,
+) -> Maximum:
+    """Find the parameters of highest posterior density, or of highest likelihood.
+
+    The search runs in the unconstrained coordinates of `Prior` with exact gradients. With
+    ``target="posterior"`` it finds the mode of the density of these coordinates, log-Jacobian
+    included, which is what `laplace` needs; for a prior on logarithms that is the mode in log x.
+
+    Parameters
+    ----------
+    problem : Problem
+    likelihood : str or LogLikelihood, optional
+        As of `ibis`; a `LogLikelihood` of the problem brings its solver.
+    solver : EKF0, EKF1 or RK4, optional
+        As of `ibis`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
+    starts : int, mapping, or array, optional
+        A number of draws from the prior; or values by name, one or (S,) each, with the prior
+        median for the rest; or values (S, d) or (d,). By default the most likely of 64 draws.
+    stages : sequence of sequence of str, optional
+        Parameters that are free in each stage, the others stay; a stage with all of them ends it.
+        ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
+    target : {"posterior", "likelihood"}
+        The likelihood ignores the density of the prior, but its support is still a bound.
+    method : {"l-bfgs-b", "trust-exact", "trust-ncg"}
+        Of `scipy.optimize.minimize`; the last two are Newton's, with exact Hessians.
+    iterations : int
+        Most iterations of a stage.
+    seed : int, optional
+        Of the draws from the prior.
+    threads : int, optional
+        Threads of the kernel. The result does not depend on them.
+
+    Returns
+    -------
+    Maximum
+        A failure is a value as well: ``success`` is False, and ``reason`` tells why.
+
+    Raises
+    ------
+    InputError
+        For settings out of range.
+
+    References
+    ----------
+    Tronarp, F., Bosch, N., Hennig, P. (2022). Fenrir. arXiv:2202.01287, for the stages.
+
+    Examples
+    --------
+    >>> maximum = smcpn.maximise(problem, "fenrir", starts=20)  # doctest: +SKIP
+    >>> print(maximum.summary())  # doctest: +SKIP
+    """
+    if method not in METHODS:
+        raise InputError(f"method is {shown(method)}: choose one of {', '.join(METHODS)}")
+    iterations = whole_number("iterations", iterations, 1)
+    plan = free_stages(problem.names, stages)
+    began, compiled = time.perf_counter(), CLOCK.compile_seconds
+    function, automatic = _log_likelihood(problem, likelihood, solver, threads)
+    density = LogDensity(function, target)
+    points = starting_points(density, starts, np.random.default_rng(seed))
+    found = _searched(density, points, plan, method, iterations)
+    maximum = _maximum(density, method, found)
+    while automatic and np.isfinite(maximum.log_density):
+        finer = _finer(maximum)
+        if finer is None:
+            break
+        density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
+        # From where they were: more steps change a maximum that is nearly right.
+        ends = np.stack([one.theta for one in found])
+        again = _searched(density, ends, plan[-1:], method, iterations)
+        found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
+        maximum = _maximum(density, method, found)
+    compiling = CLOCK.compile_seconds - compiled
+    return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _log_likelihood(
+    problem: Problem,
+    likelihood: str | LogLikelihood | None,
+    solver: Solver | None,
+    threads: int | None,
+) -> tuple[LogLikelihood, bool]:
+    """Return the log-likelihood, and whether its steps are to be judged at the maximum."""
+    if isinstance(likelihood, LogLikelihood):
+        if likelihood.problem is not problem or solver is not None:
+            raise InputError(
+                "likelihood is a LogLikelihood: give the problem it was made of, and no solver"
+            )
+        return likelihood, False
+    solver = default_solver(problem, likelihood) if solver is None else solver
+    name = likelihood_name(solver, likelihood)
+    automatic = solver.steps == "auto"
+    if automatic:
+        solver = steps_at_prior_median(problem, solver, name)
+    return LogLikelihood(problem, name, solver, threads), automatic
+
+
+def _searched(
+    density: LogDensity, points: Array, plan: list[list[int]], method: str, iterations: int
+) -> list[Found]:
+    """Search from every point."""
+    region = Region(density.names, density.scale, density.bounds)
+    searches = [
+        partial(search, region=region, start=p, stages=plan, method=method, iterations=iterations)
+        for p in points
+    ]
+    parts = [searches[k : k + TOGETHER] for k in range(0, len(searches), TOGETHER)]
+    return [found for part in parts for found in side_by_side(density, part)]
+
+
+def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
+    """Take the highest end of all; of ends as high, the first."""
+    best = int(np.argmax([one.log_density for one in found]))
+    theta, log_density = found[best].theta, found[best].log_density
+    prior = float(density.prior.log_density(theta[None, :])[0])
+    function = density.log_likelihood
+    return Maximum(
+        function=function,
+        target=density.target,
+        method=method,
+        theta=theta,
+        log_density=log_density,
+        log_likelihood=log_density - prior if density.target == POSTERIOR else log_density,
+        starts=tuple(start_result(function.problem, one) for one in found),
+        best=best,
+    )
+
+
+def _finer(maximum: Maximum) -> Solver | None:
+    """Return the solver with the steps that the maximum asks for; None if it has enough."""
+    problem, solver, name = maximum.problem, maximum.solver, maximum.function.likelihood
+    try:
+        if error_budget(problem, solver, maximum.values, name).share <= SOLVER_SHARE:
+            return None
+        least = 2 * int(solver.steps)
+        return sufficient_steps(problem, solver, maximum.values, name, least=least)
+    except InputError:
+        # A poor maximum may lie where no steps are enough.
+        return None

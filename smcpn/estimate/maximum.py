@@ -1,0 +1,220 @@
+"""What a maximisation returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.columns import align
+from smcpn.distributions import describe
+from smcpn.estimate.density import POSTERIOR
+from smcpn.estimate.search import Found
+from smcpn.likelihood.build import Solver
+from smcpn.likelihood.log_likelihood import LogLikelihood
+from smcpn.problem import Problem
+
+if TYPE_CHECKING:
+    from smcpn.posterior import Posterior
+
+Array = NDArray[np.float64]
+
+SAME = 0.01
+"""Starts whose ends differ by less in log density are said to have found the same maximum."""
+ROWS = 10
+"""Most starts that a summary lists."""
+
+
+@dataclass(frozen=True)
+class StartResult:
+    """What came of one start.
+
+    Attributes
+    ----------
+    start, values : ndarray, (d,)
+        Parameter values at the start and at the end.
+    log_density : float
+        At the end; -inf if the solution diverges at the start.
+    reason : str
+        Why the search stopped.
+    success : bool
+        Whether it converged.
+    evaluations : int
+        Of the log density with its gradient, or of its Hessian.
+    path : ndarray, (K + 1, d)
+        Parameter values at the start and after each iteration.
+    path_log_density : ndarray, (K + 1,)
+    """
+
+    start: Array
+    values: Array
+    log_density: float
+    reason: str
+    success: bool
+    evaluations: int
+    path: Array
+    path_log_density: Array
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """The highest point that the searches found.
+
+    Attributes
+    ----------
+    function : LogLikelihood
+        The log-likelihood, with the solver as it ran.
+    target : {"posterior", "likelihood"}
+        What was maximised. The posterior is the density of the unconstrained coordinates of
+        `Prior`, log-Jacobian included.
+    method : str
+    theta : ndarray, (d,)
+        Unconstrained coordinates of the maximum.
+    log_density : float
+        Of the target there, its normaliser unknown; -inf if every start diverges.
+    log_likelihood : float
+    starts : tuple of StartResult
+        In the order given.
+    best : int
+        Which of the starts led to the maximum.
+    seconds : float
+        Wall time without compilation.
+    concerns : tuple of str
+        What deserves a second look.
+    """
+
+    function: LogLikelihood = field(repr=False)
+    target: str
+    method: str
+    theta: Array
+    log_density: float
+    log_likelihood: float
+    starts: tuple[StartResult, ...] = field(repr=False)
+    best: int = 0
+    seconds: float = 0.0
+    concerns: tuple[str, ...] = ()
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.function.problem
+
+    @property
+    def solver(self) -> Solver:
+        """The solver, its steps resolved."""
+        return self.function.solver
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of `values`."""
+        return self.problem.names
+
+    @property
+    def values(self) -> Array:
+        """Parameter values at the maximum, (d,)."""
+        return self.starts[self.best].values
+
+    @property
+    def reason(self) -> str:
+        """Why the search that led there stopped."""
+        return self.starts[self.best].reason
+
+    @property
+    def success(self) -> bool:
+        """Whether that search converged."""
+        return self.starts[self.best].success
+
+    @property
+    def path(self) -> Array:
+        """Parameter values at its start and after each of its iterations, (K + 1, d)."""
+        return self.starts[self.best].path
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations of all starts."""
+        return sum(start.evaluations for start in self.starts)
+
+    @property
+    def agreeing(self) -> int:
+        """Starts that ended as high."""
+        ends = np.array([start.log_density for start in self.starts])
+        return int(np.count_nonzero(ends >= self.log_density - SAME))
+
+    def __getitem__(self, name: str) -> float:
+        """Value of one parameter."""
+        return float(self.values[self.names.index(name)])
+
+    def to_posterior(self) -> Posterior:
+        """Return the one particle of a `Posterior`, to simulate and validate with."""
+        from smcpn.estimated_posterior import mode_posterior
+
+        return mode_posterior(self)
+
+    def summary(self) -> str:
+        """The maximum and how it was found, as text."""
+        rows = [
+            [name, describe(distribution), f"{value:.6g}"]
+            for (name, distribution), value in zip(
+                self.problem.prior.distributions.items(), self.values, strict=True
+            )
+        ]
+        lines = [
+            align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
+            "",
+            *self.figures(),
+            *(f"look again       {concern}" for concern in self.concerns),
+        ]
+        if len(self.starts) > 1:
+            lines += ["", *self._start_lines()]
+        return "\n".join(lines)
+
+    @property
+    def _kind(self) -> str:
+        return "mode" if self.target == POSTERIOR else "maximum"
+
+    def figures(self) -> list[str]:
+        """Lines of a summary below its table."""
+        density = (
+            [f"log posterior    {self.log_density:.4f} (not normalised, unconstrained coordinates)"]
+            if self.target == POSTERIOR
+            else []
+        )
+        iterations = len(self.path) - 1
+        stopped = "converged" if self.success else f"STOPPED: {self.reason}"
+        return [
+            *density,
+            f"log-likelihood   {self.log_likelihood:.4f}",
+            f"search           {stopped} after {iterations} iterations of {self.method}",
+            f"starts           {len(self.starts)}, of which {self.agreeing} ended as high; "
+            f"{self.evaluations} evaluations",
+            f"likelihood       {self.function.likelihood}",
+            f"solver           {self.solver}",
+            f"time             {self.seconds:.2f} s",
+        ]
+
+    def _start_lines(self) -> list[str]:
+        order = np.argsort([-start.log_density for start in self.starts], kind="stable")
+        rows = [
+            [str(number), f"{start.log_density:.4f}", str(start.evaluations), start.reason]
+            for number, start in ((int(k), self.starts[k]) for k in order[:ROWS])
+        ]
+        table = align([["start", "log density", "evaluations", "stopped"], *rows], left=(3,))
+        rest = len(self.starts) - ROWS
+        return [table, *([f"and {rest} more"] if rest > 0 else [])]
+
+
+def start_result(problem: Problem, found: Found) -> StartResult:
+    """Express what a search found in parameter values."""
+    path = problem.prior.natural(found.path)
+    return StartResult(
+        start=path[0],
+        values=problem.prior.natural(found.theta[None, :])[0],
+        log_density=found.log_density,
+        reason=found.reason,
+        success=found.success,
+        evaluations=found.evaluations,
+        path=path,
+        path_log_density=found.path_log_density,
+    )

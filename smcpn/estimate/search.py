@@ -1,0 +1,265 @@
+"""One search from one start: SciPy's optimisers, what they see, and why they stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize
+
+from smcpn.estimate.rendezvous import Seat
+
+Array = NDArray[np.float64]
+
+METHODS = ("l-bfgs-b", "trust-exact", "trust-ncg")
+GRADIENT = 1e-6
+"""Largest derivative that counts as zero, in nats per standard deviation of the prior."""
+GAIN = 1e-12
+"""A step that gains a smaller share of the log density ends L-BFGS-B."""
+ROUNDING = 1e-8
+"""The same share, where no better point is found: the best one is as good as can be told."""
+
+CONVERGED = "converged"
+LIMIT = "the limit of iterations"
+DIVERGED_START = "the solution diverges at the start"
+NO_GRADIENT = "the gradient is not finite"
+NO_BETTER = "no better point along the search direction"
+EDGE = "at the edge of the support of "
+
+
+@dataclass(frozen=True)
+class Region:
+    """Coordinates of a search: theta over the prior's spread, so that one is a wide step.
+
+    Attributes
+    ----------
+    names : tuple of str
+    scale : ndarray, (d,)
+    bounds : ndarray, (d, 2)
+        Of theta.
+    """
+
+    names: tuple[str, ...]
+    scale: Array
+    bounds: Array
+
+    @property
+    def scaled_bounds(self) -> Array:
+        """Bounds of the coordinates of the search, (d, 2)."""
+        return self.bounds / self.scale[:, None]
+
+    def at_edge(self, theta: Array) -> list[str]:
+        """Names of the parameters that are at the edge of their support."""
+        near = 1e-9 * (1.0 + np.abs(theta))
+        low, high = theta <= self.bounds[:, 0] + near, theta >= self.bounds[:, 1] - near
+        return [name for name, hit in zip(self.names, low | high, strict=True) if hit]
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where a search ended, and how it came there.
+
+    Attributes
+    ----------
+    theta : ndarray, (d,)
+    log_density : float
+    reason : str
+    evaluations : int
+        Of the log density with its gradient, or of its Hessian.
+    path : ndarray, (K + 1, d)
+        theta at the start and after each iteration.
+    path_log_density : ndarray, (K + 1,)
+    """
+
+    theta: Array
+    log_density: float
+    reason: str
+    evaluations: int
+    path: Array
+    path_log_density: Array
+
+    @property
+    def success(self) -> bool:
+        """Whether the search converged."""
+        return self.reason == CONVERGED
+
+    def followed_by(self, other: Found) -> Found:
+        """Return the end of ``other``, which went on from here, with the path of both."""
+        return replace(
+            other,
+            evaluations=self.evaluations + other.evaluations,
+            path=np.concatenate([self.path, other.path]),
+            path_log_density=np.concatenate([self.path_log_density, other.path_log_density]),
+        )
+
+
+class Objective:
+    """Minus the log density along the free coordinates, as SciPy's optimisers can take it.
+
+    A diverged solution has density zero. Minus its logarithm would be infinite, which no line
+    search can interpolate: it sees a wall instead, as high above the best point as the slope there
+    leads down, so that it comes back to a ninth of its step.
+    """
+
+    def __init__(self, seat: Seat, region: Region, theta: Array, free: list[int]) -> None:
+        self._seat, self._region, self._free = seat, region, free
+        self._theta = theta.copy()
+        self._scale = region.scale[free]
+        self._last: tuple[bytes, float, Array] | None = None
+        self.evaluations, self.steep = 0, False
+        self.points: list[Array] = [theta.copy()]
+        self.best = theta[free] / self._scale
+        self.value, self.gradient = self._evaluate(self.best)
+        self.values = [self.value]
+
+    @property
+    def usable(self) -> bool:
+        """Whether the search can begin."""
+        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
+
+    @property
+    def bounds(self) -> Array:
+        """Of the free coordinates, (k, 2)."""
+        return self._region.scaled_bounds[self._free]
+
+    @property
+    def theta(self) -> Array:
+        """All coordinates at the best point, (d,)."""
+        return self._whole(self.best)
+
+    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
+        """Value, and gradient (k,), at a point (k,)."""
+        value, gradient = self._evaluate(point)
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            self.steep |= bool(np.isfinite(value))
+            drop = abs(float(self.gradient @ (point - self.best)))
+            return self.value + max(drop, ROUNDING * (1.0 + abs(self.value))), np.zeros(len(point))
+        if value < self.value:
+            self.best, self.value, self.gradient = point.copy(), value, gradient
+        return value, gradient
+
+    def value_at(self, point: Array) -> float:
+        """Value at a point (k,)."""
+        return self.value_and_gradient(point)[0]
+
+    def gradient_at(self, point: Array) -> Array:
+        """Gradient (k,) at a point (k,)."""
+        return self.value_and_gradient(point)[1]
+
+    def hessian_at(self, point: Array) -> Array:
+        """Second derivatives (k, k) at a point (k,)."""
+        self.evaluations += 1
+        hessian = -self._seat.hessian(self._whole(point))[np.ix_(self._free, self._free)]
+        # Where the solution has just diverged there are none: any curvature will do.
+        hessian = np.where(np.isfinite(hessian), hessian, 0.0)
+        return hessian * np.outer(self._scale, self._scale)
+
+    def note(self, intermediate_result: Any) -> None:
+        """Add the point after an iteration to the path; SciPy calls back by this name."""
+        self.points.append(self._whole(intermediate_result.x))
+        self.values.append(float(intermediate_result.fun))
+
+    def _evaluate(self, point: Array) -> tuple[float, Array]:
+        if self._last is not None and self._last[0] == point.tobytes():
+            return self._last[1:]
+        if (point < self.bounds[:, 0]).any() or (point > self.bounds[:, 1]).any():
+            return np.inf, np.zeros(len(point))
+        self.evaluations += 1
+        value, gradient = self._seat.value_and_gradient(self._whole(point))
+        self._last = point.tobytes(), -value, -gradient[self._free] * self._scale
+        return self._last[1:]
+
+    def _whole(self, point: Array) -> Array:
+        theta = self._theta.copy()
+        theta[self._free] = point * self._scale
+        return theta
+
+
+def search(
+    seat: Seat,
+    region: Region,
+    start: Array,
+    stages: Sequence[Sequence[int]],
+    method: str,
+    iterations: int,
+) -> Found:
+    """Maximise from a start, theta (d,), over the coordinates of each stage in turn.
+
+    A stage goes on from the best point of the one before, whatever ended that one.
+
+    Parameters
+    ----------
+    stages : sequence of sequence of int
+        Free coordinates; the last stage has all.
+    iterations : int
+        Most of a stage.
+    """
+    parts: list[Objective] = []
+    theta, reason = start, CONVERGED
+    for free in stages:
+        objective = Objective(seat, region, theta, list(free))
+        parts.append(objective)
+        reason = _minimise(objective, method, iterations)
+        if not objective.usable:
+            break
+        theta = objective.theta
+    edge = region.at_edge(theta)
+    return Found(
+        theta=theta,
+        log_density=-parts[-1].value,
+        reason=EDGE + ", ".join(edge) if edge else reason,
+        evaluations=sum(part.evaluations for part in parts),
+        path=np.array([start, *(point for part in parts for point in part.points[1:])]),
+        path_log_density=-np.array(
+            [parts[0].values[0], *(value for part in parts for value in part.values[1:])]
+        ),
+    )
+
+
+def _minimise(objective: Objective, method: str, iterations: int) -> str:
+    """Run an optimiser to its end, and return why it ended."""
+    if not np.isfinite(objective.value):
+        return DIVERGED_START
+    if not objective.usable:
+        return NO_GRADIENT
+    if method == "l-bfgs-b":
+        result = optimize.minimize(
+            objective.value_and_gradient,
+            objective.best,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=objective.bounds,
+            callback=objective.note,
+            options={"maxiter": iterations, "maxfun": 20 * iterations, "ftol": GAIN,
+                     "gtol": GRADIENT, "maxls": 30},
+        )  # fmt: skip
+    else:
+        result = optimize.minimize(
+            objective.value_at,
+            objective.best,
+            jac=objective.gradient_at,
+            hess=objective.hessian_at,
+            method=method,
+            callback=objective.note,
+            options={"maxiter": iterations, "gtol": GRADIENT},
+        )
+    if result.status == 0 or (result.status > 1 and _settled(objective)):
+        return CONVERGED
+    if result.status == 1:
+        return LIMIT
+    return NO_GRADIENT if objective.steep else NO_BETTER
+
+
+def _settled(objective: Objective) -> bool:
+    """Whether no more can be gained than rounding hides.
+
+    A posterior is no wider than its prior, which is one wide here: half the squared gradient
+    bounds what is left to gain.
+    """
+    rounding = ROUNDING * (1.0 + abs(objective.value))
+    gained = np.inf if len(objective.values) < 2 else objective.values[-2] - objective.value
+    left = 0.5 * float(objective.gradient @ objective.gradient)
+    return bool(min(gained, left) <= rounding)
