@@ -21,7 +21,6 @@ from smcpn.estimate.starts import Starts, free_stages, starting_points
 from smcpn.likelihood.budget import (
     SOLVER_SHARE,
     error_budget,
-    steps_at_prior_median,
     sufficient_steps,
 )
 from smcpn.likelihood.build import Solver, default_solver, likelihood_name
@@ -135,10 +134,7 @@ def _log_likelihood(
         return likelihood, False
     solver = default_solver(problem, likelihood) if solver is None else solver
     name = likelihood_name(solver, likelihood)
-    automatic = solver.steps == "auto"
-    if automatic:
-        solver = steps_at_prior_median(problem, solver, name)
-    return LogLikelihood(problem, name, solver, threads), automatic
+    return LogLikelihood(problem, name, solver, threads), solver.steps == "auto"
 
 
 def _searched(
