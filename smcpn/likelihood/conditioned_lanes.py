@@ -9,7 +9,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.errors import InputError
 from smcpn.likelihood.conditioned import ConditionedSymbols, Grid, Scheme
 from smcpn.likelihood.conditioned_rows import conditioned_rows
@@ -37,12 +37,12 @@ class ConditionedLikelihood(LaneLikelihood):
         solver: EKF0 | EKF1,
         factor: float = 1.0,
     ) -> None:
-        self._symbols, self._records = symbols, records
-        rows = [
-            conditioned_rows(symbols, record, int(solver.steps), number, factor)
-            for number, record in enumerate(records)
-        ]
-        super().__init__(kernel, rows, solver)
+        self._symbols = symbols
+
+        def write(record: Record, number: int) -> Rows:
+            return conditioned_rows(symbols, record, int(solver.steps), number, factor)
+
+        super().__init__(kernel, records, solver, write)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """See `DiffusedLikelihood.at_diffusion`."""
