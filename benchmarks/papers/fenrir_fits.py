@@ -5,24 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
-from math import factorial
 from multiprocessing import get_context
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import factorial
 
 import smcpn
-from benchmarks.papers.fenrir_settings import DIFFUSION, NOISE, SETTINGS, STARTS
+from benchmarks.papers.fenrir_settings import DIFFUSION, NOISE, ORDER, SETTINGS, STARTS
 from smcpn import RK4, LogLikelihood, Maximum, Record
 from smcpn.codegen.kernel import processors
+from smcpn.pn.iwp import process_noise, transition
 
 Array = NDArray[np.float64]
 
-METHODS = ("fenrir", "rk")
-STAGES = {"fenrir": [(NOISE, DIFFUSION)], "rk": None}
-"""Noise and diffusion first, with all else at its start."""
+FENRIR, RK = METHODS = ("fenrir", "rk")
 ITERATIONS = 400
 NOISE_START = 1.0
 SMOOTH = 3
@@ -32,65 +31,91 @@ VAGUE = 100.0
 
 
 @dataclass(frozen=True)
+class Plan:
+    """How much to do.
+
+    Attributes
+    ----------
+    runs : int
+        Records of each setting.
+    order : int
+        Integrations of the Wiener process.
+    lengths : int
+        Starts of the pendulum's sweep.
+    """
+
+    runs: int = 100
+    order: int = ORDER
+    lengths: int = 161
+
+
+@dataclass(frozen=True)
 class Fit:
     """What came of one record.
 
     Attributes
     ----------
-    name, method : str
-        Setting, and one of `METHODS`.
-    seed : int
-    values, first : dict of str to float
-        At the highest end of all starts, and at the end of the first.
+    values : dict of str to float
+        At the highest end of all starts.
     nll : float
         Negative log-likelihood there.
+    error, first_error : float
+        tRMSE there, and at the end of the first start.
     evaluations : int
         Of the log-likelihood with its gradient, all starts.
     """
 
-    name: str
-    method: str
-    seed: int
     values: dict[str, float]
-    first: dict[str, float]
     nll: float
+    error: float
+    first_error: float
     evaluations: int
 
 
-def fit(name: str, method: str, seed: int) -> Fit:
+def fit(name: str, method: str, order: int, seed: int) -> Fit:
     """Fit the record of a seed, from starts that belong to it."""
-    maximum = maximised(name, method, seed, threads=1)
+    maximum = maximised(name, method, order, seed, threads=1)
+    first, values = (
+        dict(zip(maximum.names, found.tolist(), strict=True))
+        for found in (maximum.starts[0].values, maximum.values)
+    )
     return Fit(
-        name=name,
-        method=method,
-        seed=seed,
-        values=dict(zip(maximum.names, maximum.values.tolist(), strict=True)),
-        first=dict(zip(maximum.names, maximum.starts[0].values.tolist(), strict=True)),
+        values=values,
         nll=-maximum.log_density,
+        error=SETTINGS[name].trajectory_error(values),
+        first_error=SETTINGS[name].trajectory_error(first),
         evaluations=maximum.evaluations,
     )
 
 
-def maximised(name: str, method: str, seed: int, threads: int | None = None) -> Maximum:
+def maximised(
+    name: str,
+    method: str,
+    order: int,
+    seed: int,
+    starts: int = STARTS,
+    threads: int | None = None,
+) -> Maximum:
     """Maximise the likelihood of a record over all that is unknown."""
-    setting = SETTINGS[name]
-    record = setting.record(seed)
-    likelihood = _likelihood(name, method, threads).with_records([record])
-    starts = setting.draw(np.random.default_rng([seed, 1]), STARTS, record)
-    if method == "fenrir":
-        starts |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record)}
+    record = SETTINGS[name].record(seed)
+    likelihood = _likelihood(name, method, order, threads).with_records([record])
+    begin = SETTINGS[name].draw(np.random.default_rng([seed, 1]), starts, record)
+    stages = None
+    if method == FENRIR:
+        stages = [(NOISE, DIFFUSION)] if SETTINGS[name].staged else None
+        begin |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record)}
     return smcpn.maximise(
-        likelihood.problem, likelihood, starts=starts, stages=STAGES[method],
+        likelihood.problem, likelihood, starts=begin, stages=stages,
         target="likelihood", iterations=ITERATIONS,
     )  # fmt: skip
 
 
 @cache
-def _likelihood(name: str, method: str, threads: int | None) -> LogLikelihood:
-    """Of any record; others take its place without compiling."""
-    setting = SETTINGS[name]
+def _likelihood(name: str, method: str, order: int, threads: int | None) -> LogLikelihood:
+    """Of some record; others take its place without compiling."""
+    setting = replace(SETTINGS[name], order=order)
     record = setting.record(0)
-    if method == "fenrir":
+    if method == FENRIR:
         result = LogLikelihood(setting.problem(record), "fenrir", setting.solver, threads)
     else:
         problem = setting.least_squares(record)
@@ -101,35 +126,25 @@ def _likelihood(name: str, method: str, threads: int | None) -> LogLikelihood:
 
 
 def starting_diffusion(record: Record) -> float:
-    """Standard deviation of the Wiener process that interpolates the measurements.
+    """Standard deviation of the Wiener process that interpolates evenly spaced measurements.
 
     The quasi-maximum-likelihood of an integrated Wiener process that knows nothing of the ODE, as
     the paper's code starts it. All outputs share it.
     """
-    seen = np.isfinite(record.y).all(axis=1)
-    t, y = record.t[seen], record.y[seen]
-    mean, covariance = np.zeros((SMOOTH + 1, y.shape[1])), VAGUE**2 * np.eye(SMOOTH + 1)
+    y = record.y[np.isfinite(record.y).all(axis=1)]
+    h, orders = record.interval, np.arange(SMOOTH + 1)
+    step, noise = transition(SMOOTH), h ** (2 * SMOOTH + 1) * process_noise(SMOOTH)
+    mean = np.zeros((SMOOTH + 1, y.shape[1]))
+    covariance = np.diag((VAGUE * h**orders / factorial(orders)) ** 2)
     total = 0.0
     for k, measured in enumerate(y):
         if k:
-            transition, noise = _integrated_wiener(SMOOTH, t[k] - t[k - 1])
-            mean = transition @ mean
-            covariance = transition @ covariance @ transition.T + noise
+            mean, covariance = step @ mean, step @ covariance @ step.T + noise
         residual, variance = measured - mean[0], covariance[0, 0]
         total += float(np.sum(residual**2)) / variance
         gain = covariance[:, :1] / variance
-        mean = mean + gain * residual
-        covariance = covariance - variance * gain @ gain.T
-    return float(np.sqrt(total / len(t)))
-
-
-def _integrated_wiener(order: int, h: float) -> tuple[Array, Array]:
-    """Transition matrix and covariance of a step."""
-    i, j = np.indices((order + 1, order + 1))
-    scale = np.array([factorial(k) for k in range(order + 1)], dtype=float)
-    transition = np.where(j >= i, h ** np.abs(j - i) / scale[np.abs(j - i)], 0.0)
-    exponent = 2 * order + 1 - i - j
-    return transition, h**exponent / (exponent * scale[order - i] * scale[order - j])
+        mean, covariance = mean + gain * residual, covariance - variance * gain @ gain.T
+    return float(np.sqrt(total / len(y)))
 
 
 @contextmanager
@@ -139,16 +154,18 @@ def workers() -> Iterator[ProcessPoolExecutor]:
         yield pool
 
 
-def compile_all(pool: ProcessPoolExecutor, kernels: Iterable[tuple[str, str]]) -> None:
+def compile_all(pool: ProcessPoolExecutor, names: Iterable[str], order: int) -> None:
     """Compile different kernels side by side; every process loads them from disk afterwards."""
-    for future in [pool.submit(_compiled, *kernel) for kernel in kernels]:
+    kernels = [(name, method) for method in METHODS for name in names]
+    for future in [pool.submit(_compiled, *kernel, order) for kernel in kernels]:
         future.result()
 
 
-def _compiled(name: str, method: str) -> None:
-    _likelihood(name, method, 1)
+def _compiled(name: str, method: str, order: int) -> None:
+    _likelihood(name, method, order, 1)
 
 
-def fits(pool: ProcessPoolExecutor, name: str, method: str, runs: int) -> list[Fit]:
+def fits(pool: ProcessPoolExecutor, name: str, method: str, plan: Plan) -> list[Fit]:
     """Fit the records of the first seeds."""
-    return list(pool.map(fit, [name] * runs, [method] * runs, range(runs)))
+    tasks = [pool.submit(fit, name, method, plan.order, seed) for seed in range(plan.runs)]
+    return [task.result() for task in tasks]

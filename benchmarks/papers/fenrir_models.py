@@ -40,10 +40,10 @@ def fitzhugh_nagumo(V, R, *, a, b, c):
 
 
 @smcpn.ode
-def seir(E, I, R, *, beta, gamma, decay):
-    """Epidemic (58) with beta_I = 0 and S = 1 - E - I - R, for the sum of all four is constant."""
-    infections = beta * (1 - E - I - R) * E
-    return infections - gamma * E, gamma * E - decay * I, decay * I
+def seir(exposed, infected, recovered, *, beta, gamma, decay):
+    """Epidemic (58) with beta_I = 0, and S from the sum of all four, which is one."""
+    infections = beta * (1 - exposed - infected - recovered) * exposed
+    return infections - gamma * exposed, gamma * exposed - decay * infected, decay * infected
 
 
 @smcpn.ode

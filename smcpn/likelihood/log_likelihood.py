@@ -182,7 +182,7 @@ class LogLikelihood:
 
     @cached_property
     def _ceiling(self) -> ca.Function | None:
-        """Highest value, of theta; None where measurements are not Gaussian or nothing bounds it."""
+        """Highest value, of theta; None where nothing bounds it."""
         model = self.problem.model
         if model.density is not None or not LIKELIHOODS[self.likelihood].bounded:
             return None
@@ -203,7 +203,7 @@ class LogLikelihood:
         known = self._possible(values, total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
-    def _possible(self, values: Array, total: Array) -> Array:
+    def _possible(self, values: Array, total: Array) -> NDArray[np.bool_]:
         """Whether a value (N,) can be that of a likelihood.
 
         Given the state, a measurement is no likelier than where its noise is densest. A solution
