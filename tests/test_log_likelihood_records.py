@@ -62,15 +62,24 @@ def test_no_value_is_beyond_the_densest_noise(log_likelihood: LogLikelihood) -> 
     sigma = 10.0 ** np.arange(-6.0, 2.0)
     kappa = 10.0 ** np.arange(-40.0, 0.0)
     values = np.array([[0.2, 0.2, 3.0, s, k] for s in sigma for k in kappa])
-    found, gradient = log_likelihood.value_and_gradient(values)
-    densest = -11.0 * np.log(2.0 * np.pi * values[:, 3] ** 2)
-    assert (found <= densest + 1e-6 * np.abs(densest)).all()
-    # The recursion itself goes beyond: there the value is none, and neither is the gradient.
-    bare = log_likelihood._value.total(values)[0]
-    beyond = bare > densest + 1e-6 * np.abs(densest)
+    highest = -11.0 * np.log(2.0 * np.pi * values[:, 3] ** 2)
+    highest += 1e-6 * np.abs(highest)
+    assert (log_likelihood(values) <= highest).all()
+    # The recursion itself goes beyond: there the value is none.
+    beyond = log_likelihood._value.total(values)[0] > highest
     assert beyond.any()
-    assert np.isneginf(found[beyond]).all()
-    assert np.isnan(gradient[beyond]).all()
+    assert np.isneginf(log_likelihood(values)[beyond]).all()
+
+
+def test_a_value_that_is_none_has_no_derivative(log_likelihood: LogLikelihood) -> None:
+    values = np.array([[0.2, 0.2, 3.0, 0.07, k] for k in 10.0 ** np.arange(-40.0, 0.0)])
+    directions = np.ones_like(values)
+    found, slope = log_likelihood.derivative(values, directions)
+    # The kernel with derivatives rounds otherwise than the one without.
+    bare = log_likelihood._tangent.total(np.hstack([values, directions]))[0]
+    assert (bare[np.isneginf(found)] > 0.0).any()
+    assert np.isnan(slope[np.isneginf(found)]).all()
+    assert np.isfinite(slope[np.isfinite(found)]).all()
 
 
 def test_missing_measurements_lower_the_bound_by_their_share() -> None:

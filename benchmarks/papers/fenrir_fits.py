@@ -143,7 +143,10 @@ def starting_diffusion(record: Record) -> float:
         residual, variance = measured - mean[0], covariance[0, 0]
         total += float(np.sum(residual**2)) / variance
         gain = covariance[:, :1] / variance
-        mean, covariance = mean + gain * residual, covariance - variance * gain @ gain.T
+        # A difference of covariances would cancel: nothing but the process scatters.
+        left = np.eye(SMOOTH + 1)
+        left[:, :1] -= gain
+        mean, covariance = mean + gain * residual, left @ covariance @ left.T
     return float(np.sqrt(total / len(y)))
 
 

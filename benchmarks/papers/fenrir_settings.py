@@ -104,7 +104,7 @@ class Setting:
 
     def problem(self, record: Record) -> Problem:
         """The fit, in which noise and diffusion are learned too."""
-        prior = dict.fromkeys((*self.fitted.parameters, NOISE, DIFFUSION), POSITIVE)
+        prior = _positive(*self.fitted.parameters, NOISE, DIFFUSION)
         return Problem(
             self.fitted, record, observe=list(self.observe), noise=NOISE, prior=prior,
             initial=list(self.initial), diffusion=DIFFUSION,
@@ -114,7 +114,7 @@ class Setting:
         """The fit without solver error, whose log-likelihood is minus the sum of squares (53)."""
         return Problem(
             self.fitted, record, observe=list(self.observe), noise=LEAST_SQUARES,
-            prior=dict.fromkeys(self.fitted.parameters, POSITIVE), initial=list(self.initial),
+            prior=_positive(*self.fitted.parameters), initial=list(self.initial),
         )  # fmt: skip
 
     def trajectory_error(self, values: Mapping[str, float]) -> float:
@@ -128,6 +128,10 @@ class Setting:
         return float(np.sqrt(np.mean(np.sum(distance**2, axis=1))))
 
 
+def _positive(*names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, POSITIVE)
+
+
 def trajectory(ode: ODE, theta: Any, state: Any, times: Array) -> Array:
     """Solution at times, (T, n); infinite where it explodes before the last."""
     x, parameters = ca.SX.sym("x", len(state)), ca.SX.sym("theta", len(theta))
@@ -136,7 +140,8 @@ def trajectory(ode: ODE, theta: Any, state: Any, times: Array) -> Array:
     def room(_: float, x: Array) -> float:
         return EXPLODED - float(np.abs(x).max())
 
-    room.terminal = True
+    # SciPy reads whether an event ends the solution from the function that finds it.
+    vars(room)["terminal"] = True
     with np.errstate(all="ignore"):
         solution = solve_ivp(
             lambda _, x: np.array(rate(x, theta)).ravel(), (times[0], times[-1]), state,
@@ -147,7 +152,9 @@ def trajectory(ode: ODE, theta: Any, state: Any, times: Array) -> Array:
     return solution.y.T if whole else np.full((len(times), len(state)), np.inf)
 
 
-def _folded_normal(rng: np.random.Generator, names: tuple[str, ...], count: int) -> dict:
+def _folded_normal(
+    rng: np.random.Generator, names: tuple[str, ...], count: int
+) -> dict[str, Array]:
     """Starts |N(0, 1)|, as ODIN has them."""
     return {name: np.abs(rng.normal(size=count)) for name in names}
 

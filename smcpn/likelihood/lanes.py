@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.source import LEAST_LANES
 from smcpn.codegen.tangent import tangent
 from smcpn.hold import start_derivatives
 from smcpn.problem import Model
@@ -148,7 +149,8 @@ class LaneLikelihood:
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
         other = copy(self)
-        other._kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads)
+        # A gradient at one point is a handful of lanes.
+        other._kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads, LEAST_LANES)
         return other
 
     def total(self, values: Array) -> Array:

@@ -1,0 +1,176 @@
+"""``smcpn fit``: the mode of a case and the Gaussian there, in seconds."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from smcpn.cases import Case, load_case
+from smcpn.cli.identify import (
+    SEED,
+    Score,
+    parsed_steps,
+    peak_memory_mb,
+    score_table,
+    scores_of,
+)
+from smcpn.cli.options import (
+    RUN,
+    SYSTEM,
+    Hold,
+    Json,
+    Likelihood,
+    System,
+    Verbose,
+    complete_split,
+)
+from smcpn.codegen.kernel import CLOCK
+from smcpn.estimate.laplace import Laplace, laplace
+from smcpn.likelihood.build import check_likelihood
+from smcpn.posterior import Posterior
+from smcpn.solver import EKF0
+
+DRAWS = 1000
+"""Draws from the approximation that are scored on the tests, as many as `identify` has."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A case study, fitted: what is printed."""
+
+    case: Case
+    laplace: Laplace
+    scores: dict[str, Score]
+    seed: int
+    wall_s: float
+    compile_s: float
+
+
+def fit(
+    system: System,
+    hold: Hold = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            help="Whose training and test samples of a case study.",
+            metavar="paper|official",
+            autocompletion=complete_split,
+            rich_help_panel=SYSTEM,
+        ),
+    ] = None,
+    starts: Annotated[
+        int,
+        typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
+    ] = 10,
+    seed: Annotated[
+        int | None,
+        typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
+    ] = None,
+    likelihood: Likelihood = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN
+        ),
+    ] = None,
+    order: Annotated[
+        int | None,
+        typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Find the posterior mode of a system and the Gaussian there, and score it on its tests.
+
+    Example: smcpn fit silverbox --starts 20 --json
+    """
+    wanted = None if steps is None else parsed_steps(steps)
+    # Options are refused before files are looked for.
+    EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
+    if likelihood is not None:
+        check_likelihood(likelihood)
+    case = load_case(system, hold=hold, model=model, split=split)
+    solver = case.solver(likelihood, order, wanted)
+    likelihood = likelihood or case.choices.likelihood
+    chosen = case.choices.arguments.get("seed", SEED) if seed is None else seed
+    began, compiled = time.perf_counter(), CLOCK.compile_seconds
+    found = laplace(case.problem, likelihood, solver=solver, starts=starts, seed=chosen)
+    scores = _scores(case, found, chosen)
+    compiling = CLOCK.compile_seconds - compiled
+    wall = time.perf_counter() - began - compiling
+    outcome = Fit(case, found, scores, chosen, wall, compiling)
+    print(json.dumps(_as_dict(outcome)) if as_json else _as_text(outcome))
+
+
+def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
+    """Score draws; the mode alone where there is no Gaussian, nothing where there is no mode."""
+    posterior: Posterior
+    if found.success:
+        posterior = found.to_posterior(DRAWS, seed)
+    elif found.maximum.found:
+        posterior = found.maximum.to_posterior()
+    else:
+        return {}
+    simulations = case.simulations(posterior)
+    return scores_of(posterior, simulations)
+
+
+def _as_dict(outcome: Fit) -> dict[str, Any]:
+    found, maximum = outcome.laplace, outcome.laplace.maximum
+    return {
+        "system": outcome.case.name,
+        "split": outcome.case.split,
+        "seed": outcome.seed,
+        "starts": len(maximum.starts),
+        "agreeing": maximum.agreeing,
+        "evaluations": maximum.evaluations,
+        "likelihood": found.likelihood,
+        "steps": found.solver.steps,
+        "wall_s": outcome.wall_s,
+        "search_s": maximum.seconds,
+        "compile_s": outcome.compile_s,
+        "peak_memory_mb": peak_memory_mb(),
+        "success": found.success and maximum.success,
+        "reason": found.reason or maximum.reason,
+        "log_density": _number(maximum.log_density),
+        "log_likelihood": _number(maximum.log_likelihood),
+        "log_evidence": _number(found.log_evidence),
+        "concerns": list(found.concerns),
+        "parameters": {
+            row.name: {
+                "mode": _number(maximum[row.name]),
+                "mean": _number(row.mean),
+                "sd": _number(row.sd),
+            }
+            for row in found.table()
+        },
+        "scores": {split: vars(score) for split, score in outcome.scores.items()},
+    }
+
+
+def _number(value: float) -> float | None:
+    """JSON has no nan and no infinity."""
+    return value if abs(value) < float("inf") else None
+
+
+def _as_text(outcome: Fit) -> str:
+    case = outcome.case
+    lines = [
+        f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
+        "",
+        outcome.laplace.summary(),
+        f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
+    ]
+    if outcome.scores:
+        lines += ["", score_table(case, outcome.scores)]
+    return "\n".join(lines)
