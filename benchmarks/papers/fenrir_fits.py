@@ -73,15 +73,19 @@ class Fit:
 
 
 def fit(name: str, method: str, order: int, seed: int) -> Fit:
-    """Fit the record of a seed, from starts that belong to it."""
+    """Fit the record of a seed, from starts that belong to it.
+
+    The highest end counts wherever it is: a rate of zero is at the edge, and still the maximum.
+    """
     maximum = maximised(name, method, order, seed, threads=1)
+    best = max(maximum.starts, key=lambda one: one.log_density)
     first, values = (
-        dict(zip(maximum.names, found.tolist(), strict=True))
-        for found in (maximum.starts[0].values, maximum.values)
+        dict(zip(maximum.names, one.values.tolist(), strict=True))
+        for one in (maximum.starts[0], best)
     )
     return Fit(
         values=values,
-        nll=-maximum.log_density,
+        nll=-best.log_density,
         error=SETTINGS[name].trajectory_error(values),
         first_error=SETTINGS[name].trajectory_error(first),
         evaluations=maximum.evaluations,

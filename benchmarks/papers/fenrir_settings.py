@@ -67,6 +67,9 @@ class Setting:
         Time of the first measurement.
     staged : bool
         Whether noise and diffusion are fitted before all else is.
+    least : float
+        Least diffusion of the fit: the likelihood is flat there already, that of the exact
+        solution, and rounding shows further below.
     order : int
     """
 
@@ -82,6 +85,7 @@ class Setting:
     draw: Draw
     seen: float = -np.inf
     staged: bool = False
+    least: float = 0.0
     order: int = ORDER
 
     @property
@@ -104,7 +108,8 @@ class Setting:
 
     def problem(self, record: Record) -> Problem:
         """The fit, in which noise and diffusion are learned too."""
-        prior = _positive(*self.fitted.parameters, NOISE, DIFFUSION)
+        prior = _positive(*self.fitted.parameters, NOISE)
+        prior[DIFFUSION] = stats.lognorm(1.0, loc=self.least)
         return Problem(
             self.fitted, record, observe=list(self.observe), noise=NOISE, prior=prior,
             initial=list(self.initial), diffusion=DIFFUSION,
@@ -204,6 +209,7 @@ _LOTKA_VOLTERRA = Setting(
     initial=(POSITIVE, POSITIVE),
     draw=draw_lotka_volterra,
     staged=True,
+    least=0.1,
 )
 _FITZHUGH_NAGUMO = Setting(
     ode=models.fitzhugh_nagumo,
@@ -217,6 +223,7 @@ _FITZHUGH_NAGUMO = Setting(
     steps=11,
     initial=(REAL, REAL),
     draw=draw_fitzhugh_nagumo,
+    least=0.01,
 )
 # The selection is at twice the step, and in one stage (code).
 _SELECTION = replace(_LOTKA_VOLTERRA, steps=10, staged=False)
@@ -243,6 +250,7 @@ SETTINGS: Mapping[str, Setting] = {
         initial=(POSITIVE, POSITIVE, 0.0),
         draw=draw_seir,
         seen=30.0,
+        least=1e-7,
     ),
     "pendulum": Setting(
         ode=models.pendulum,
@@ -256,5 +264,6 @@ SETTINGS: Mapping[str, Setting] = {
         initial=(0.0, np.pi / 2),
         draw=draw_pendulum,
         staged=True,
+        least=0.1,
     ),
 }
