@@ -92,7 +92,7 @@ def test_starting_diffusion_is_that_of_the_process() -> None:
     for _ in range(500):
         x = step @ x + factor @ rng.normal(size=4)
         path.append(x[0])
-    found = starting_diffusion(Record(y=np.array(path), dt=h))
+    found = starting_diffusion(Record(y=np.array(path), dt=h), order=3)
     # 500 squares: the standard error of a standard deviation is 3 %.
     assert found == pytest.approx(true, rel=0.12)
 

@@ -24,10 +24,8 @@ Array = NDArray[np.float64]
 FENRIR, RK = METHODS = ("fenrir", "rk")
 ITERATIONS = 400
 NOISE_START = 1.0
-SMOOTH = 3
-"""Order of the process that the diffusion's start is taken from, as in the code."""
 VAGUE = 100.0
-"""Initial standard deviation of that process, likewise."""
+"""Initial standard deviation of the process that the diffusion's start is taken from (code)."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +105,7 @@ def maximised(
     stages = None
     if method == FENRIR:
         stages = [(NOISE, DIFFUSION)] if SETTINGS[name].staged else None
-        begin |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record)}
+        begin |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record, order)}
     return smcpn.maximise(
         likelihood.problem, likelihood, starts=begin, stages=stages,
         target="likelihood", iterations=ITERATIONS,
@@ -129,16 +127,16 @@ def _likelihood(name: str, method: str, order: int, threads: int | None) -> LogL
     return result
 
 
-def starting_diffusion(record: Record) -> float:
+def starting_diffusion(record: Record, order: int) -> float:
     """Standard deviation of the Wiener process that interpolates evenly spaced measurements.
 
-    The quasi-maximum-likelihood of an integrated Wiener process that knows nothing of the ODE, as
-    the paper's code starts it. All outputs share it.
+    The quasi-maximum-likelihood of the process integrated ``order`` times that knows nothing of the
+    ODE, as the paper's code starts it. All outputs share it.
     """
     y = record.y[np.isfinite(record.y).all(axis=1)]
-    h, orders = record.interval, np.arange(SMOOTH + 1)
-    step, noise = transition(SMOOTH), h ** (2 * SMOOTH + 1) * process_noise(SMOOTH)
-    mean = np.zeros((SMOOTH + 1, y.shape[1]))
+    h, orders = record.interval, np.arange(order + 1)
+    step, noise = transition(order), h ** (2 * order + 1) * process_noise(order)
+    mean = np.zeros((order + 1, y.shape[1]))
     covariance = np.diag((VAGUE * h**orders / factorial(orders)) ** 2)
     total = 0.0
     for k, measured in enumerate(y):
@@ -148,7 +146,7 @@ def starting_diffusion(record: Record) -> float:
         total += float(np.sum(residual**2)) / variance
         gain = covariance[:, :1] / variance
         # A difference of covariances would cancel: nothing but the process scatters.
-        left = np.eye(SMOOTH + 1)
+        left = np.eye(order + 1)
         left[:, :1] -= gain
         mean, covariance = mean + gain * residual, left @ covariance @ left.T
     return float(np.sqrt(total / len(y)))

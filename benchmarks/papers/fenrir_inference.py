@@ -13,6 +13,7 @@ from benchmarks.papers.fenrir_outcome import Outcome, Row, listed
 from benchmarks.papers.fenrir_published import QUANTILES, TRAJECTORY_ERRORS, median
 
 OUTLIER = 1.0
+RESAMPLES = 1000
 NAMES = tuple(TRAJECTORY_ERRORS)
 
 
@@ -32,6 +33,12 @@ def inference(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
     return Outcome(rows, {"fenrir_inference": lambda: inference_figure(errors)})
 
 
+def _standard_error(errors: Sequence[float]) -> float:
+    """Of their median, by the bootstrap: other noise would have given another."""
+    again = np.random.default_rng(0).choice(errors, (RESAMPLES, len(errors)))
+    return float(np.std(np.median(again, axis=1)))
+
+
 def _rows(name: str, method: str, found: Sequence[Fit]) -> list[Row]:
     errors, first = [one.error for one in found], [one.first_error for one in found]
     target = median(name, method)
@@ -39,8 +46,9 @@ def _rows(name: str, method: str, found: Sequence[Fit]) -> list[Row]:
     judged = method == FENRIR
     middle = float(np.median(errors))
     note = (
-        f"first start alone: median {np.median(first):.3g}, "
-        f"{sum(error > OUTLIER for error in first)} above {OUTLIER:g}; "
+        f"standard error {_standard_error(errors):.2g}; "
+        f"first start alone: median {np.median(first):.3g}, {sum(error > OUTLIER for error in first)} above "
+        f"{OUTLIER:g}; "
         f"median {np.median([one.evaluations for one in found]):.0f} evaluations"
     )
     return [
