@@ -45,10 +45,10 @@ def _rows(name: str, method: str, found: Sequence[Fit]) -> list[Row]:
     outliers = sum(error > OUTLIER for error in errors)
     judged = method == FENRIR
     middle = float(np.median(errors))
+    strayed = sum(error > OUTLIER for error in first)
     note = (
         f"standard error {_standard_error(errors):.2g}; "
-        f"first start alone: median {np.median(first):.3g}, {sum(error > OUTLIER for error in first)} above "
-        f"{OUTLIER:g}; "
+        f"first start alone: median {np.median(first):.3g}, {strayed} above {OUTLIER:g}; "
         f"median {np.median([one.evaluations for one in found]):.0f} evaluations"
     )
     return [
