@@ -51,7 +51,7 @@ LIKELIHOODS = {
     "filtering": Recipe((EKF0, EKF1), filtering, filtering.moments, any_density=True),
     "dalton": Recipe((EKF0, EKF1), dalton, dalton.moments, known_diffusion=True, any_density=True),
     "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.moments, known_diffusion=True),
-    "classical": Recipe((RK4,), classical, classical_moments),
+    "classical": Recipe((RK4,), classical, classical_moments, any_density=True),
 }
 OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}
 """The likelihood that a solver stands for where none is named."""

@@ -56,9 +56,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)
-    density = gaussian_log_density(
-        sample.y - outputs, ca.diag(model.noise_variance), sample.present
-    )
+    density = measured_log_density(model, outputs, sample)
     return LaneKernel(runge_kutta_program(model, sample, density), threads)
 
 
@@ -74,6 +72,20 @@ def classical_moments(
     _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
     q = model.outputs.numel()
     return emitted[:, :, 0], np.zeros((len(rows), q, q))
+
+
+def measured_log_density(model: Model, outputs: ca.SX, sample: SampleSymbols) -> ca.SX:
+    """Log density of the measured values about known outputs; a missing one adds nothing."""
+    density = model.density
+    if density is None:
+        variance = ca.diag(model.noise_variance)
+        return gaussian_log_density(sample.y - outputs, variance, sample.present)
+    # In place of a missing value one that every density has.
+    y = ca.if_else(sample.present, sample.y, 1.0)
+    each = ca.substitute(
+        density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs)
+    )
+    return ca.dot(sample.present, each)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:

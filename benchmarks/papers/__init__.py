@@ -1,0 +1,1 @@
+"""The papers that smcpn builds on, reproduced: one command each."""
