@@ -1,1 +1,1 @@
-"""The papers that smcpn builds on, reproduced: one command each."""
+"""The experiments of papers, each paper one command: ours beside the published numbers."""

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 import smcpn
 from benchmarks.papers.dalton_problems import Study
-from benchmarks.papers.dalton_settings import DRAW_SEED, DRAWS, LEVEL, Grid
+from benchmarks.papers.dalton_settings import (
+    CHAOTIC_RUNGE_KUTTA_STEPS,
+    DRAW_SEED,
+    DRAWS,
+    LEVEL,
+    RUNGE_KUTTA_STEPS,
+    Grid,
+)
 from smcpn import Laplace
 from smcpn.solver import RK4
 
@@ -20,7 +27,11 @@ Array = NDArray[np.float64]
 
 METHOD = "trust-ncg"
 """Newton's method by conjugate gradients, as the paper's Newton-CG, but with a trust region."""
-PARTICLES = {False: 1000, True: 200}
+ITERATIONS, CHAOTIC_ITERATIONS = 500, 60
+"""Most of a search; where the Hessian is chaotic more of them lead nowhere, and take minutes."""
+FEWEST = 20
+"""A sample of fewer different particles has collapsed onto a spike."""
+PARTICLES = {False: 2000, True: 500}
 """By whether it has to be quick."""
 
 
@@ -84,26 +95,25 @@ class Marginals:
         return float(np.abs((mean - other) / scale).max()), float(np.abs(sd / scale - 1).max())
 
 
-def fitted(study: Study, likelihood: str, solver: smcpn.EKF1 | RK4, method: str = METHOD) -> Laplace:
+def fitted(
+    study: Study, likelihood: str, solver: smcpn.EKF1 | RK4, step: str, iterations: int = ITERATIONS
+) -> tuple[Marginals, Laplace | None]:
     """Search from the truth, as the paper does, and take the Gaussian about the mode."""
+    began = time.perf_counter()
     maximum = smcpn.maximise(
-        study.problem, likelihood, solver=solver, starts=study.truth, method=method, iterations=100
-    )
-    return smcpn.laplace(maximum)
-
-
-def laplace_marginals(study: Study, likelihood: str, grid: Grid) -> Marginals:
-    """The Laplace posterior under a probabilistic solver."""
-    began = time.perf_counter()
-    found = fitted(study, likelihood, grid.solver)
-    return of_laplace(study, found, grid.label, time.perf_counter() - began)
-
-
-def runge_kutta_marginals(study: Study, steps: int) -> tuple[Marginals, Laplace]:
-    """The Laplace posterior under Runge-Kutta, the paper's truth."""
-    began = time.perf_counter()
-    found = fitted(study, "classical", RK4(steps))
-    return of_laplace(study, found, "", time.perf_counter() - began), found
+        study.problem, likelihood, solver=solver, starts=study.truth, method=METHOD,
+        iterations=iterations,
+    )  # fmt: skip
+    if not maximum.success:
+        nothing = np.empty((0, len(study.truth)))
+        seconds = time.perf_counter() - began
+        return Marginals(
+            study, step, likelihood, "Laplace", nothing, maximum.log_density, seconds,
+            f"the search from the truth stopped: {maximum.reason}",
+        ), None  # fmt: skip
+    found = smcpn.laplace(maximum)
+    marginals = of_laplace(study, found, step, time.perf_counter() - began)
+    return marginals, found if found.success else None
 
 
 def of_laplace(study: Study, found: Laplace, step: str, seconds: float) -> Marginals:
@@ -117,9 +127,7 @@ def of_laplace(study: Study, found: Laplace, step: str, seconds: float) -> Margi
     )  # fmt: skip
 
 
-def sampled_marginals(
-    study: Study, likelihood: str, grid: Grid, start: Laplace, quick: bool
-) -> Marginals:
+def sampled(study: Study, likelihood: str, grid: Grid, start: Laplace, quick: bool) -> Marginals:
     """The posterior by `smcpn.ibis`, tempered from a Laplace approximation of the same problem."""
     began = time.perf_counter()
     with warnings.catch_warnings():
@@ -129,37 +137,39 @@ def sampled_marginals(
             study.problem, solver=grid.solver, likelihood=likelihood, start=start,
             particles=PARTICLES[quick], seed=0, progress=False,
         )  # fmt: skip
-    draws = np.stack([posterior.resample()[name] for name in study.names], axis=1)
-    seconds = time.perf_counter() - began
+    draws = np.stack(list(posterior.resample().values()), axis=1)
+    different = len(np.unique(draws, axis=0))
+    reason = "" if different >= FEWEST else f"it collapsed onto {different} of its particles"
     return Marginals(
-        study, grid.label, likelihood, "sampled", draws, posterior.log_evidence, seconds
-    )
+        study, grid.label, likelihood, "sampled", draws, posterior.log_evidence,
+        time.perf_counter() - began, reason,
+    )  # fmt: skip
 
 
 def fitzhugh_nagumo_posteriors(
-    study: Study, likelihoods: tuple[str, ...], grids: tuple[Grid, ...], steps: int, quick: bool
+    study: Study, likelihoods: tuple[str, ...], grids: tuple[Grid, ...], quick: bool
 ) -> Iterator[Marginals]:
     """Runge-Kutta's first, then every likelihood at every step length, then sampled ones."""
-    exact, start = runge_kutta_marginals(study, steps)
+    exact, start = fitted(study, "classical", RK4(RUNGE_KUTTA_STEPS), "")
     yield exact
     for grid in grids:
         for likelihood in likelihoods:
-            yield laplace_marginals(study, likelihood, grid)
-        for likelihood in ("dalton", "filtering"):
-            yield sampled_marginals(study, likelihood, grid, start, quick)
+            yield fitted(study, likelihood, grid.solver, grid.label)[0]
+        for likelihood in likelihoods:
+            if likelihood != "fenrir" and start is not None:
+                yield sampled(study, likelihood, grid, start, quick)
 
 
-def lorenz_posteriors(
-    study: Study, grids: tuple[Grid, ...], steps: int, quick: bool
-) -> Iterator[Marginals]:
+def lorenz_posteriors(study: Study, grids: tuple[Grid, ...], quick: bool) -> Iterator[Marginals]:
     """As of FitzHugh-Nagumo, but samplers start from the Laplace posterior of one filter."""
-    if not quick:
-        yield runge_kutta_marginals(study, steps)[0]
+    yield fitted(
+        study, "classical", RK4(CHAOTIC_RUNGE_KUTTA_STEPS), "", CHAOTIC_ITERATIONS
+    )[0]  # fmt: skip
     for grid in grids:
-        began = time.perf_counter()
-        start = fitted(study, "filtering", grid.solver)
-        yield of_laplace(study, start, grid.label, time.perf_counter() - began)
-        for likelihood in () if quick else ("dalton", "fenrir"):
-            yield laplace_marginals(study, likelihood, grid)
-        if start.success:
-            yield sampled_marginals(study, "dalton", grid, start, quick)
+        one, start = fitted(study, "filtering", grid.solver, grid.label)
+        yield one
+        for likelihood in ("dalton", "fenrir"):
+            yield fitted(study, likelihood, grid.solver, grid.label, CHAOTIC_ITERATIONS)[0]
+        for likelihood in ("dalton", "fenrir"):
+            if start is not None:
+                yield sampled(study, likelihood, grid, start, quick)

@@ -72,10 +72,11 @@ def counts_study() -> Study:
 
 
 def _fitzhugh_nagumo(name: str, record: Record, **measured: Any) -> Study:
+    prior: dict[str, Any] = {parameter: stats.lognorm(PRIOR_SD) for parameter in "abc"}
     problem = Problem(
         fitzhugh_nagumo,
         record,
-        prior={parameter: stats.lognorm(PRIOR_SD) for parameter in "abc"},
+        prior=prior,
         initial={state: stats.norm(0.0, PRIOR_SD) for state in fitzhugh_nagumo.states},
         **measured,
     )
@@ -108,7 +109,7 @@ def lorenz_starts_study(learned: bool) -> Study:
     The code of the paper learns a factor on the diffusion here, under a flat prior; the prior on
     kappa is as good as flat.
     """
-    flat = {"kappa": stats.lognorm(10.0, scale=STARTS_DIFFUSION)} if learned else {}
+    flat: dict[str, Any] = {"kappa": stats.lognorm(10.0, scale=STARTS_DIFFUSION)} if learned else {}
     problem = Problem(
         lorenz63,
         _lorenz_record(10),

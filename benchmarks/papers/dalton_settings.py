@@ -1,5 +1,7 @@
-"""Settings and published statements of Wu and Lysy, *Data-adaptive probabilistic likelihood
-approximation for ordinary differential equations* (DALTON, AISTATS 2024).
+"""Settings and published statements of the DALTON paper.
+
+Wu and Lysy, *Data-adaptive probabilistic likelihood approximation for ordinary differential
+equations* (2023).
 
 The paper has figures and sentences, no tables of numbers. Settings are those of its public code
 (github.com/mlysy/rodeo, examples/dalton, May 2023), where the print leaves them open or differs:
@@ -17,6 +19,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from scipy import stats
 
 import smcpn
 
@@ -26,6 +29,8 @@ DATA_SEED, DRAW_SEED = 0, 12345
 DRAWS = 20_000
 LEVEL = 0.99
 """A posterior covers a value that lies in its central interval of this probability."""
+HALF_WIDTH = float(stats.norm.ppf((1 + LEVEL) / 2))
+"""Half of it, in standard deviations of a normal distribution."""
 RUNGE_KUTTA_STEPS = 40
 """Per time unit of FitzHugh-Nagumo: an error of 1e-6, nothing beside the noise."""
 CHAOTIC_RUNGE_KUTTA_STEPS = 1000
@@ -72,8 +77,8 @@ COVERS, MISSES = True, False
 PUBLISHED_C = {"dalton": COVERS, "fenrir": MISSES}
 """Section 5.1: at dt = 1/4 DALTON covers the true c of FitzHugh-Nagumo, Fenrir does not."""
 CONVERGED_WITHIN = 0.1
-"""What 'converge to the true Laplace posterior' (5.1) and 'almost indistinguishable' (5.2) are taken
-to mean: means within this part of the true standard deviation, and standard deviations alike."""
+"""What 'converge to the true Laplace posterior' (5.1) and 'almost indistinguishable' (5.2) are
+taken to mean: means within this part of the true standard deviation, and these alike."""
 CONVERGED_AT = {"fn": "1/20", "counts": "1/10"}
 """Step length at which the paper says so; 5.1 says 'smaller step sizes' than 1/4."""
 PUBLISHED_STARTS = {"dalton": 5, "fenrir": None, "classical": None}
