@@ -9,6 +9,7 @@ from smcpn.estimate.maximise import maximise
 from smcpn.estimate.maximum import Maximum
 from smcpn.identification import ibis
 from smcpn.likelihood.log_likelihood import LogLikelihood
+from smcpn.model_comparison import ModelComparison, compare
 from smcpn.ode import ODE, ode
 from smcpn.online import Online
 from smcpn.pn.solution import Solution
@@ -42,6 +43,7 @@ __all__ = [
     "LogLikelihood",
     "LogNormal",
     "Maximum",
+    "ModelComparison",
     "MoveSettings",
     "Online",
     "Poisson",
@@ -57,6 +59,7 @@ __all__ = [
     "StudentT",
     "Validation",
     "WasteFree",
+    "compare",
     "datasets",
     "ibis",
     "laplace",

@@ -10,6 +10,7 @@ import typer
 from smcpn.cases import CASES
 from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app
+from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify_case
 from smcpn.cli.stream import stream
 from smcpn.errors import InputError
@@ -24,6 +25,7 @@ app.add_typer(data_app, name="data")
 for command in (checkpoint.resume, checkpoint.inspect, checkpoint.report):
     app.command()(command)
 app.command()(stream)
+app.command()(fit)
 
 
 @app.callback()

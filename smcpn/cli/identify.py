@@ -16,6 +16,7 @@ from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.likelihood.build import (
     LIKELIHOODS,
+    Solver,
     check_likelihood,
     default_solver,
     likelihood_name,
@@ -89,13 +90,13 @@ def identify_case(
     """
     _check_report(report, compare)
     begin, before = time.perf_counter(), replace(CLOCK)
-    wanted = None if steps is None else _parse_steps(steps)
+    wanted = None if steps is None else parsed_steps(steps)
     # Options are refused before files are looked for.
     EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
     if likelihood is not None:
         check_likelihood(likelihood)
     case = load_case(name, hold=hold, model=model, split=split)
-    solver = _solver(case, likelihood, order, wanted)
+    solver = case_solver(case, likelihood, order, wanted)
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
@@ -170,16 +171,6 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
 def as_text(outcome: Outcome) -> str:
     """What is printed for a person."""
     case, posterior = outcome.case, outcome.posterior
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
-    rows = [header]
-    for split, score in outcome.scores.items():
-        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
-        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), *percent])
-        published = case.published.get(split)
-        if published is not None:
-            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
     peak = peak_memory_mb()
     memory = "" if peak is None else f", peak memory {peak:.0f} MB"
     lines = [
@@ -190,9 +181,24 @@ def as_text(outcome: Outcome) -> str:
         posterior.summary(),
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
-        align(rows, left=(0,)),
+        score_table(case, outcome.scores),
     ]
     return "\n".join(lines)
+
+
+def score_table(case: Case, scores: dict[str, Score]) -> str:
+    """Scores on the tests of a case, beside the published ones."""
+    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
+    rows = [header]
+    for split, score in scores.items():
+        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
+        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
+        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), *percent])
+        published = case.published.get(split)
+        if published is not None:
+            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
+            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
+    return align(rows, left=(0,))
 
 
 def peak_memory_mb() -> float | None:
@@ -205,7 +211,9 @@ def peak_memory_mb() -> float | None:
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 
 
-def _solver(case: Case, likelihood: str | None, order: int | None, steps: int | str | None):
+def case_solver(
+    case: Case, likelihood: str | None, order: int | None, steps: int | str | None
+) -> Solver:
     """The case's solver, or the one that goes with a likelihood, with the options in place."""
     solver = default_solver(case.problem, likelihood)
     if isinstance(solver, RK4):
@@ -220,7 +228,14 @@ def _solver(case: Case, likelihood: str | None, order: int | None, steps: int | 
     return replace(solver, order=order, steps=case.steps if steps is None else steps)
 
 
-def _parse_steps(text: str) -> int | str:
+def parsed_steps(text: str) -> int | str:
+    """Return the value of ``--steps``.
+
+    Raises
+    ------
+    InputError
+        If it is neither a whole number nor "auto".
+    """
     if text == "auto":
         return text
     try:

@@ -13,9 +13,10 @@ from smcpn.prior import Identity, Prior
 Array = NDArray[np.float64]
 
 POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
-FAR = 30.0
+FAR = 20.0
 """Coordinates this far from the prior's median are at the edge of its support: there a bound is
-1e-13 of the way to the median. Or 30 standard deviations of the prior, where these are wider."""
+2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""
+_WIDE = 5.0
 _DRAWS = 1001
 _QUARTILES_OF_NORMAL = 1.3489795
 _STENCILS = (1e-2, 1e-4, 1e-6)
@@ -49,7 +50,9 @@ class LogDensity:
         self.prior = log_likelihood.problem.prior
         theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
         quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
-        self.scale = (three - quarter) / _QUARTILES_OF_NORMAL
+        spread = (three - quarter) / _QUARTILES_OF_NORMAL
+        # A prior may be narrower than the spacing of numbers.
+        self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))
         self.bounds = _bounds(self.prior, self.centre, self.scale)
 
     @property
@@ -116,7 +119,7 @@ def _finite(values: Array) -> Array:
 
 
 def _bounds(prior: Prior, centre: Array, scale: Array) -> Array:
-    bounds = centre[:, None] + np.maximum(FAR, FAR * scale)[:, None] * np.array([-1.0, 1.0])
+    bounds = centre[:, None] + np.maximum(FAR, _WIDE * scale)[:, None] * np.array([-1.0, 1.0])
     for j, (coordinate, distribution) in enumerate(
         zip(prior.maps, prior.distributions.values(), strict=True)
     ):

@@ -102,7 +102,7 @@ class Laplace:
         """
         if not self.success:
             raise InputError(f"there is no Laplace approximation: {self.reason}")
-        return np.linalg.cholesky(self.covariance)
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
 
     @property
     def concerns(self) -> tuple[str, ...]:
@@ -239,7 +239,7 @@ def laplace(
             "call smcpn.maximise with target='posterior'"
         )
     found = _about(maximum)
-    if np.isfinite(maximum.log_density) and _distance(found) > STATIONARY:
+    if maximum.found and _distance(found) > STATIONARY:
         finished = maximise(
             maximum.problem, maximum.function, starts=maximum.values, method="trust-exact"
         )
@@ -275,7 +275,7 @@ def _about(maximum: Maximum) -> Laplace:
     """Return the Gaussian about a maximum."""
     d = len(maximum.theta)
     nothing = np.full((d, d), np.nan)
-    if not np.isfinite(maximum.log_density):
+    if not maximum.found:
         return Laplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
     density = LogDensity(maximum.function, POSTERIOR)
     scale = density.scale

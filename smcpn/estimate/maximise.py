@@ -16,7 +16,7 @@ from smcpn.errors import InputError
 from smcpn.estimate.density import POSTERIOR, LogDensity
 from smcpn.estimate.maximum import Maximum, start_result
 from smcpn.estimate.rendezvous import side_by_side
-from smcpn.estimate.search import METHODS, Found, Region, search
+from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.estimate.starts import Starts, free_stages, starting_points
 from smcpn.likelihood.budget import (
     SOLVER_SHARE,
@@ -79,7 +79,8 @@ def maximise(
     Returns
     -------
     Maximum
-        A failure is a value as well: ``success`` is False, and ``reason`` tells why.
+        The highest end of a search that converged; where none did, the highest end. A failure
+        is a value as well: ``success`` is False, and ``reason`` tells why.
 
     Raises
     ------
@@ -141,7 +142,7 @@ def _searched(
     density: LogDensity, points: Array, plan: list[list[int]], method: str, iterations: int
 ) -> list[Found]:
     """Search from every point."""
-    region = Region(density.names, density.scale, density.bounds)
+    region = Region(density.names, FIRST_STEP * density.scale, density.bounds)
     searches = [
         partial(search, region=region, start=p, stages=plan, method=method, iterations=iterations)
         for p in points
@@ -151,8 +152,13 @@ def _searched(
 
 
 def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
-    """Take the highest end of all; of ends as high, the first."""
-    best = int(np.argmax([one.log_density for one in found]))
+    """Take the highest end of those that converged; of all, where none did.
+
+    A likelihood may run off to where its arithmetic breaks down, such as a diffusion of zero.
+    """
+    ends = np.array([one.log_density for one in found])
+    converged = np.array([one.success for one in found])
+    best = int(np.argmax(np.where(converged, ends, -np.inf) if converged.any() else ends))
     theta, log_density = found[best].theta, found[best].log_density
     prior = float(density.prior.log_density(theta[None, :])[0])
     function = density.log_likelihood

@@ -60,7 +60,7 @@ class StartResult:
 
 @dataclass(frozen=True)
 class Maximum:
-    """The highest point that the searches found.
+    """The highest point that searches converged to; where none converged, the highest point.
 
     Attributes
     ----------
@@ -127,6 +127,11 @@ class Maximum:
         return self.starts[self.best].success
 
     @property
+    def found(self) -> bool:
+        """Whether there is a point at all: some start does not diverge."""
+        return bool(np.isfinite(self.log_density))
+
+    @property
     def path(self) -> Array:
         """Parameter values at its start and after each of its iterations, (K + 1, d)."""
         return self.starts[self.best].path
@@ -139,8 +144,8 @@ class Maximum:
     @property
     def agreeing(self) -> int:
         """Starts that ended as high."""
-        ends = np.array([start.log_density for start in self.starts])
-        return int(np.count_nonzero(ends >= self.log_density - SAME))
+        ends = np.array([start.log_density for start in self.starts if start.log_density > -np.inf])
+        return int(np.count_nonzero(np.abs(ends - self.log_density) <= SAME))
 
     def __getitem__(self, name: str) -> float:
         """Value of one parameter."""
@@ -197,7 +202,7 @@ class Maximum:
     def _start_lines(self) -> list[str]:
         order = np.argsort([-start.log_density for start in self.starts], kind="stable")
         rows = [
-            [str(number), f"{start.log_density:.4f}", str(start.evaluations), start.reason]
+            [str(number), f"{start.log_density:.10g}", str(start.evaluations), start.reason]
             for number, start in ((int(k), self.starts[k]) for k in order[:ROWS])
         ]
         table = align([["start", "log density", "evaluations", "stopped"], *rows], left=(3,))

@@ -15,6 +15,9 @@ from smcpn.estimate.rendezvous import Seat
 Array = NDArray[np.float64]
 
 METHODS = ("l-bfgs-b", "trust-exact", "trust-ncg")
+FIRST_STEP = 0.1
+"""Length of the first step, in standard deviations of the prior: a longer one may leave the basin
+of a good start."""
 GRADIENT = 1e-6
 """Largest derivative that counts as zero, in nats per standard deviation of the prior."""
 GAIN = 1e-12
@@ -27,12 +30,13 @@ LIMIT = "the limit of iterations"
 DIVERGED_START = "the solution diverges at the start"
 NO_GRADIENT = "the gradient is not finite"
 NO_BETTER = "no better point along the search direction"
+DIVERGES = "the solution diverges just beyond"
 EDGE = "at the edge of the support of "
 
 
 @dataclass(frozen=True)
 class Region:
-    """Coordinates of a search: theta over the prior's spread, so that one is a wide step.
+    """Coordinates of a search: theta over a scale, so that the first step has length one.
 
     Attributes
     ----------
@@ -109,7 +113,9 @@ class Objective:
         self._theta = theta.copy()
         self._scale = region.scale[free]
         self._last: tuple[bytes, float, Array] | None = None
-        self.evaluations, self.steep = 0, False
+        self.evaluations = 0
+        self._asked, self._noted = 0, (0, 0)
+        self._obstacle, self._met = "", -1
         self.points: list[Array] = [theta.copy()]
         self.best = theta[free] / self._scale
         self.value, self.gradient = self._evaluate(self.best)
@@ -119,6 +125,11 @@ class Objective:
     def usable(self) -> bool:
         """Whether the search can begin."""
         return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
+
+    @property
+    def obstacle(self) -> str:
+        """What stood in the way since the last iteration but one; "" if nothing did."""
+        return self._obstacle if self._met > self._noted[0] else ""
 
     @property
     def bounds(self) -> Array:
@@ -132,9 +143,11 @@ class Objective:
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         """Value, and gradient (k,), at a point (k,)."""
+        self._asked += 1
         value, gradient = self._evaluate(point)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            self.steep |= bool(np.isfinite(value))
+            self._obstacle = NO_GRADIENT if np.isfinite(value) else DIVERGES
+            self._met = self._asked
             drop = abs(float(self.gradient @ (point - self.best)))
             return self.value + max(drop, ROUNDING * (1.0 + abs(self.value))), np.zeros(len(point))
         if value < self.value:
@@ -159,6 +172,7 @@ class Objective:
 
     def note(self, intermediate_result: Any) -> None:
         """Add the point after an iteration to the path; SciPy calls back by this name."""
+        self._noted = self._noted[1], self._asked
         self.points.append(self._whole(intermediate_result.x))
         self.values.append(float(intermediate_result.fun))
 
@@ -234,7 +248,7 @@ def _minimise(objective: Objective, method: str, iterations: int) -> str:
             bounds=objective.bounds,
             callback=objective.note,
             options={"maxiter": iterations, "maxfun": 20 * iterations, "ftol": GAIN,
-                     "gtol": GRADIENT, "maxls": 30},
+                     "gtol": GRADIENT * FIRST_STEP, "maxls": 30},
         )  # fmt: skip
     else:
         result = optimize.minimize(
@@ -244,22 +258,25 @@ def _minimise(objective: Objective, method: str, iterations: int) -> str:
             hess=objective.hessian_at,
             method=method,
             callback=objective.note,
-            options={"maxiter": iterations, "gtol": GRADIENT},
+            options={"maxiter": iterations, "gtol": GRADIENT * FIRST_STEP},
         )
-    if result.status == 0 or (result.status > 1 and _settled(objective)):
-        return CONVERGED
     if result.status == 1:
         return LIMIT
-    return NO_GRADIENT if objective.steep else NO_BETTER
+    return _verdict(objective, bool(result.status == 0))
 
 
-def _settled(objective: Objective) -> bool:
-    """Whether no more can be gained than rounding hides.
+def _verdict(objective: Objective, small: bool) -> str:
+    """Judge a search that ended by itself, with a ``small`` gradient or gain, or without.
 
-    A posterior is no wider than its prior, which is one wide here: half the squared gradient
-    bounds what is left to gain.
+    A posterior is no wider than its prior: half the squared gradient, per standard deviation of
+    the prior, bounds what is left to gain. A small gain says nothing before a wall, where steps
+    are short.
     """
     rounding = ROUNDING * (1.0 + abs(objective.value))
+    gradient = objective.gradient / FIRST_STEP
+    if 0.5 * float(gradient @ gradient) <= rounding:
+        return CONVERGED
+    if objective.obstacle:
+        return objective.obstacle
     gained = np.inf if len(objective.values) < 2 else objective.values[-2] - objective.value
-    left = 0.5 * float(objective.gradient @ objective.gradient)
-    return bool(min(gained, left) <= rounding)
+    return CONVERGED if small or gained <= rounding else NO_BETTER

@@ -49,7 +49,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         values = np.atleast_2d(_numbers("starts", starts))
     if values.ndim != 2 or values.shape[1] != len(prior) or len(values) == 0:
         raise InputError(
-            f"starts has shape {np.shape(starts)}: give (S, {len(prior)}) values, in the order "
+            f"starts has shape {values.shape}: give (S, {len(prior)}) values, in the order "
             f"{', '.join(prior.names)}"
         )
     _check_inside(prior, values)
@@ -94,7 +94,8 @@ def _of_mapping(density: LogDensity, starts: Mapping[str, Any]) -> Array:
     size = lengths.pop() if lengths else 1
     median = density.prior.natural(density.centre[None, :])[0]
     columns = [
-        np.broadcast_to(np.ravel(given.get(name, median[j])), size) for j, name in enumerate(names)
+        np.broadcast_to(np.atleast_1d(given[name] if name in given else median[j]), size)
+        for j, name in enumerate(names)
     ]
     return np.stack(columns, axis=1)
 
