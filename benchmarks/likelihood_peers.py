@@ -51,31 +51,44 @@ def rodeo(y: Array, start: Array, method: str) -> Batch:
 
     Its square-root filters are the slower ones and its plain ones suffice here.
     """
+    likelihood, start = rodeo_likelihood(y, method), np.asarray(start)
     jax = _jax()
+    batch = jax.jit(jax.vmap(lambda theta: likelihood(theta, start, VARIANCE, 1.0)))
+    return lambda theta: np.asarray(batch(theta))
+
+
+def rodeo_likelihood(y: Array, method: str) -> Callable[..., Any]:
+    """Fenrir or DALTON of rodeo at one theta (3,), for JAX to transform.
+
+    Its further arguments are the initial state (2,), the variance of the noise (one or each
+    output's) and the standard deviation of the diffusion.
+    """
+    _jax()
     numpy = import_module("jax.numpy")
     # The package gives the function the name of its module.
     likelihood = getattr(import_module("rodeo.inference"), method)
     interrogate = import_module("rodeo.interrogate").interrogate_kramer
-    prior = import_module("rodeo.prior").ibm_init(1.0 / STEPS, 3, numpy.ones(2))
+    integrated = import_module("rodeo.prior").ibm_init
     weight = numpy.array([[[0.0, 1.0, 0.0]]] * 2)
     times = numpy.arange(float(SAMPLES))
     seen = numpy.array([[[[1.0, 0.0, 0.0]]] * 2] * SAMPLES)
-    noise = numpy.full((SAMPLES, 2, 1, 1), VARIANCE)
 
     def rate(state: Any, t: Any, theta: Any) -> Any:
         return _field(numpy, state[:, 0], theta)[:, None]
 
-    def one(theta: Any) -> Any:
+    def one(theta: Any, start: Any, variance: Any, diffusion: Any) -> Any:
         initial = numpy.stack([start, _field(numpy, start, theta), numpy.zeros(2)], axis=1)
+        noise = numpy.broadcast_to(numpy.reshape(variance, (-1, 1, 1)), (SAMPLES, 2, 1, 1))
         return likelihood(
             key=None, ode_fun=rate, ode_weight=weight, ode_init=initial,
             t_min=0.0, t_max=SAMPLES - 1.0, n_steps=(SAMPLES - 1) * STEPS,
-            interrogate=interrogate, prior_pars=prior, obs_data=numpy.asarray(y)[:, :, None],
+            interrogate=interrogate,
+            prior_pars=integrated(1.0 / STEPS, 3, diffusion * numpy.ones(2)),
+            obs_data=numpy.asarray(y)[:, :, None],
             obs_times=times, obs_weight=seen, obs_var=noise, theta=theta,
         )  # fmt: skip
 
-    batch = jax.jit(jax.vmap(one))
-    return lambda theta: np.asarray(batch(theta))
+    return one
 
 
 def probdiffeq(y: Array, start: Array, linearised: bool) -> Batch:

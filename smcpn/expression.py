@@ -7,7 +7,7 @@ and evaluated again without running anybody's code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
@@ -76,6 +76,12 @@ def instructions(function: ca.Function) -> Iterator[Instruction]:
         else:
             yield Instruction(_NAMES.get(code, str(code)), tuple(row_in[s] for s in source))
         row_in[target[0]] = row
+
+
+def applied(operation: str, operands: Sequence[ca.SX]) -> ca.SX:
+    """Graph of an operation of `UNARY` or `BINARY` on its operands."""
+    make = ca.SX.unary if operation in UNARY else ca.SX.binary
+    return make(_CODES[operation], *operands)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,10 +197,9 @@ class ExpressionTable:
                 values[row] = arguments[first][second]
             elif operation == CONSTANT:
                 values[row] = ca.SX(float(self.constant[row]))
-            elif operation in UNARY:
-                values[row] = ca.SX.unary(_CODES[operation], values[first])
             else:
-                values[row] = ca.SX.binary(_CODES[operation], values[first], values[second])
+                taken = (first, second)[: OPERANDS[operation]]
+                values[row] = applied(operation, [values[k] for k in taken])
         shaped = [
             ca.reshape(ca.SX(ca.vertcat(*entries)), int(rows), int(columns))
             for entries, (rows, columns) in zip(results, self.output_shapes, strict=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
 from smcpn.codegen.program import LaneProgram
-from smcpn.codegen.source import kernel_source
+from smcpn.codegen.source import MAX_LANES, kernel_source
 
 Array = NDArray[np.float64]
 
@@ -87,14 +87,17 @@ class LaneKernel:
     threads : int, optional
         Threads to use; by default all processors this process may use. Results do not depend
         on it: a particle's arithmetic is the same in every lane and on every thread.
+    most_lanes : int
+        Particles that a block has at most. A block that is not full costs as much as a full one.
     """
 
     program: LaneProgram
     threads: int | None = None
+    most_lanes: int = MAX_LANES
 
     def __post_init__(self) -> None:
         begin = time.perf_counter()
-        source, self.lanes = kernel_source(self.program)
+        source, self.lanes = kernel_source(self.program, self.most_lanes)
         self._module = load_kernel(source)
         self._n_emitted = self.program.emitted.numel()
         CLOCK.compile_seconds += time.perf_counter() - begin

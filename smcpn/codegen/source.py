@@ -20,8 +20,11 @@ import casadi as ca
 
 from smcpn.codegen.lower import Level, Rows, Statements, lower, names_in
 from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.straight_line import digest
 
 MAX_LANES = 64
+LEAST_LANES = 8
+"""One vector of AVX-512."""
 WORKING_SET = 24_000
 """Bytes of lane arrays that fit the first-level cache with room for the shared rows."""
 
@@ -32,6 +35,9 @@ import math
 import numpy as np
 from numba import njit
 
+from smcpn.codegen.straight_line import straight_line
+
+# Of straight_line.py, {digest}.
 LANES = {lanes}
 # Not plain fastmath: that would assume there is no NaN and remove the guards against it.
 FAST = {{"contract", "reassoc", "nsz", "arcp", "afn"}}
@@ -59,11 +65,21 @@ def log(x):
     return (value if x < np.inf else x) if x > 0.0 else below
 
 
+{blocks}
+
 @njit("void(float64[:, ::1], float64[::1], float64[:, ::1])",
       nogil=True, error_model="numpy", cache=True)
 def start(theta, row, state):
+    w = np.empty({n_theta} + {n_row} + {n_state})
     for i in range(theta.shape[1]):
-{start}
+        for k in range({n_theta}):
+            w[k] = theta[k, i]
+        for k in range({n_row}):
+            w[{n_theta} + k] = row[k]
+        start_lane(w, 0, ())
+        for k in range({n_state}):
+            state[k, i] = w[{n_theta} + {n_row} + k]
+
 
 '''
 
@@ -93,7 +109,7 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
             for i in range(LANES):
                 w[k * LANES + i] = 0.0
         for i in range(LANES):
-{hoisted}
+            hoist_lane(w, i, ())
         for sample in range(first, last):
             if sample > 0:
 {interval}
@@ -102,10 +118,10 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
                     n_gain = min(n % cycle, gains.shape[0] - 1)
 {step_shared}
                     for i in range(LANES):
-{step}
+                        step_lane(w, i, {step_names})
 {sample_shared}
             for i in range(LANES):
-{sample}
+                sample_lane(w, i, {sample_names})
             if emitted.shape[0] > 0:
                 for e in range({n_emitted}):
                     for i in range(live):
@@ -119,7 +135,7 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
 """
 
 
-def kernel_source(program: LaneProgram) -> tuple[str, int]:
+def kernel_source(program: LaneProgram, most_lanes: int = MAX_LANES) -> tuple[str, int]:
     """Return the source text of a program's kernel and its number of lanes."""
     theta = Rows(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Rows(program.state, "m", Level.LANE)
@@ -140,7 +156,7 @@ def kernel_source(program: LaneProgram) -> tuple[str, int]:
     if program.interval is not None:
         rows = Rows(program.interval_row, "q", Level.SHARED)
         interval = lower(program.interval, [theta, state, rows], "d")
-    return _Layout(program, interval, step, sample).text()
+    return _Layout(program, interval, step, sample, most_lanes).text()
 
 
 class _Layout:
@@ -152,6 +168,7 @@ class _Layout:
         interval: Statements | None,
         step: Statements,
         sample: Statements,
+        most_lanes: int,
     ) -> None:
         self.program, self.interval, self.step, self.sample = program, interval, step, sample
         self.n_state = program.state.numel()
@@ -170,12 +187,32 @@ class _Layout:
         self.slots = self.totals_slot + self.n_emitted
         # A constant trip count and whole vectors: every lane runs the same instructions,
         # wherever a particle sits, so results do not depend on the company.
-        self.lanes = MAX_LANES
-        while self.lanes > 8 and self.slots * self.lanes * 8 > WORKING_SET:
+        self.lanes = most_lanes
+        while self.lanes > LEAST_LANES and self.slots * self.lanes * 8 > WORKING_SET:
             self.lanes //= 2
 
     def text(self) -> tuple[str, int]:
-        header = _HEADER.format(lanes=self.lanes, start=_indent(self._start(), 8))
+        rows = [("r", "inputs[n, {k}]"), ("g", "gains[n_gain, {k}]")]
+        step_shared, step_names = self._shared(self.step, rows)
+        sample_shared, sample_names = self._shared(self.sample, [("s", "samples[sample, {k}]")])
+        interval, interval_names = self._interval()
+        blocks = [
+            _block("start_lane", self._start(), "1", []),
+            _block("hoist_lane", self._hoist(), "LANES", []),
+            _block("step_lane", self._update(self.step), "LANES", step_names),
+            _block("sample_lane", self._sample(), "LANES", sample_names),
+        ]
+        if self.interval is not None:
+            lines = self._update(self.interval)
+            blocks.append(_block("interval_lane", lines, "LANES", interval_names))
+        header = _HEADER.format(
+            lanes=self.lanes,
+            digest=digest(),
+            blocks="\n\n".join(blocks),
+            n_theta=self.n_theta,
+            n_row=self.program.start_row.numel(),
+            n_state=self.n_state,
+        )
         body = _ADVANCE.format(
             slots=self.slots,
             n_state=self.n_state,
@@ -183,29 +220,29 @@ class _Layout:
             n_emitted=self.n_emitted,
             emit_slot=self.emit_slot,
             totals_slot=self.totals_slot,
-            hoisted=_indent(self._hoist(), 12),
-            step_shared=_indent(
-                self._shared(self.step, [("r", "inputs[n, {k}]"), ("g", "gains[n_gain, {k}]")]), 20
-            ),
-            step=_indent(self._update(self.step), 24),
-            interval=self._interval(),
-            sample_shared=_indent(self._shared(self.sample, [("s", "samples[sample, {k}]")]), 12),
-            sample=_indent(self._sample(), 16),
+            step_shared=_indent(step_shared, 20),
+            step_names=_tuple(step_names),
+            interval=_indent(interval, 16),
+            sample_shared=_indent(sample_shared, 12),
+            sample_names=_tuple(sample_names),
         )
         return header + body, self.lanes
 
     def _start(self) -> list[str]:
-        program = self.program
+        """The first state; a lane holds parameters, the row, and what is made of them."""
+        program, n_row = self.program, self.program.start_row.numel()
         inputs = [
             Rows(ca.vertcat(program.theta, program.constants), "p", Level.LANE),
             Rows(program.start_row, "r", Level.LANE),
         ]
         graph = lower(program.start, inputs, "c")
         read = graph.read(Level.LANE)
-        lines = [f"p{k} = theta[{k}, i]" for k in range(self.n_theta) if f"p{k}" in read]
-        lines += [f"r{k} = row[{k}]" for k in range(program.start_row.numel()) if f"r{k}" in read]
+        slots = {f"p{k}": k for k in range(self.n_theta)}
+        slots |= {f"r{k}": self.n_theta + k for k in range(n_row)}
+        lines = [f"{name} = w[{slot}]" for name, slot in slots.items() if name in read]
         lines += _assignments(graph.by_level[Level.LANE])
-        return lines + [f"state[{k}, i] = {v.text}" for k, v in enumerate(graph.outputs)]
+        values = enumerate(graph.outputs)
+        return lines + [f"w[{len(slots) + k}] = {value.text}" for k, value in values]
 
     def _hoist(self) -> list[str]:
         read = {word for _, text in self.hoisted for word in names_in(text)}
@@ -213,12 +250,12 @@ class _Layout:
         lines += _assignments(self.hoisted)
         return lines + [self._store(name, name) for name, _ in self.hoisted if name in self.slot]
 
-    def _interval(self) -> str:
+    def _interval(self) -> tuple[list[str], list[str]]:
         if self.interval is None:
-            return ""
-        shared = self._shared(self.interval, [("q", "intervals[sample - 1, {k}]")])
-        lanes = ["for i in range(LANES):", *("    " + t for t in self._update(self.interval))]
-        return _indent([*shared, *lanes], 16)
+            return [], []
+        lines, names = self._shared(self.interval, [("q", "intervals[sample - 1, {k}]")])
+        call = f"    interval_lane(w, i, {_tuple(names)})"
+        return [*lines, "for i in range(LANES):", call], names
 
     def _update(self, graph: Statements) -> list[str]:
         read = graph.read(Level.LANE)
@@ -235,23 +272,45 @@ class _Layout:
         lines = self._loads(name for name in self.slot if name in read)
         lines += _assignments(self.sample.by_level[Level.LANE])
         for e, value in enumerate(self.sample.outputs):
-            lines.append(f"w[{self.emit_slot + e} * LANES + i] = {value.text}")
-            lines.append(f"w[{self.totals_slot + e} * LANES + i] += {value.text}")
+            lines.append(f"w[{self.emit_slot + e}] = {value.text}")
+            lines.append(f"w[{self.totals_slot + e}] += {value.text}")
         return lines
 
-    def _shared(self, graph: Statements, rows: list[tuple[str, str]]) -> list[str]:
+    def _shared(
+        self, graph: Statements, rows: list[tuple[str, str]]
+    ) -> tuple[list[str], list[str]]:
+        """Statements that run once for all lanes, and the names that the lanes read of them."""
         read = graph.read(Level.SHARED, Level.LANE)
         lines: list[str] = []
+        known: list[str] = []
         for prefix, element in rows:
             places = sorted(int(w[1:]) for w in read if w[0] == prefix and w[1:].isdigit())
             lines += [f"{prefix}{k} = {element.format(k=k)}" for k in places]
-        return lines + _assignments(graph.by_level[Level.SHARED])
+            known += [f"{prefix}{k}" for k in places]
+        lines += _assignments(graph.by_level[Level.SHARED])
+        known += [name for name, _ in graph.by_level[Level.SHARED]]
+        in_lanes = graph.read(Level.LANE)
+        return lines, [name for name in known if name in in_lanes]
 
     def _loads(self, names) -> list[str]:
-        return [f"{name} = w[{self.slot[name]} * LANES + i]" for name in names]
+        return [f"{name} = w[{self.slot[name]}]" for name in names]
 
     def _store(self, name: str, text: str) -> str:
-        return f"w[{self.slot[name]} * LANES + i] = {text}"
+        return f"w[{self.slot[name]}] = {text}"
+
+
+def _block(name: str, lines: list[str], lanes: str, shared: list[str]) -> str:
+    """A block of statements that a lane runs, as a function ``name(w, i, shared)``."""
+    text = "\n".join(lines or ["pass"])
+    return f'{name} = straight_line("""\n{text}\n""", {lanes}, {_quoted(shared)}, {{"log": log}})'
+
+
+def _tuple(names: list[str]) -> str:
+    return "(" + "".join(f"{name}, " for name in names) + ")"
+
+
+def _quoted(names: list[str]) -> str:
+    return _tuple([f'"{name}"' for name in names])
 
 
 def _assignments(statements: list[tuple[str, str]]) -> list[str]:

@@ -1,17 +1,24 @@
 """The forward derivative of a recursion, which is a recursion again.
 
-Every graph of a `LaneProgram` stands beside its derivative in one direction (CasADi's directional
-derivative, exact to rounding), so that the same generator makes the kernel and the same rows feed
-it. A lane runs one pair of parameters and direction.
+Every graph of a `LaneProgram` stands beside its derivative in one direction, so that the same
+generator makes the kernel and the same rows feed it. A lane runs one pair of parameters and
+direction.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import casadi as ca
 
 from smcpn.codegen.program import LaneProgram
+from smcpn.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
+
+_SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
+"""Operations that pass an operand on or do not."""
+_SINGULAR = frozenset({"sqrt", "pow", "constpow", "hypot", "atan2"})
+"""Operations that are finite where their derivative is not."""
 
 
 def tangent(program: LaneProgram) -> LaneProgram:
@@ -26,7 +33,7 @@ def tangent(program: LaneProgram) -> LaneProgram:
     along = ca.vertcat(direction, rates)
 
     def joined(graph: ca.SX) -> ca.SX:
-        return ca.vertcat(graph, ca.jtimes(graph, symbols, along))
+        return ca.vertcat(*derived(graph, symbols, along))
 
     return replace(
         program,
@@ -37,3 +44,75 @@ def tangent(program: LaneProgram) -> LaneProgram:
         step=joined(program.step),
         emitted=joined(program.emitted),
     )
+
+
+def derived(graph: ca.SX, symbols: ca.SX, along: ca.SX) -> tuple[ca.SX, ca.SX]:
+    """A column of graphs, and its derivative where the symbols move ``along``.
+
+    The rules of single operations are CasADi's. Its own directional derivative is not used: it
+    multiplies the derivative of a branch that is not taken by zero, and a singular one by a
+    direction that is zero, both of which give NaN where there is a number.
+    """
+    free = ca.symvar(graph)
+    moving = {symbols[k].element_hash(): along[k] for k in range(symbols.numel())}
+    function = ca.Function("graph", [ca.vertcat(*free)], [ca.cse(ca.densify(graph))])
+    values: dict[int, ca.SX] = {}
+    rates: dict[int, ca.SX] = {}
+    outputs, derivatives = ca.SX.zeros(graph.numel(), 1), ca.SX.zeros(graph.numel(), 1)
+    for row, (operation, operands, constant) in enumerate(instructions(function)):
+        rate = None
+        if operation == OUTPUT:
+            source, _, element = operands
+            outputs[element] = values[source]
+            derivatives[element] = rates.get(source, 0.0)
+            continue
+        if operation == INPUT:
+            values[row] = free[operands[1]]
+            rate = moving.get(values[row].element_hash())
+        elif operation == CONSTANT:
+            values[row] = ca.SX(constant)
+        else:
+            taken = [values[k] for k in operands]
+            values[row] = applied(operation, taken)
+            rate = _rate(operation, taken, [rates.get(k) for k in operands])
+        if rate is not None:
+            rates[row] = rate
+    return outputs, derivatives
+
+
+def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> ca.SX | None:
+    """Derivative of an operation, of those of its operands; None where it is zero throughout."""
+    parts = [
+        _part(operation, k, operands, slope, rate)
+        for k, (slope, rate) in enumerate(zip(_slopes(operation, operands), rates, strict=True))
+        if rate is not None and slope.nnz()
+    ]
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def _part(operation: str, k: int, operands: list[ca.SX], slope: ca.SX, rate: ca.SX) -> ca.SX:
+    """What the k-th operand contributes to the derivative."""
+    if operation in _SELECTIONS:
+        return applied("if_else_zero", [slope, rate])
+    if operation == "pow" and k == 1:
+        # Zero to any positive power is zero, though its logarithm is not finite.
+        return applied("if_else_zero", [operands[0], slope * rate])
+    if operation in _SINGULAR:
+        return applied("if_else_zero", [rate, slope * rate])
+    return slope * rate
+
+
+def _slopes(operation: str, operands: list[ca.SX]) -> list[ca.SX]:
+    """Partial derivatives of an operation."""
+    if operation in ("fmax", "fmin"):
+        # CasADi's are halves at a tie, and NaN where an operand is.
+        second = applied("le", operands if operation == "fmax" else operands[::-1])
+        return [ca.logic_not(second), second]
+    return list(_partial_derivatives(operation).call(operands))
+
+
+@cache
+def _partial_derivatives(operation: str) -> ca.Function:
+    symbols = [ca.SX.sym(f"x{k}") for k in range(OPERANDS[operation])]
+    value = applied(operation, symbols)
+    return ca.Function("slopes", symbols, [ca.jacobian(value, symbol) for symbol in symbols])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.source import LEAST_LANES
 from smcpn.codegen.tangent import tangent
 from smcpn.hold import start_derivatives
 from smcpn.problem import Model
@@ -130,7 +131,8 @@ class LaneLikelihood:
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
-        kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads)
+        # A gradient at one point is a handful of lanes.
+        kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads, LEAST_LANES)
         return LaneLikelihood(kernel, self._rows, self.solver)
 
     def total(self, values: Array) -> Array:

@@ -149,13 +149,13 @@ class LogLikelihood:
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:
         n, d = values.shape
-        total, slope = self._derivative(np.repeat(values, d, axis=0), np.tile(np.eye(d), (n, 1)))
+        total, slope = self._derivative(*_pairs(values))
         return total.reshape(n, d)[:, 0], slope.reshape(n, d)
 
     def _steps(self, values: Array) -> Array:
         """Step of the differences in each parameter, (N, d), exactly representable."""
         n, d = values.shape
-        pairs = np.hstack([np.repeat(values, d, axis=0), np.tile(np.eye(d), (n, 1))])
+        pairs = np.hstack(_pairs(values))
         with np.errstate(all="ignore"):
             _, emitted = self._tangent.emitted(
                 pairs, self._tangent.start(pairs), 0, self._tangent.n_samples
@@ -176,12 +176,18 @@ class LogLikelihood:
             array = np.asarray(values, dtype=float)
         except (TypeError, ValueError):
             array = np.empty(0)
-        if array.ndim != 2 or array.shape[1] != d:
+        if array.ndim != 2 or array.shape[-1] != d:
             raise InputError(
                 f"{name} has shape {np.shape(values)}: give numbers of shape (N, {d}), columns "
                 f"{', '.join(self.names)}"
             )
         return array
+
+
+def _pairs(values: Array) -> tuple[Array, Array]:
+    """Every row of values with every unit direction, (N d, d) each."""
+    n, d = values.shape
+    return np.repeat(values, d, axis=0), np.tile(np.eye(d), (n, 1))
 
 
 def _room(coordinate: Coordinate, values: Array) -> Array:

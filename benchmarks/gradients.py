@@ -1,0 +1,154 @@
+"""What a gradient takes: ``python -m benchmarks.gradients [--json] [peer latency]``.
+
+FitzHugh-Nagumo with the data of the golden values: 800 steps, 41 observations of both states.
+Eight directions: a, b, c, both initial values, both noises and the diffusion. rodeo is timed in the
+same run where it is installed (it needs a folder of its own: it wants JAX).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from benchmarks.command import print_figures
+from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
+from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
+from smcpn.likelihood.build import LIKELIHOODS
+from tests.pn_problems import (
+    FITZHUGH_NAGUMO,
+    START,
+    fitzhugh_nagumo,
+    fitzhugh_nagumo_problem,
+)
+
+Array = NDArray[np.float64]
+Gradient = Callable[[], tuple[Array, Array]]
+
+THETA = np.array([*FITZHUGH_NAGUMO, *START, VARIANCE**0.5, VARIANCE**0.5, 1.0])
+DIAGONAL = EKF1(2, 20, diffusion="kappa", jacobian="diagonal")
+SOLVERS = {
+    "EKF0": EKF0(2, 20, diffusion="kappa"),
+    "EKF1 diagonal": DIAGONAL,
+    "EKF1": EKF1(2, 20, diffusion="kappa"),
+}
+TARGET = 10
+BATCH = 64
+
+
+def golden_problem() -> Problem:
+    """The golden problem with everything that can be learned as a parameter."""
+    names = ("a", "b", "c", "V0", "R0", "s1", "s2", "kappa")
+    prior: dict[str, Any] = {name: stats.lognorm(1.0) for name in names}
+    prior |= {name: stats.norm(0.0, 2.0) for name in ("V0", "R0")}
+    return Problem(
+        fitzhugh_nagumo,
+        Record(y=fitzhugh_nagumo_problem().records[0].y, dt=1.0),
+        observe=["V", "R"],
+        noise=["s1", "s2"],
+        prior=prior,
+        initial=["V0", "R0"],
+        diffusion="kappa",
+    )
+
+
+def peer(quick: bool) -> dict[str, Any]:
+    """Value and gradient at one theta, beside rodeo's, which keeps the Jacobian's diagonal."""
+    repeats = 5 if quick else 30
+    problem, results = golden_problem(), {}
+    for method in ("fenrir", "dalton"):
+        function = LogLikelihood(problem, method, DIAGONAL)
+        ours = _milliseconds(lambda f=function: f.value_and_gradient(THETA[None, :]), repeats)
+        results[f"{method}, ours, ms"] = ours
+        try:
+            theirs = rodeo_gradients(problem.records[0].y, method)
+        except ImportError:
+            results[f"{method}, rodeo"] = "skipped: the package rodeo is not installed"
+            continue
+        # rodeo starts the third derivative at zero.
+        same = LIKELIHOODS[method].build(problem, DIAGONAL, start_order=1).tangent()
+        gradient = same.total(np.hstack([np.tile(THETA, (8, 1)), np.eye(8)]))[1]
+        taken = {}
+        for mode, call in theirs.items():
+            off = np.abs(call()[1] / gradient - 1.0).max()
+            results[f"{method}, rodeo {mode}, gradient off by"] = off
+            taken[mode] = _milliseconds(call, repeats)
+            results[f"{method}, rodeo {mode}, ms"] = taken[mode]
+        ratio = min(taken.values()) / ours
+        results[f"{method}, rodeo / ours (target >= {TARGET})"] = ratio
+    return results
+
+
+def latency(quick: bool) -> dict[str, Any]:
+    """Milliseconds of a call with one theta, and in a batch; what Python adds to the kernel."""
+    repeats = 20 if quick else 200
+    problem, results = golden_problem(), {}
+    one, many = THETA[None, :], THETA * np.ones((BATCH, 1))
+    for name, solver in SOLVERS.items():
+        function = LogLikelihood(problem, "fenrir", solver, threads=1)
+        whole = _milliseconds(lambda f=function: f.value_and_gradient(one), repeats)
+        results[f"{name}, value, ms"] = _milliseconds(lambda f=function: f(one), repeats)
+        results[f"{name}, value and gradient, ms"] = whole
+        results[f"{name}, outside the kernel, ms"] = whole - _kernel_milliseconds(function, repeats)
+        results[f"{name}, Hessian, ms"] = _milliseconds(lambda f=function: f.hessian(one), 5)
+        batch = _milliseconds(lambda f=function: f.value_and_gradient(many), 5)
+        results[f"{name}, value and gradient in a batch of {BATCH}, ms each"] = batch / BATCH
+    return results
+
+
+def rodeo_gradients(y: Array, method: str) -> dict[str, Gradient]:
+    """Value and gradient of rodeo by JAX, in both modes, compiled."""
+    likelihood, jax = rodeo_likelihood(y, method), import_module("jax")
+
+    def one(theta: Any) -> Any:
+        return likelihood(theta[:3], theta[3:5], theta[5:7] ** 2, theta[7])
+
+    reverse = jax.jit(jax.value_and_grad(one))
+    forward = jax.jit(lambda theta: (one(theta), jax.jacfwd(one)(theta)))
+    theta = jax.numpy.asarray(THETA)
+
+    def call(function: Any) -> Gradient:
+        def evaluate() -> tuple[Array, Array]:
+            value, gradient = function(theta)
+            return np.asarray(value), np.asarray(gradient)
+
+        return evaluate
+
+    return {"reverse": call(reverse), "forward": call(forward)}
+
+
+def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
+    """The compiled loop alone, without a copy or a check."""
+    tangent = function._tangent
+    kernel, rows = tangent._kernel, tangent._rows[0]
+    theta = kernel.columns(np.hstack([np.tile(THETA, (8, 1)), np.eye(8)]).T)
+    state = kernel.start(theta[: kernel.program.theta.numel()], rows)
+    return _milliseconds(
+        lambda: kernel._module.advance(
+            theta, state.copy(), rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
+            rows.cycle, 0, len(rows), np.empty((0, 2, 8)), np.empty((2, 8)), 0, 1,
+        ),
+        repeats,
+    )  # fmt: skip
+
+
+def _milliseconds(call: Callable[[], Any], repeats: int) -> float:
+    """Best of several: what the machine can do while others leave it alone."""
+    call()
+    taken = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - begin)
+    return 1e3 * min(taken)
+
+
+FIGURES = {"peer": peer, "latency": latency}
+
+if __name__ == "__main__":
+    print_figures("What a gradient takes.", FIGURES)
