@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.installed import installed
+
 Array = NDArray[np.float64]
 Batch = Callable[[Array], Array]
 """From parameters (N, 3) to log-likelihoods (N,)."""
@@ -32,18 +34,18 @@ def peers(y: Array, start: Array) -> dict[str, Batch | str]:
     y : ndarray, (41, 2)
     start : ndarray, (2,)
     """
-    found: dict[str, Batch | str] = {}
-    for name, package, build in (
-        ("rodeo fenrir", "rodeo", lambda: rodeo(y, start, "fenrir")),
-        ("rodeo dalton", "rodeo", lambda: rodeo(y, start, "dalton")),
-        ("probdiffeq fenrir EKF0", "probdiffeq", lambda: probdiffeq(y, start, linearised=False)),
-        ("probdiffeq fenrir EKF1", "probdiffeq", lambda: probdiffeq(y, start, linearised=True)),
-    ):
-        try:
-            found[name] = build()
-        except ImportError:
-            found[name] = f"skipped: the package {package} is not installed"
-    return found
+    return installed(
+        (
+            ("rodeo fenrir", "rodeo", lambda: rodeo(y, start, "fenrir")),
+            ("rodeo dalton", "rodeo", lambda: rodeo(y, start, "dalton")),
+            (
+                "probdiffeq fenrir EKF0",
+                "probdiffeq",
+                lambda: probdiffeq(y, start, linearised=False),
+            ),
+            ("probdiffeq fenrir EKF1", "probdiffeq", lambda: probdiffeq(y, start, linearised=True)),
+        )
+    )
 
 
 def rodeo(y: Array, start: Array, method: str) -> Batch:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.installed import installed
 from benchmarks.targets import LogisticRegression
 
 Run = Callable[[int], float]
@@ -20,17 +21,13 @@ Run = Callable[[int], float]
 
 def peers(target: LogisticRegression, particles: int) -> dict[str, Run | str]:
     """Samplers by name; a sentence instead of one that is not installed."""
-    found: dict[str, Run | str] = {}
-    for name, package, build in (
-        ("particles_ibis", "particles", particles_ibis),
-        ("particles_tempering", "particles", particles_tempering),
-        ("blackjax_tempering", "blackjax", blackjax_tempering),
-    ):
-        try:
-            found[name] = build(target, particles)
-        except ImportError:
-            found[name] = f"skipped: the package {package} is not installed"
-    return found
+    return installed(
+        (
+            ("particles_ibis", "particles", lambda: particles_ibis(target, particles)),
+            ("particles_tempering", "particles", lambda: particles_tempering(target, particles)),
+            ("blackjax_tempering", "blackjax", lambda: blackjax_tempering(target, particles)),
+        )
+    )
 
 
 def _static_model(target: LogisticRegression) -> Any:

@@ -83,7 +83,7 @@ class Topic:
 
 def convergence(quick: bool) -> Topic:
     """Slopes of the final error on fixed grids."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "problem": problem.name,
             "method": kind.__name__,
@@ -212,7 +212,7 @@ def _evaluation_lines() -> list[Line]:
 def function_evaluations(quick: bool) -> Topic:
     """Evaluations at error 1e-6 against Dormand-Prince 4/5, Lotka-Volterra (Figure 5)."""
     lines = _evaluation_lines()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"problem": LOTKA_VOLTERRA.name, "solver": line.name, "evaluations": _time(line)}
         for line in lines
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -90,7 +90,7 @@ def _takes_generator(rvs: Callable[..., Any]) -> bool:
 
 
 @contextmanager
-def _global_generator(rng: np.random.Generator) -> Iterator[None]:
+def _global_generator(rng: np.random.Generator) -> Generator[None]:
     """Lend numpy's global generator a seed, and leave it as it was."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(rng.integers(2**32, dtype=np.uint32))  # noqa: NPY002

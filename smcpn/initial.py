@@ -41,10 +41,21 @@ def initial_states(
         label = "" if n_records == 1 else f"[{number}]"
         entries = [
             _entry(value, f"{state}(0){label}", parameter, constant, added)
-            for state, value in zip(ode.states, _per_state(ode, values), strict=True)
+            for state, value in named_values(ode, values)
         ]
         states.append(ca.vertcat(*entries))
     return tuple(states), added
+
+
+def named_values(ode: ODE, values: Any) -> list[tuple[str, Any]]:
+    """Every state of a model with what one record's ``initial`` gives for it.
+
+    Raises
+    ------
+    InputError
+        If ``values`` does not fit the states.
+    """
+    return list(zip(ode.states, _per_state(ode, values), strict=True))
 
 
 def _per_record(initial: Any, n_records: int) -> list[Any]:

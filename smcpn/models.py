@@ -1,5 +1,8 @@
 """The equations of the benchmarks, each written once."""
 
+# Models are written as users write them, without types.
+# pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+
 from __future__ import annotations
 
 import numpy as np

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,10 +12,10 @@ from smcpn.likelihood.budget import (
     SOLVER_SHARE,
     ErrorBudget,
     error_budget,
-    first_solver,
     sufficient_steps,
 )
 from smcpn.likelihood.build import Solver, build_likelihood
+from smcpn.likelihood.first_steps import first_solver
 from smcpn.problem import Problem
 from smcpn.smc.diffusion import DiffusionTempering
 from smcpn.smc.engine import Ibis
@@ -22,6 +23,8 @@ from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Settings, Snapshot
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.weights import normalise
+
+_log = logging.getLogger(__name__)
 
 Path = Ibis | Tempering | DiffusionTempering
 PATHS: dict[str, type[Path]] = {
@@ -155,6 +158,7 @@ class Run:
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver
+        _log.info("%s likelihood by %r", self.configuration.likelihood, solver)
         self.likelihood = build_likelihood(
             self.problem, solver, self.threads, self.configuration.likelihood
         )

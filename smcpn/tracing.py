@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -145,7 +145,7 @@ def _has_nan_constant(expression: ca.SX) -> bool:
 
 
 @contextmanager
-def _numpy_functions_on_symbols() -> Iterator[None]:
+def _numpy_functions_on_symbols() -> Generator[None]:
     """Let ``np.where`` and friends act on CasADi symbols, for the time of one trace.
 
     What they return refuses to enter an array: ``np.array([v, np.sin(x)])`` would fail, though

@@ -1,19 +1,32 @@
 from __future__ import annotations
 
+import csv
 import json
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
+import small_oscillator as small
+from typer.testing import CliRunner
 
+from smcpn.cases import CASES, Case
+from smcpn.cases.case import Choices
+from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
+from smcpn.cli.options import complete_likelihood, complete_system
+from smcpn.config.new import NOISE, TRUTH
+from smcpn.solver import EKF0
 
 
-def smcpn(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def smcpn(
+    *arguments: str, cwd: object = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "smcpn", *arguments],
         env=os.environ | environment,
+        cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
@@ -102,3 +115,148 @@ def test_peak_memory_is_left_out_where_it_is_not_known(monkeypatch):
     assert peak_memory_mb() > 0
     monkeypatch.setitem(sys.modules, "resource", None)
     assert peak_memory_mb() is None
+
+
+# A system to begin with
+
+
+def test_a_new_system_is_identified_as_it_is(tmp_path):
+    assert smcpn("new", "rig", cwd=tmp_path).returncode == 0
+    done = smcpn("new", "rig", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "rig/model.py exists and is not overwritten" in done.stderr
+    with (tmp_path / "rig" / "data.csv").open() as file:
+        rows = list(csv.reader(file))
+    assert rows[0] == ["t [s]", "force [N]", "position [mm]"]
+    assert len(rows) == 901
+
+
+@pytest.mark.slow
+@pytest.mark.numerics
+def test_a_new_system_finds_the_parameters_it_was_simulated_with(tmp_path):
+    smcpn("new", "rig", cwd=tmp_path)
+    done = smcpn("identify", "rig", "--json", "--particles", "300", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "picture: rig/fit.png\n"
+    assert (tmp_path / "rig" / "fit.png").stat().st_size > 1000
+    result = json.loads(done.stdout)
+    for name in ("c", "k", "k3"):
+        found = result["parameters"][name]
+        assert abs(found["mean"] - TRUTH[name]) < 4 * found["sd"]
+        assert found["sd"] < 0.01 * TRUTH[name]
+    (score,) = result["scores"].values()
+    assert score["unit"] == "m"
+    assert score["rmse_of_mean"] == pytest.approx(NOISE, rel=0.3)
+
+
+# What every command does
+
+
+@pytest.fixture
+def bench(monkeypatch, tmp_path):
+    """A case that compiles nothing that other tests have not compiled."""
+
+    def build(**_):
+        return Case(
+            name="bench",
+            problem=small.problem(small.measured()),
+            tests={"fresh": small.measured(seed=9)},
+            published={},
+            steps="auto",
+            split="",
+            choices=Choices(
+                solver=EKF0(order=2, steps=8),
+                arguments={"particles": 60, "seed": 7},
+                picture=tmp_path / "fit.svg",
+            ),
+        )
+
+    monkeypatch.setitem(CASES, "bench", build)
+    return tmp_path
+
+
+def test_a_case_chooses_and_options_override(bench):
+    result = CliRunner().invoke(app, ["identify", "bench", "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert (found["particles"], found["seed"], found["steps"]) == (60, 7, 8)
+    assert (bench / "fit.svg").is_file()
+    result = CliRunner().invoke(app, ["identify", "bench", "--json", "--seed", "8"])
+    found = json.loads(result.stdout)
+    assert (found["particles"], found["seed"]) == (60, 8)
+
+
+def test_quiet_says_nothing_and_verbose_more(bench):
+    quiet = CliRunner().invoke(app, ["identify", "bench", "--quiet"])
+    assert quiet.stderr == ""
+    assert quiet.stdout.startswith("bench: 60 particles, seed 7")
+    plain = CliRunner().invoke(app, ["identify", "bench"])
+    assert "400/400" in plain.stderr
+    verbose = CliRunner().invoke(app, ["identify", "bench", "-v"])
+    assert "smcpn: marginal likelihood by EKF0(order=2, steps=8)" in verbose.stderr
+    assert "smcpn: rejuvenation 1 at sample" in verbose.stderr
+    assert "400/400" not in verbose.stderr
+
+
+@pytest.mark.parametrize("name", ["out.gift", "no/out.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_run(bench, monkeypatch, name):
+    monkeypatch.setattr("smcpn.cli.identify.ibis", lambda *_, **__: pytest.fail("it ran"))
+    result = CliRunner().invoke(app, ["identify", "bench", "--picture", str(bench / name)])
+    assert "picture '" in str(result.exception)
+
+
+def test_version_and_help(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    runner = CliRunner()
+    assert runner.invoke(app, ["--version"]).stdout == "smcpn 0.1.0\n"
+    text = " ".join(runner.invoke(app, ["--help"]).stdout.split())
+    assert EXIT_CODES in text
+    for command in ("new", "identify", "fit", "resume", "inspect", "report", "stream"):
+        assert f"Example: smcpn {command} " in runner.invoke(app, [command, "--help"]).stdout
+    for command in ("check", "fetch"):
+        assert f"smcpn data {command}" in runner.invoke(app, ["data", command, "--help"]).stdout
+
+
+def test_no_colours_where_there_is_no_terminal():
+    for arguments in (["--help"], ["identify", "--colour"]):
+        done = smcpn(*arguments)
+        assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_names_are_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "emptied").mkdir()
+    (tmp_path / "emu").mkdir()
+    (tmp_path / "emu" / "config.toml").write_text("")
+    (tmp_path / "em.csv").write_text("")
+    assert complete_system("em") == ["emps", "emptied/", "emu"]
+    assert complete_system("emu/") == ["emu/config.toml"]
+    assert complete_system("nowhere/x") == []
+    assert complete_likelihood("d") == ["dalton"]
+
+
+def test_a_shell_is_answered(monkeypatch):
+    monkeypatch.setenv("_SMCPN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "smcpn identify silverbox --likelihood fen")
+    monkeypatch.setenv("COMP_CWORD", "4")
+    result = CliRunner().invoke(app, [], prog_name="smcpn")
+    assert result.stdout.split() == ["fenrir"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_command_in_order(tmp_path, number, code):
+    (tmp_path / "model.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "smcpn", "identify", "model.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert process.returncode == code
+    assert told == ("smcpn: interrupted\n" if number == signal.SIGINT else "")

@@ -36,6 +36,11 @@ def filtered(x, u, *, rate):
 
 
 @smcpn.ode
+def driven(x, v, u):
+    return v, u - x - 0.3 * v
+
+
+@smcpn.ode
 def explosion(x):
     return x**2
 
@@ -149,11 +154,20 @@ def test_linear_equation_is_conditioned_on_exactly():
     assert solution.log_likelihood == pytest.approx(log_density, rel=1e-9)
 
     paths = solution.sample(np.random.default_rng(0), 20_000)
-    grid_index = np.searchsorted(times, grid[1:])
-    exact = posterior[grid_index][:, :, grid_index].reshape(8, 8)
-    drawn = paths[:, 1:].reshape(len(paths), -1)
+    check_joint_samples(paths[:, 1:], posterior_mean, posterior, np.searchsorted(times, grid[1:]))
+    # Twice between the same points, out of order, and on the grid.
+    anywhere = np.array([0.42, 0.1, 0.35, 1.3, 1.0, 0.31])
+    known = np.isin(anywhere, times)
+    paths = solution.sample(np.random.default_rng(1), 20_000, anywhere)[:, known]
+    check_joint_samples(paths, posterior_mean, posterior, np.searchsorted(times, anywhere[known]))
+
+
+def check_joint_samples(paths, mean, covariance, index):
+    """Means and covariances of paths at some of the times, within 4.5 standard errors."""
+    exact = covariance[index][:, :, index].reshape(2 * len(index), -1)
+    drawn = paths.reshape(len(paths), -1)
     sd = np.sqrt(np.diag(exact))
-    error = (drawn.mean(axis=0) - posterior_mean[grid_index].ravel()) / sd
+    error = (drawn.mean(axis=0) - mean[index].ravel()) / sd
     assert np.abs(error).max() < 4.5 / np.sqrt(len(paths))
     correlation = exact / np.outer(sd, sd)
     # The standard error of a covariance of normals is below sqrt(2 / N) of the variances.
@@ -214,6 +228,22 @@ def test_times_asked_for_are_grid_points():
     assert solution.mean.shape == (3, 2)
     assert solution.sd.shape == (3, 2)
     assert solution.sample(np.random.default_rng(0), 2).shape == (2, 3, 2)
+
+
+@pytest.mark.parametrize("form", ["first", "chain"])
+def test_samples_scatter_as_the_moments_say_anywhere(form):
+    """Restarts of a held input, inserted points next to them, two processes in chain form."""
+    record = Record(u=[1.0, -1.0, 0.5, 0.0], t=[0.0, 0.3, 0.5, 1.0], hold="zoh")
+    solver = EKF1(order=3, form=form, diffusion="fixed", smooth=True)
+    solution = smcpn.solve(driven, record, initial=[0.3, 0.0], solver=solver, rtol=1e-3)
+    t = np.array([0.05, 0.3, 0.31, 0.32, 0.499, 0.77, 1.0])
+    mean, covariance = solution(t)
+    paths = solution.sample(np.random.default_rng(0), 4000, t)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+    error = (paths - mean) / sd
+    assert np.abs(error.mean(axis=0)).max() < 4.5 / np.sqrt(4000)
+    # The variance of a normal's sample variance is 2 / N.
+    np.testing.assert_allclose(error.var(axis=0), 1.0, atol=4.5 * np.sqrt(2 / 4000))
 
 
 def known_input(t):
@@ -387,6 +417,8 @@ def test_a_solution_refuses_too():
         solution(3.0)
     with pytest.raises(InputError, match="rng"):
         solution.sample(1)
+    with pytest.raises(InputError, match="t is"):
+        solution.sample(np.random.default_rng(0), t=[0.5, 3.0])
     with pytest.raises(InputError, match="reference has shape"):
         solution.chi2(np.zeros((3, 2)))
     assert "lotka_volterra" in repr(solution)

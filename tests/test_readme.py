@@ -1,24 +1,16 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
-
-README = (Path(__file__).parent.parent / "README.md").read_text()
-
-
-def test_example_runs_and_finds_the_truth(capsys):
-    code = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(code) == 1
-    scope: dict = {}
-    exec(code[0], scope)
-    posterior = scope["posterior"]
-    assert "log-evidence" in capsys.readouterr().out
-    assert posterior.mean["c"] == pytest.approx(0.3, abs=4 * posterior.sd["c"])
-    assert posterior.mean["k"] == pytest.approx(2.0, abs=4 * posterior.sd["k"])
+from snippets.page import ROOT
+from snippets.session import execute
 
 
-def test_links_lead_somewhere():
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", README):
-        assert (Path(__file__).parent.parent / target).exists(), target
+@pytest.mark.slow
+def test_example_finds_the_truth():
+    executed = execute(ROOT / "README.md")
+    (outcome,) = executed.outcomes
+    assert "log-evidence" in outcome.output
+    for name, truth in (("c", 0.3), ("k", 2.0)):
+        (row,) = [line.split() for line in outcome.output.splitlines() if line.startswith(name)]
+        mean, sd = float(row[2]), float(row[3])
+        assert mean == pytest.approx(truth, abs=4 * sd)

@@ -188,11 +188,11 @@ def test_closed_output_is_told_apart_from_other_failures(monkeypatch):
     [
         ("pendulum", "no system 'pendulum': choose one of"),
         ("nowhere.py", "'nowhere.py' is no file"),
-        ("model.py:other", "'other' in 'model.py' is int"),
-        ("model.py:none", "has no 'none': name it, as model.py:problem"),
+        ("model.py:other", "'other' in 'model.py' is 3: write problem = "),
+        ("model.py:none", "'model.py' has no 'none': name one of problem"),
         ("empty.py", "write problem = smcpn.Problem"),
-        ("broken.py", "'broken.py' fails at line 2: NameError"),
-        ("wrong.py", "'wrong.py' fails: SyntaxError"),
+        ("broken.py", "broken.py, line 2: NameError: name 'Problem'"),
+        ("wrong.py", "wrong.py, line 1: SyntaxError"),
     ],
 )
 def test_models_that_cannot_be(folder, text, message):
@@ -219,7 +219,7 @@ def test_a_model_is_found_by_its_name(folder):
         ({"to": "nowhere/out.jsonl"}, "--to is 'nowhere/out.jsonl', whose folder"),
         ({"checkpoint": "nowhere/c.h5"}, "--checkpoint is 'nowhere/c.h5', whose folder"),
         ({"events": "nowhere/e"}, "--events is 'nowhere/e', whose folder"),
-        ({"hold": "zoh"}, "hold belongs to a case"),
+        ({"hold": "zoh"}, "hold is 'zoh': in a Python file"),
         ({"columns": "t,u"}, "columns .* names no output"),
     ],
 )

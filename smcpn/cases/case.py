@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from smcpn.errors import InputError
+from smcpn.likelihood.build import Solver, default_solver
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.simulation.particles import Simulation
+from smcpn.solver import EKF0, RK4
 
 if TYPE_CHECKING:
     from smcpn.posterior import Posterior
@@ -28,6 +31,27 @@ class PublishedScore:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """What a configuration asks for; a case study leaves it to the command.
+
+    Attributes
+    ----------
+    solver : Solver, optional
+    likelihood : str, optional
+    arguments : mapping of str to object
+        Further arguments of `smcpn.ibis`.
+    report, picture : Path, optional
+        Files to write.
+    """
+
+    solver: Solver | None = None
+    likelihood: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    report: Path | None = None
+    picture: Path | None = None
+
+
+@dataclass(frozen=True)
 class Case:
     """A problem with its test records.
 
@@ -38,7 +62,7 @@ class Case:
     tests : mapping of str to Record
         Test records by split.
     published : mapping of str to PublishedScore
-    steps : int
+    steps : int or "auto"
         Solver steps per sample where the user names none.
     truth : mapping of str to float
         True parameters, of simulated systems.
@@ -49,18 +73,19 @@ class Case:
     order : int
         Order of the solver's prior where the user names none.
     split : str
-        One of `SPLITS`.
+        One of `SPLITS`; "" for records of the user's own.
     initialise : int
         First samples of each test that tell its initial state and are not compared.
     protocols : mapping of str to callable
         Scores that are not a free run of a test record: a posterior to a simulation.
+    choices : Choices
     """
 
     name: str
     problem: Problem
     tests: Mapping[str, Record]
     published: Mapping[str, PublishedScore]
-    steps: int
+    steps: int | str
     truth: Mapping[str, float] = field(default_factory=dict)
     test_observes: str | None = None
     note: str = ""
@@ -68,6 +93,46 @@ class Case:
     split: str = PAPER
     initialise: int = 0
     protocols: Mapping[str, Callable[[Posterior], Simulation]] = field(default_factory=dict)
+    choices: Choices = Choices()
+
+    @property
+    def title(self) -> str:
+        """Name for tables and reports."""
+        return f"{self.name}, {self.split} split" if self.split else self.name
+
+    def solver(
+        self,
+        likelihood: str | None = None,
+        order: int | None = None,
+        steps: int | str | None = None,
+    ) -> Solver:
+        """Return the case's solver, or the one that goes with a likelihood.
+
+        Parameters
+        ----------
+        likelihood : str, optional
+            By default the one of the case.
+        order, steps : optional
+            In place of the solver's.
+
+        Raises
+        ------
+        InputError
+            For an order where the solver has none.
+        """
+        chosen, own = self.choices.solver, likelihood in (None, self.choices.likelihood)
+        solver = chosen if own and chosen else default_solver(self.problem, likelihood)
+        if chosen is None:
+            solver = replace(solver, steps=self.steps)
+            if isinstance(solver, EKF0):
+                solver = replace(solver, order=self.order)
+        if order is not None and isinstance(solver, RK4):
+            raise InputError(
+                f"--order is {order}: the classical likelihood integrates by Runge-Kutta, which "
+                "has no order to choose; leave it out"
+            )
+        changes = {"order": order, "steps": steps}
+        return replace(solver, **{k: v for k, v in changes.items() if v is not None})
 
     def simulations(self, posterior: Posterior) -> dict[str, Simulation]:
         """Simulate every test with a posterior of the problem, by name."""

@@ -36,7 +36,7 @@ MODELS: dict[str, tuple[ODE, dict[str, Any]]] = {
 }
 
 
-def offset_output(x, *, y0):
+def offset_output(x: Any, *, y0: Any) -> Any:
     """Displacement measured with an offset ``y0``."""
     return x + y0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 import warnings
@@ -15,6 +16,8 @@ from smcpn.checkpoint.contents import Begun, Contents, begun_image, checkpoint_i
 from smcpn.checkpoint.file import publish
 from smcpn.prior import Prior
 from smcpn.run import RunSnapshot
+
+_log = logging.getLogger(__name__)
 
 PATIENCE = 50
 """A rejuvenation is written down if the last write took at most 1/50 of the time since: rapid ones
@@ -139,5 +142,6 @@ class Keeper:
             self._failure = error.strerror or str(error)
         else:
             self._failure, self._kept = "", snapshot
+            _log.debug("%s written at sample %d", self.path, snapshot.sample)
         self._cost = time.monotonic() - begin
         self.writes.append(self._cost)

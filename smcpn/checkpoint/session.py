@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +19,6 @@ from smcpn.checkpoint.records_file import (
     write_records,
 )
 from smcpn.checkpoint.settings import configuration_document, require_same
-from smcpn.checkpoint.signals import orderly_termination
 from smcpn.checkpoint.stored_run import (
     is_checkpoint,
     require_same_problem,
@@ -30,12 +29,13 @@ from smcpn.checkpoint.stored_run import (
 from smcpn.errors import InputError, NotStorableError
 from smcpn.problem import Problem
 from smcpn.run import Configuration, Run
+from smcpn.signals import orderly_termination
 
 EXISTING = ("resume", "overwrite", "raise")
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def held(path: Path) -> Generator[None]:
     """Hold a checkpoint against other processes, and leave in order when asked to.
 
     Raises

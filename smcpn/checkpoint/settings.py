@@ -144,4 +144,5 @@ def _start_of(document: Mapping[str, Any] | None) -> Start | None:
     if document is None:
         return None
     arrays = {name: np.array(document[name]) for name in ("mean", "factor")}
-    return DefensiveGaussian(**{**document, **arrays})
+    settings: dict[str, Any] = {**document, **arrays}
+    return DefensiveGaussian(**settings)

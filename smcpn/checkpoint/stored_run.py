@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,7 +25,7 @@ AGREEMENT = 1e-6
 
 
 @contextmanager
-def sole_writer(path: Path) -> Iterator[None]:
+def sole_writer(path: Path) -> Generator[None]:
     """Hold a checkpoint against other processes; the lock falls with the process.
 
     Raises

@@ -1,117 +1,96 @@
-"""Commands and their options; what they do lies in the modules they call."""
+"""The command line as a whole: its commands, its exit codes, and how it ends."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from smcpn.cases import CASES
+import smcpn
 from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app
 from smcpn.cli.fit import fit
-from smcpn.cli.identify import identify_case
+from smcpn.cli.identify_command import identify
+from smcpn.cli.new import new
 from smcpn.cli.stream import stream
 from smcpn.errors import InputError
+from smcpn.signals import exit_code, orderly_termination
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
+    "cannot be used, told in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
+    "terminated (SIGTERM), both after what was under way has been kept; 141 the reader of standard "
+    "output has left (stream)."
+)
+
+
+class Commands(TyperGroup):
+    """Commands that an interrupt ends in one sentence."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Invoke a command; what Click does with an interrupt differs from version to version."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            print("smcpn: interrupted", file=sys.stderr)
+            sys.exit(exit_code(signal.SIGINT))
+
 
 app = typer.Typer(
+    cls=Commands,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Identify continuous-time dynamical systems from data, counting the solver's own error.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(data_app, name="data")
-for command in (checkpoint.resume, checkpoint.inspect, checkpoint.report):
+for command in (
+    new,
+    identify,
+    fit,
+    checkpoint.resume,
+    checkpoint.inspect,
+    checkpoint.report,
+    stream,
+):
     app.command()(command)
-app.command()(stream)
-app.command()(fit)
+app.add_typer(data_app, name="data")
 
 
-@app.callback()
-def smcpn() -> None:
-    """Keep commands named even while there is only one."""
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"smcpn {smcpn.__version__}")
+        raise typer.Exit
 
 
-@app.command()
-def identify(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(CASES)}.")],
-    particles: Annotated[int, typer.Option(help="Number of particles.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 1,
-    steps: Annotated[
-        str | None, typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto")
-    ] = None,
-    order: Annotated[
-        int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
-    ] = None,
-    likelihood: Annotated[
-        str | None,
-        typer.Option(
-            help="How data and solver meet.", metavar="marginal|filtering|dalton|fenrir|classical"
-        ),
-    ] = None,
-    hold: Annotated[
-        str | None,
-        typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A variant of the system, e.g. duffing-offsets.")
-    ] = None,
-    split: Annotated[
-        str, typer.Option(help="Whose training and test samples.", metavar="paper|official")
-    ] = "paper",
-    report: Annotated[
-        str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
-    ] = None,
-    checkpoint_file: Annotated[
-        str | None,
-        typer.Option(
-            "--checkpoint",
-            help="Keep the run in this HDF5 file, and go on from it.",
-            metavar="FILE",
-        ),
-    ] = None,
-    compare: Annotated[
+@app.callback(epilog=EXIT_CODES)
+def describe(
+    version: Annotated[
         bool,
-        typer.Option("--compare", help="Compare all likelihoods in the report (compiles some)."),
+        typer.Option(
+            "--version",
+            is_eager=True,
+            callback=_print_version,
+            help="Print the version and leave.",
+        ),
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Identify a benchmark system and score the posterior on its test record.
+    """Identify continuous-time dynamical systems from data, counting the solver's own error.
 
-    Example: smcpn identify silverbox --steps auto --json
+    Your own system, from nothing: smcpn new mysystem && smcpn identify mysystem
     """
-    identify_case(
-        name,
-        particles=particles,
-        seed=seed,
-        steps=steps,
-        order=order,
-        hold=hold,
-        model=model,
-        split=split,
-        as_json=json,
-        report=report,
-        compare=compare,
-        checkpoint=checkpoint_file,
-        likelihood=likelihood,
-    )
 
 
 def main() -> None:
-    """Run the command line.
-
-    Exit codes: 0 on success, 2 for an input that cannot be used, 130 after an interrupt (SIGINT),
-    143 after SIGTERM.
-    """
+    """Run the command line; `EXIT_CODES` says how it ends."""
     try:
-        app()
+        with orderly_termination():
+            app()
     except InputError as error:
         print(f"smcpn: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("smcpn: interrupted", file=sys.stderr)
-        sys.exit(130)
 
 
 if __name__ == "__main__":

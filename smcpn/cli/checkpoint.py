@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ import typer
 from smcpn.checkpoint.inspection import inspect as described
 from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.checkpoint.stored_run import stored_contents, stored_problem
+from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.posterior import Posterior
 from smcpn.record import Record
 from smcpn.resumption import load
@@ -31,11 +32,11 @@ def resume(
         Path | None,
         typer.Option(help="CSV of samples that follow the last record.", metavar="CSV"),
     ] = None,
-    report: Annotated[
-        str | None, typer.Option(help="Write an HTML report to this file.", metavar="FILE")
-    ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    report: ReportFile = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Go on with an interrupted run, or with a finished one and more data.
 
@@ -46,10 +47,13 @@ def resume(
     """
     with told_once():
         more = None if data is None else _more_data(file, data)
-        posterior = resumed(file, data=more, threads=threads, progress=not as_json)
+        posterior = resumed(
+            file, data=more, threads=threads, progress=not (as_json or quiet or verbose)
+        )
     print(json.dumps(as_dict(posterior)) if as_json else posterior.summary())
-    if report is not None:
-        print(f"report: {posterior.report(report)}", file=sys.stderr)
+    written = None if report is None else posterior.report(report)
+    if written is not None and not quiet:
+        print(f"report: {written}", file=sys.stderr)
 
 
 def inspect(file: File) -> None:
@@ -78,7 +82,7 @@ def report(
 
 
 @contextmanager
-def told_once() -> Iterator[None]:
+def told_once() -> Generator[None]:
     """Print warnings about the file as sentences; those about the sampler are in the summary."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)

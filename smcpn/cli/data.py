@@ -11,12 +11,17 @@ from smcpn.columns import align
 from smcpn.datasets.files import data_folders
 from smcpn.datasets.inventory import fetch, inventory
 
-data_app = typer.Typer(no_args_is_help=True, help="Find and fetch the benchmark files.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Find and fetch the benchmark files: smcpn data check."
+)
 
 
 @data_app.command("check")
 def check() -> None:
-    """Say which benchmark files were found where, and whether they are the published ones."""
+    """Say which benchmark files were found where, and whether they are the published ones.
+
+    Example: smcpn data check
+    """
     states = inventory()
     rows = [["file", "state", "where, or how to get it"]]
     rows += [
@@ -43,6 +48,8 @@ def fetch_files(
     """Download the Silverbox and the EMPS with the package nonlinear-benchmarks.
 
     The Bouc-Wen records need no download: they are generated.
+
+    Example: smcpn data fetch --folder ~/benchmarks
     """
     for path in fetch(folder):
         print(path)

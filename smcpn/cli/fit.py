@@ -1,16 +1,33 @@
-"""``smcpn fit``: the mode of a case study and the Gaussian there, in seconds."""
+"""``smcpn fit``: the mode of a case and the Gaussian there, in seconds."""
 
 from __future__ import annotations
 
-import json as json_module
+import json
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from smcpn.cases import CASES, Case, load_case
-from smcpn.cli.identify import Score, case_solver, parsed_steps, peak_memory_mb, score_table
+from smcpn.cases import Case, load_case
+from smcpn.cli.identify import (
+    SEED,
+    Score,
+    parsed_steps,
+    peak_memory_mb,
+    score_table,
+    scores_of,
+)
+from smcpn.cli.options import (
+    RUN,
+    SYSTEM,
+    Hold,
+    Json,
+    Likelihood,
+    System,
+    Verbose,
+    complete_split,
+)
 from smcpn.codegen.kernel import CLOCK
 from smcpn.estimate.laplace import Laplace, laplace
 from smcpn.likelihood.build import check_likelihood
@@ -34,33 +51,44 @@ class Fit:
 
 
 def fit(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(CASES)}.")],
-    starts: Annotated[int, typer.Option(help="Searches from draws of the prior.", min=1)] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 1,
-    steps: Annotated[
-        str | None, typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto")
-    ] = None,
-    order: Annotated[
-        int | None, typer.Option(help="Order of the solver's prior, 1 to 6.", metavar="1-6")
-    ] = None,
-    likelihood: Annotated[
+    system: System,
+    hold: Hold = None,
+    model: Annotated[
         str | None,
         typer.Option(
-            help="How data and solver meet.", metavar="marginal|filtering|dalton|fenrir|classical"
+            help="A variant of a case study, e.g. duffing-offsets.", rich_help_panel=SYSTEM
         ),
-    ] = None,
-    hold: Annotated[
-        str | None,
-        typer.Option(help="Input between samples.", metavar="zoh|foh|bandlimited"),
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="A variant of the system, e.g. duffing-offsets.")
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option(help="Whose training and test samples.", metavar="paper|official"),
+        typer.Option(
+            help="Whose training and test samples of a case study.",
+            metavar="paper|official",
+            autocompletion=complete_split,
+            rich_help_panel=SYSTEM,
+        ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    starts: Annotated[
+        int,
+        typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
+    ] = 10,
+    seed: Annotated[
+        int | None,
+        typer.Option(help=f"Same seed, same result; {SEED} by default.", rich_help_panel=RUN),
+    ] = None,
+    likelihood: Likelihood = None,
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN
+        ),
+    ] = None,
+    order: Annotated[
+        int | None,
+        typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
+    ] = None,
+    as_json: Json = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Find the posterior mode of a system and the Gaussian there, and score it on its tests.
 
@@ -71,15 +99,17 @@ def fit(
     EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
     if likelihood is not None:
         check_likelihood(likelihood)
-    case = load_case(name, hold=hold, model=model, split=split)
-    solver = case_solver(case, likelihood, order, wanted)
+    case = load_case(system, hold=hold, model=model, split=split)
+    solver = case.solver(likelihood, order, wanted)
+    likelihood = likelihood or case.choices.likelihood
+    chosen = case.choices.arguments.get("seed", SEED) if seed is None else seed
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
-    found = laplace(case.problem, likelihood, solver=solver, starts=starts, seed=seed)
-    scores = _scores(case, found, seed)
+    found = laplace(case.problem, likelihood, solver=solver, starts=starts, seed=chosen)
+    scores = _scores(case, found, chosen)
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
-    outcome = Fit(case, found, scores, seed, wall, compiling)
-    print(json_module.dumps(_as_dict(outcome)) if json else _as_text(outcome))
+    outcome = Fit(case, found, scores, chosen, wall, compiling)
+    print(json.dumps(_as_dict(outcome)) if as_json else _as_text(outcome))
 
 
 def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
@@ -92,7 +122,7 @@ def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
     else:
         return {}
     simulations = case.simulations(posterior)
-    return {test: Score.of(posterior, one) for test, one in simulations.items()}
+    return scores_of(posterior, simulations)
 
 
 def _as_dict(outcome: Fit) -> dict[str, Any]:
@@ -135,9 +165,8 @@ def _number(value: float) -> float | None:
 
 def _as_text(outcome: Fit) -> str:
     case = outcome.case
-    begun = f"{case.name}, {case.split} split" if case.split else case.name
     lines = [
-        f"{begun}: {outcome.laplace.problem.n_samples} samples ({case.note})",
+        f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
         "",
         outcome.laplace.summary(),
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",

@@ -1,4 +1,4 @@
-"""``smcpn identify``: run a case study, score it on its tests, and print what came out."""
+"""What ``smcpn identify`` does: run a case, score it on its tests, and print what came out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import json
 import sys
 import time
 import warnings
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from smcpn.cases import Case, load_case
@@ -16,15 +18,16 @@ from smcpn.errors import InputError
 from smcpn.identification import ibis
 from smcpn.likelihood.build import (
     LIKELIHOODS,
-    Solver,
     check_likelihood,
-    default_solver,
     likelihood_name,
 )
 from smcpn.posterior import Posterior
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.diagnostics import SamplerWarning
-from smcpn.solver import EKF0, RK4
+from smcpn.solver import EKF0
+
+PARTICLES, SEED = 1000, 1
+"""Where neither option nor configuration says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,25 @@ class Score:
     coverage: float
 
     @classmethod
-    def of(cls, posterior: Posterior, simulation: Simulation) -> Score:
-        """Score the first output of a simulation."""
-        rmse = simulation.rmse[:, 0]
+    def of(
+        cls, posterior: Posterior, simulation: Simulation, output: int = 0, unit: str | None = None
+    ) -> Score:
+        """Score an output of a simulation; its unit is that of the record by default."""
+        rmse = simulation.rmse[:, output]
         return cls(
             rmse_min=float(rmse.min()),
             rmse_mean=float(posterior.weights @ rmse),
             rmse_max=float(rmse.max()),
-            rmse_of_mean=float(simulation.rmse_of_mean[0]),
-            unit=simulation.record.y_unit,
-            fit=float(simulation.fit[0]),
-            coverage=float(simulation.coverage[0]),
+            rmse_of_mean=float(simulation.rmse_of_mean[output]),
+            unit=simulation.record.y_unit if unit is None else unit,
+            fit=float(simulation.fit[output]),
+            coverage=float(simulation.coverage[output]),
         )
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case study, run: what is printed."""
+    """A case, run: what is printed."""
 
     case: Case
     posterior: Posterior
@@ -65,76 +70,149 @@ class Outcome:
     work: KernelClock
 
 
-def identify_case(
-    name: str,
-    *,
-    particles: int,
-    seed: int,
-    steps: str | None,
-    order: int | None,
-    hold: str | None,
-    model: str | None,
-    split: str | None,
-    as_json: bool,
-    report: str | None = None,
-    compare: bool = False,
-    checkpoint: str | None = None,
-    likelihood: str | None = None,
-) -> None:
-    """Run a case study and print a table, or a JSON object and nothing else.
+@dataclass(frozen=True)
+class Options:
+    """The options of ``smcpn identify``, which explains them; None leaves it to the case."""
+
+    particles: int | None = None
+    seed: int | None = None
+    steps: str | None = None
+    order: int | None = None
+    likelihood: str | None = None
+    hold: str | None = None
+    model: str | None = None
+    split: str | None = None
+    report: Path | None = None
+    picture: Path | None = None
+    checkpoint: Path | None = None
+    compare: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+
+    def check(self) -> int | str | None:
+        """Refuse what cannot be before files are looked for, and return the steps.
+
+        Raises
+        ------
+        InputError
+            For options out of range.
+        """
+        steps = None if self.steps is None else parsed_steps(self.steps)
+        EKF0(
+            order=3 if self.order is None else self.order, steps="auto" if steps is None else steps
+        )
+        if self.likelihood is not None:
+            check_likelihood(self.likelihood)
+        return steps
+
+
+def identify_case(name: str, options: Options) -> None:
+    """Run a case and print a table, or a JSON object and nothing else.
 
     Raises
     ------
     InputError
         For an unknown system, options out of range, or missing files.
     """
-    _check_report(report, compare)
     begin, before = time.perf_counter(), replace(CLOCK)
-    wanted = None if steps is None else parsed_steps(steps)
-    # Options are refused before files are looked for.
-    EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
-    if likelihood is not None:
-        check_likelihood(likelihood)
-    case = load_case(name, hold=hold, model=model, split=split)
-    solver = case_solver(case, likelihood, order, wanted)
+    steps = options.check()
+    _check_files(options.report, options.picture, options.compare)
+    case = load_case(name, hold=options.hold, model=options.model, split=options.split)
+    report = options.report or case.choices.report
+    picture = options.picture or case.choices.picture
+    _check_files(report, picture, options.compare)
+    solver = case.solver(options.likelihood, options.order, steps)
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
-        posterior = ibis(
-            case.problem,
-            solver=solver,
-            likelihood=likelihood,
-            particles=particles,
-            seed=seed,
-            progress=not as_json,
-            checkpoint=checkpoint,
-        )
+        posterior = ibis(case.problem, solver=solver, **_arguments(case, options))
     simulations = case.simulations(posterior)
-    scores = {test: Score.of(posterior, one) for test, one in simulations.items()}
+    scores = scores_of(posterior, simulations)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
-    print(json.dumps(as_dict(outcome)) if as_json else as_text(outcome))
+    print(json.dumps(as_dict(outcome)) if options.as_json else as_text(outcome))
+    for what, file in _written(outcome, simulations, report, picture, options.compare):
+        if not options.quiet:
+            print(f"{what}: {file}", file=sys.stderr)
+
+
+def _arguments(case: Case, options: Options) -> dict[str, Any]:
+    """Further arguments of `ibis`: those of the case, in which the options stand."""
+    given = {
+        "particles": options.particles,
+        "seed": options.seed,
+        "checkpoint": options.checkpoint,
+        "likelihood": options.likelihood or case.choices.likelihood,
+    }
+    return {
+        "particles": PARTICLES,
+        "seed": SEED,
+        "progress": not (options.as_json or options.quiet or options.verbose),
+        **case.choices.arguments,
+        **{key: value for key, value in given.items() if value is not None},
+    }
+
+
+def scores_of(posterior: Posterior, simulations: Mapping[str, Simulation]) -> dict[str, Score]:
+    """Score every test, by name; of several outputs each, by test and output."""
+    return {
+        label: score
+        for name, simulation in simulations.items()
+        for label, score in _scores(name, simulation, posterior)
+    }
+
+
+def _scores(name: str, simulation: Simulation, posterior: Posterior) -> Iterator[tuple[str, Score]]:
+    """Scores of a test by name; of several outputs, by test and output."""
+    outputs = posterior.problem.observe
+    units = simulation.record.y_unit.split(", ")
+    for j in range(simulation.rmse.shape[1]):
+        unit = units[j] if len(units) > j else units[0]
+        label = f"{name}, {outputs[j]}" if simulation.rmse.shape[1] > 1 else name
+        yield label, Score.of(posterior, simulation, j, unit)
+
+
+def _written(
+    outcome: Outcome,
+    simulations: Mapping[str, Simulation],
+    report: Path | None,
+    picture: Path | None,
+    compare: bool,
+) -> Iterator[tuple[str, Path]]:
+    """Write what is asked for, and yield what it is and where."""
+    case = outcome.case
+    if picture is not None:
+        simulation = next(iter(simulations.values()))
+        simulation.plot().savefig(picture, bbox_inches="tight")
+        yield "picture", picture
     if report is not None:
-        written = posterior.report(
-            report,
-            simulations,
-            published=case.published,
-            truth=case.truth,
-            title=f"{case.name}, {case.split} split",
-            likelihoods=tuple(LIKELIHOODS) if compare else (),
+        yield (
+            "report",
+            outcome.posterior.report(
+                report,
+                simulations,
+                published=case.published,
+                truth=case.truth,
+                title=case.title,
+                likelihoods=tuple(LIKELIHOODS) if compare else (),
+            ),
         )
-        print(f"report: {written}", file=sys.stderr)
 
 
-def _check_report(report: str | None, compare: bool) -> None:
-    """Refuse a report that cannot be written before any work is done for it."""
+def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:
+    """Refuse files that cannot be written before any work is done for them."""
     if report is not None:
         from smcpn.report.html import check_destination
 
         check_destination(report)
     elif compare:
         raise InputError("--compare adds a page to the report: give --report FILE too")
+    if picture is not None:
+        from smcpn.report.picture import check_picture
+
+        check_picture(picture)
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
@@ -174,7 +252,7 @@ def as_text(outcome: Outcome) -> str:
     peak = peak_memory_mb()
     memory = "" if peak is None else f", peak memory {peak:.0f} MB"
     lines = [
-        f"{case.name}, {case.split} split: {len(posterior.theta)} particles, "
+        f"{case.title}: {len(posterior.theta)} particles, "
         f"seed {posterior.seed}, "
         f"{case.problem.n_samples} samples ({case.note})",
         "",
@@ -193,7 +271,8 @@ def score_table(case: Case, scores: dict[str, Score]) -> str:
     for split, score in scores.items():
         figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
         percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
-        rows.append([f"{split} ({score.unit})", *(f"{v:.3g}" for v in figures), *percent])
+        unit = f" ({score.unit})" if score.unit else ""
+        rows.append([f"{split}{unit}", *(f"{v:.3g}" for v in figures), *percent])
         published = case.published.get(split)
         if published is not None:
             paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
@@ -209,23 +288,6 @@ def peak_memory_mb() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
-
-
-def case_solver(
-    case: Case, likelihood: str | None, order: int | None, steps: int | str | None
-) -> Solver:
-    """The case's solver, or the one that goes with a likelihood, with the options in place."""
-    solver = default_solver(case.problem, likelihood)
-    if isinstance(solver, RK4):
-        if order is not None:
-            raise InputError(
-                f"--order is {order}: the classical likelihood integrates by Runge-Kutta, which "
-                "has no order to choose; leave it out"
-            )
-        return replace(solver, steps=case.steps if steps is None else steps)
-    if order is None:
-        order = case.order if isinstance(solver, EKF0) else solver.order
-    return replace(solver, order=order, steps=case.steps if steps is None else steps)
 
 
 def parsed_steps(text: str) -> int | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,10 +19,13 @@ from smcpn.codegen.program import LaneProgram
 from smcpn.codegen.source import MAX_LANES, kernel_source
 
 Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
 INLINE_STEPS = 200_000
 """Particle steps that take less time than handing them to a thread."""
 TASKS_PER_THREAD = 2
+NOTABLE_SECONDS = 0.1
+"""Time from which it is worth a line that a kernel was compiled, or read from disk."""
 _NOTHING = np.empty((0, 1, 1))
 
 
@@ -100,7 +104,10 @@ class LaneKernel:
         source, self.lanes = kernel_source(self.program, self.most_lanes)
         self._module = load_kernel(source)
         self._n_emitted = self.program.emitted.numel()
-        CLOCK.compile_seconds += time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        CLOCK.compile_seconds += seconds
+        level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
+        _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
 
     def with_constants(self, values: tuple[float, ...]) -> LaneKernel:
         """The same compiled code with other values of the program's constants."""

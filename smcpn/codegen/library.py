@@ -31,6 +31,8 @@ _OPTIONS: dict[str, Any] = {
 
 _SOURCE = '''\
 """An entry point copied by smcpn from a package of digest {digest}."""
+from __future__ import annotations
+
 from numba import njit
 
 from {module} import {names}

@@ -16,6 +16,8 @@ that the compiler turns the innermost loop into vector instructions:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import casadi as ca
 
 from smcpn.codegen.lower import Level, Rows, Statements, lower, names_in
@@ -292,7 +294,7 @@ class _Layout:
         in_lanes = graph.read(Level.LANE)
         return lines, [name for name in known if name in in_lanes]
 
-    def _loads(self, names) -> list[str]:
+    def _loads(self, names: Iterable[str]) -> list[str]:
         return [f"{name} = w[{self.slot[name]}]" for name in names]
 
     def _store(self, name: str, text: str) -> str:

@@ -23,7 +23,12 @@ from numba import types
 from numba.extending import intrinsic
 
 _DOUBLE = ir.DoubleType()
-_ARITHMETIC = {ast.Add: "fadd", ast.Sub: "fsub", ast.Mult: "fmul", ast.Div: "fdiv"}
+_ARITHMETIC: dict[type[ast.operator], str] = {
+    ast.Add: "fadd",
+    ast.Sub: "fsub",
+    ast.Mult: "fmul",
+    ast.Div: "fdiv",
+}
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=="}
 _MODULES: dict[str, Any] = {"math": math, "np": np}
 
@@ -47,8 +52,8 @@ def straight_line(
     """
 
     @intrinsic
-    def run(typingctx, w, i, values):
-        def codegen(context, builder, signature, arguments):
+    def run(typingctx: Any, w: Any, i: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
+        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             array = context.make_array(signature.args[0])(context, builder, value=arguments[0])
             names = {name: builder.extract_value(arguments[2], k) for k, name in enumerate(shared)}
             emitter = _Emitter(context, builder, (array.data, arguments[1], lanes), functions)
@@ -116,15 +121,16 @@ class _Emitter:
                 return self._builder.fneg(self._value(node.operand))
             case ast.BinOp(op=ast.Pow()):
                 return self._call(operator.pow, [node.left, node.right])
-            case ast.BinOp():
-                write = getattr(self._builder, _ARITHMETIC[type(node.op)])
+            case ast.BinOp(op=ast.operator() as operation):
+                write = getattr(self._builder, _ARITHMETIC[type(operation)])
                 return write(self._value(node.left), self._value(node.right))
             case ast.IfExp():
                 truth, falsehood = self._value(node.body), self._value(node.orelse)
                 return self._builder.select(self._condition(node.test), truth, falsehood)
             case ast.Call():
                 return self._call(self._function(node.func), node.args)
-        raise NotImplementedError(ast.dump(node))
+            case _:
+                raise NotImplementedError(ast.dump(node))
 
     def _condition(self, node: Any) -> Any:
         if isinstance(node, ast.BoolOp):

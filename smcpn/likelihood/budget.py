@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.build import Solver
 from smcpn.likelihood.measurement import LEAST_INFORMATION
-from smcpn.likelihood.predictive import predictive_moments
-from smcpn.problem import Problem
+from smcpn.likelihood.predictive import RecordPrediction, predictions
+from smcpn.problem import Model, Problem
 from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]
@@ -21,8 +21,6 @@ SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
 MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
-_MEDIAN_DRAWS = 1001
-_FALLBACK_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -65,13 +63,15 @@ def error_budget(
     A variance alone may be told wrong: what the solver does not see, it does not claim. Of a
     likelihood that sees the data both are errors of predictions one sample ahead.
     """
-    steps = int(solver.steps)
+    found = predictions(problem, solver, enumerate(problem.records), likelihood)
+    return _budget(problem, found, values, int(solver.steps))
+
+
+def _budget(
+    problem: Problem, found: list[RecordPrediction], values: Array, steps: int
+) -> ErrorBudget:
     compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
-    numbered = list(enumerate(problem.records))
-    own, other = (
-        predictive_moments(problem, replace(solver, steps=n), values, numbered, likelihood)
-        for n in (steps, compared)
-    )
+    own, other = ([one.moments(values, n) for one in found] for n in (steps, compared))
     noise = _noise(problem, np.asarray(values, dtype=float), np.concatenate([m for m, _ in own]))
     measured = np.concatenate([np.isfinite(record.y) for record in problem.records])
     with np.errstate(over="ignore", invalid="ignore"):
@@ -82,6 +82,11 @@ def error_budget(
         return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
 
 
+def affordable(problem: Problem, steps: int) -> bool:
+    """Whether ``steps="auto"`` still tries this number of steps per sample."""
+    return steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS
+
+
 def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
     """Variance of the noise, (T, q); where it is not Gaussian, what a value would tell exactly.
 
@@ -90,12 +95,17 @@ def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
     model = problem.model.with_numbers()
     if model.density is None:
         return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
+    y = np.concatenate([record.y for record in problem.records])
+    return effective_variance(model, np.nan_to_num(y, nan=1.0).T, outputs.T, values).T
+
+
+def effective_variance(model: Model, y: Array, outputs: Array, theta: Array) -> Array:
+    """Inverse information of values (q, K) about outputs (q, K); theta is (d,) or (d, K)."""
     density = model.density
+    assert density is not None
     symbols = [density.y, density.output, model.theta]
     function = ca.Function("information", symbols, [density.information()])
-    y = np.concatenate([record.y for record in problem.records])
-    found = function(np.nan_to_num(y, nan=1.0).T, outputs.T, values).full().T
-    return 1.0 / np.maximum(found, LEAST_INFORMATION)
+    return 1.0 / np.maximum(function(y, outputs, theta).full(), LEAST_INFORMATION)
 
 
 def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:
@@ -119,29 +129,14 @@ def sufficient_steps(
     InputError
         If even the largest number of steps is not enough.
     """
+    found = predictions(problem, solver, enumerate(problem.records), likelihood)
     steps = least
-    while steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS:
-        candidate = replace(solver, steps=steps)
-        if error_budget(problem, candidate, values, likelihood).share <= share:
-            return candidate
+    while affordable(problem, steps):
+        if _budget(problem, found, values, steps).share <= share:
+            return replace(solver, steps=steps)
         steps *= 2
     raise InputError(
         f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
         f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
         "a number of steps"
     )
-
-
-def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
-    """Choose the steps at the prior median, where they are not given."""
-    if solver.steps != "auto":
-        return solver
-    prior = problem.prior
-    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
-    try:
-        return sufficient_steps(problem, solver, median, likelihood)
-    except InputError:
-        # The median of a wide prior may diverge where the posterior does not: begin with a
-        # few steps, the posterior mean decides.
-        return replace(solver, steps=_FALLBACK_STEPS)

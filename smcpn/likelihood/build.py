@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from smcpn.arguments import shown
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import classical, classical_moments
+from smcpn.likelihood.classical import classical, classical_prediction
 from smcpn.likelihood.dalton import dalton
 from smcpn.likelihood.fenrir import fenrir
 from smcpn.likelihood.filtering import filtering
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.marginal import marginal, marginal_moments
+from smcpn.likelihood.marginal import marginal, marginal_prediction
+from smcpn.likelihood.prediction import Prediction
 from smcpn.problem import Problem
 from smcpn.solver import EKF0, EKF1, RK4
 
@@ -30,9 +30,9 @@ class Recipe:
         Those it goes with.
     build : callable
         ``build(problem, solver, threads)`` returns a `LaneLikelihood`.
-    moments : callable
-        ``moments(problem, solver, theta, number, record)`` returns what it expects of every
-        sample, see `smcpn.likelihood.predictive`.
+    prediction : callable
+        ``prediction(problem, solver, number, record)`` returns the `Prediction` of what it expects
+        of every sample.
     known_diffusion : bool
         Whether it needs a diffusion that is a number or a parameter.
     any_density : bool
@@ -41,17 +41,19 @@ class Recipe:
 
     solvers: tuple[type, ...]
     build: Callable[..., LaneLikelihood]
-    moments: Callable[..., Any]
+    prediction: Callable[..., Prediction]
     known_diffusion: bool = False
     any_density: bool = False
 
 
 LIKELIHOODS = {
-    "marginal": Recipe((EKF0,), marginal, marginal_moments),
-    "filtering": Recipe((EKF0, EKF1), filtering, filtering.moments, any_density=True),
-    "dalton": Recipe((EKF0, EKF1), dalton, dalton.moments, known_diffusion=True, any_density=True),
-    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.moments, known_diffusion=True),
-    "classical": Recipe((RK4,), classical, classical_moments, any_density=True),
+    "marginal": Recipe((EKF0,), marginal, marginal_prediction),
+    "filtering": Recipe((EKF0, EKF1), filtering, filtering.prediction, any_density=True),
+    "dalton": Recipe(
+        (EKF0, EKF1), dalton, dalton.prediction, known_diffusion=True, any_density=True
+    ),
+    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.prediction, known_diffusion=True),
+    "classical": Recipe((RK4,), classical, classical_prediction, any_density=True),
 }
 OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}
 """The likelihood that a solver stands for where none is named."""

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +22,7 @@ from smcpn.likelihood.lanes import (
     sample_rows,
     start_row,
 )
+from smcpn.likelihood.prediction import Expected, Prediction
 from smcpn.problem import Model, Problem
 from smcpn.record import Record
 from smcpn.solver import RK4
@@ -49,7 +54,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     InputError
         As `classical`.
     """
-    if not isinstance(solver, RK4):
+    if type(solver) not in STEPS:
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
         raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
@@ -57,21 +62,25 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)
     density = measured_log_density(model, outputs, sample)
-    return LaneKernel(runge_kutta_program(model, sample, density), threads)
+    step = STEPS[type(solver)].of(model)
+    return LaneKernel(runge_kutta_program(model, sample, density, step), threads)
 
 
-def classical_moments(
-    problem: Problem, solver: RK4, theta: Array, number: int, record: Record
-) -> tuple[Array, Array]:
-    """Mean (T, q) of the outputs at parameters (d, 1); no covariance."""
+def classical_prediction(problem: Problem, solver: RK4, number: int, record: Record) -> Prediction:
+    """Mean of the outputs of the ``number``-th record, or one like it; no covariance."""
+    del record
     model = problem.model
-    sample = SampleSymbols.of(model)
-    outputs = outputs_at(model, model.x, sample)
-    kernel = LaneKernel(runge_kutta_program(model, sample, outputs), threads=1)
-    rows = runge_kutta_rows(record, model, int(solver.steps), number)
-    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
-    q = model.outputs.numel()
-    return emitted[:, :, 0], np.zeros((len(rows), q, q))
+    sample, q = SampleSymbols.of(model), model.outputs.numel()
+    emitted = Expected(outputs_at(model, model.x, sample), ca.SX(q, q), states=model.x)
+    step = STEPS[type(solver)].of(model)
+
+    def program(emitted: ca.SX) -> LaneProgram:
+        return runge_kutta_program(model, sample, emitted, step)
+
+    def rows(record: Record, steps: int) -> Rows:
+        return runge_kutta_rows(record, model, steps, number)
+
+    return Prediction.of(program, emitted, step.local_error(), step.error_order, rows)
 
 
 def measured_log_density(model: Model, outputs: ca.SX, sample: SampleSymbols) -> ca.SX:
@@ -95,20 +104,11 @@ def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
     )
 
 
-def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> LaneProgram:
-    """One step of the classical fourth-order method; a step's row holds its three inputs."""
-    h, t = ca.SX.sym("h"), ca.SX.sym("t")
-    begin, middle, end = (ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3))
-
-    def rate(state: ca.SX, u: ca.SX, time: ca.SX) -> ca.SX:
-        return ca.substitute(
-            model.rhs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, u, time)
-        )
-
-    k1 = rate(model.x, begin, t)
-    k2 = rate(model.x + h / 2 * k1, middle, t + h / 2)
-    k3 = rate(model.x + h / 2 * k2, middle, t + h / 2)
-    k4 = rate(model.x + h * k3, end, t + h)
+def runge_kutta_program(
+    model: Model, sample: SampleSymbols, emitted: ca.SX, step: StepSymbols | None = None
+) -> LaneProgram:
+    """One step after the other, by default `ClassicalStep`; its row holds three inputs."""
+    step = ClassicalStep.of(model) if step is None else step
     start = StartSymbols.of(model, [])
     return LaneProgram(
         theta=model.theta,
@@ -116,13 +116,81 @@ def runge_kutta_program(model: Model, sample: SampleSymbols, emitted: ca.SX) -> 
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(begin, middle, end, t),
-        gain_row=h,
+        step_row=ca.vertcat(*step.inputs, step.t),
+        gain_row=step.h,
         sample_row=sample.row,
         start=start.initial(model),
-        step=model.x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4),
+        step=step.following,
         emitted=emitted,
     )
+
+
+@dataclass(frozen=True)
+class StepSymbols(ABC):
+    """A step of length h from time t, with the inputs at its begin, middle and end.
+
+    Attributes
+    ----------
+    error_order : int
+        Power of h with which `local_error` falls.
+    """
+
+    error_order: ClassVar[int]
+
+    model: Model
+    h: ca.SX
+    t: ca.SX
+    inputs: tuple[ca.SX, ca.SX, ca.SX]
+
+    @classmethod
+    def of(cls, model: Model) -> Self:
+        """Make fresh symbols of the model's sizes."""
+        begin, middle, end = (ca.SX.sym(f"u_{k}", model.u.numel(), 1) for k in range(3))
+        return cls(model, ca.SX.sym("h"), ca.SX.sym("t"), (begin, middle, end))
+
+    @property
+    @abstractmethod
+    def following(self) -> ca.SX:
+        """State at the end, of ``model.x`` at the beginning."""
+
+    @abstractmethod
+    def local_error(self) -> ca.SX:
+        """Difference to the result of an embedded method of lower order."""
+
+    def rate(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
+        """Right-hand side of the ODE."""
+        model = self.model
+        symbols = ca.vertcat(model.x, model.u, model.t)
+        return ca.substitute(model.rhs, symbols, ca.vertcat(x, u, t))
+
+
+class ClassicalStep(StepSymbols):
+    """The classical fourth-order Runge-Kutta method."""
+
+    error_order = 4
+
+    @property
+    def following(self) -> ca.SX:
+        """State at the end."""
+        k1, k2, k3, k4 = self._rates
+        return self.model.x + self.h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    def local_error(self) -> ca.SX:
+        """Difference to the embedded third-order result, in which f at the end replaces k4."""
+        end = self.rate(self.following, self.inputs[2], self.t + self.h)
+        return self.h / 6 * (end - self._rates[3])
+
+    @property
+    def _rates(self) -> tuple[ca.SX, ca.SX, ca.SX, ca.SX]:
+        (begin, middle, end), x, t, h = self.inputs, self.model.x, self.t, self.h
+        k1 = self.rate(x, begin, t)
+        k2 = self.rate(x + h / 2 * k1, middle, t + h / 2)
+        k3 = self.rate(x + h / 2 * k2, middle, t + h / 2)
+        return k1, k2, k3, self.rate(x + h * k3, end, t + h)
+
+
+STEPS: dict[type, type[StepSymbols]] = {RK4: ClassicalStep}
+"""The step of each solver that claims no error."""
 
 
 def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:

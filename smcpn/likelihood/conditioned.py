@@ -24,7 +24,7 @@ from smcpn.likelihood.factor import Factor
 from smcpn.likelihood.gaussian_filter import GaussianFilter, Innovation, Linearisation, Mean
 from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.processes import Layout
+from smcpn.likelihood.processes import Entry, Layout
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.problem import Model
 from smcpn.record import Record
@@ -236,6 +236,25 @@ class ConditionedSymbols:
         return ca.vertcat(*outputs), covariance
 
     @property
+    def states(self) -> ca.SX:
+        """States of the model at a sample, (n, 1)."""
+        return self.seen.graphs.states(self.seen.mean, self.h_before)
+
+    def local_error(self) -> ca.SX:
+        """Of a step, see `prediction`: what the residual does to each state, (n, 1)."""
+        graphs, layout = self.seen.graphs, self.seen.layout
+        predicted = graphs.predicted_mean(self.seen.mean)
+        rates = graphs.linearised(predicted, self.h).rates
+        errors = []
+        for state in range(self.model.x.numel()):
+            k, i = layout.place(state)
+            top = layout.processes[k].rate
+            residual = (rates[k, top] - predicted[k][top]) / layout.scale(top, self.h)
+            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
+            errors.append(residual * layout.scale(top - i, self.h))
+        return ca.vertcat(*errors)
+
+    @property
     def _tail(self) -> list[ca.SX]:
         scores = [self._ratio, self._quadratic] if self.scheme.joint else []
         return [*scores, *self.diffusion.sums]
@@ -284,7 +303,7 @@ class ConditionedSymbols:
             quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
         return [ratio, quadratic]
 
-    def _outputs(self) -> tuple[list[ca.SX], list[dict]]:
+    def _outputs(self) -> tuple[list[ca.SX], list[dict[Entry, ca.SX]]]:
         """Expected outputs at a sample, and their slopes by the coordinates of the values."""
         model, sample, seen = self.model, self.sample, self.seen
         here = ca.substitute(

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-import casadi as ca
-import numpy as np
-from numpy.typing import NDArray
-
-from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.errors import InputError
 from smcpn.likelihood.conditioned import ConditionedSymbols, Grid, Scheme
 from smcpn.likelihood.conditioned_rows import conditioned_rows
 from smcpn.likelihood.diffusion import Diffusion
 from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.prediction import Expected, Prediction
 from smcpn.likelihood.processes import Layout
 from smcpn.problem import Problem
 from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
-
-Array = NDArray[np.float64]
 
 MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
@@ -93,27 +88,20 @@ class Conditioned:
         kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
         return ConditionedLikelihood(kernel, symbols, problem.records, solver)
 
-    def moments(
-        self, problem: Problem, solver: EKF0 | EKF1, theta: Array, number: int, record: Record
-    ) -> tuple[Array, Array]:
-        """Mean and covariance of the noise-free outputs given the samples before.
+    def prediction(
+        self, problem: Problem, solver: EKF0 | EKF1, number: int, record: Record
+    ) -> Prediction:
+        """Mean and covariance of the noise-free outputs given the samples before."""
+        given = replace(solver, steps=1)
+        symbols = self._symbols(problem, given, Grid.of([record]), share=False)
+        emitted = Expected(*symbols.prediction(), states=symbols.states)
 
-        Parameters
-        ----------
-        theta : ndarray, (d, 1)
+        def rows(record: Record, steps: int) -> Rows:
+            return conditioned_rows(symbols, record, steps, number)
 
-        Returns
-        -------
-        mean : ndarray, (T, q)
-        covariance : ndarray, (T, q, q)
-        """
-        symbols = self._symbols(problem, solver, Grid.of([record]), share=False)
-        mean, covariance = symbols.prediction()
-        kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
-        rows = conditioned_rows(symbols, record, int(solver.steps), number)
-        _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
-        q = problem.model.outputs.numel()
-        return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
+        return Prediction.of(
+            symbols.program, emitted, symbols.local_error(), solver.order + 1, rows
+        )
 
     def _symbols(
         self,

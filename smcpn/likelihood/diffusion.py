@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import casadi as ca
@@ -13,7 +14,6 @@ from smcpn.solver import CALIBRATED, EKF0, EKF1
 
 AT_REST = 1e-60
 """Variance added to a running estimate, which is zero as long as the residuals are."""
-RUNNING = ("fixed", "fixed-diagonal")
 
 
 @dataclass(frozen=True)
@@ -67,19 +67,34 @@ class RunningDiffusion:
         count : casadi.SX
             Steps so far, this one included.
         """
+        terms = self.terms(innovations)
+        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
+        variances = [total / count + AT_REST for total in sums]
+        return variances * (processes // len(variances)), sums
+
+    def terms(self, innovations: list[Innovation]) -> list[ca.SX]:
+        """What a step adds to each of the sums: e^2 / s, its mean over processes where one."""
         terms = [
             e * e / s
             for innovation in innovations
             for e, s in zip(innovation.residuals, innovation.variances, strict=True)
         ]
-        if len(self.sums) == 1:
-            terms = [sum(terms, ca.SX(0.0)) / len(terms)]
-        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
-        variances = [total / count + AT_REST for total in sums]
-        return variances * (processes // len(variances)), sums
+        return terms if len(self.sums) > 1 else [sum(terms, ca.SX(0.0)) / len(terms)]
 
 
 Diffusion = KnownDiffusion | RunningDiffusion
+
+
+def _sums(number: int) -> tuple[ca.SX, ...]:
+    return tuple(ca.SX.sym(f"sum_{k}") for k in range(number))
+
+
+RUNNING: dict[str, Callable[[int], RunningDiffusion]] = {
+    "fixed": lambda processes: RunningDiffusion(_sums(1)),
+    "fixed-diagonal": lambda processes: RunningDiffusion(_sums(processes)),
+}
+"""Diffusions that are calibrated on the way, by the name that a solver gives: of the number of
+processes."""
 
 
 def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> KnownDiffusion:
@@ -116,8 +131,7 @@ def running_diffusion(problem: Problem, solver: EKF0 | EKF1, processes: int) -> 
         For a diffusion calibrated step by step, and as `known_diffusion`.
     """
     if solver.diffusion in RUNNING:
-        sums = processes if solver.diffusion == "fixed-diagonal" else 1
-        return RunningDiffusion(tuple(ca.SX.sym(f"sum_{k}") for k in range(sums)))
+        return RUNNING[str(solver.diffusion)](processes)
     if solver.diffusion in CALIBRATED:
         raise InputError(
             f"diffusion {solver.diffusion!r} cannot be used with the filtering likelihood: it is "

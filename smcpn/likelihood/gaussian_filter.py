@@ -7,6 +7,7 @@ along the residual: rows of the values and of the derivatives beyond the ODE's a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import casadi as ca
@@ -152,7 +153,11 @@ class GaussianFilter:
         return predicted, Factor(kept + rate_rows, predicted.pivots[n:])
 
     def rate_rows(
-        self, block: Block, entries, rows: list[list[ca.SX]], linearisation: Linearisation
+        self,
+        block: Block,
+        entries: Sequence[Entry],
+        rows: list[list[ca.SX]],
+        linearisation: Linearisation,
     ) -> list[list[ca.SX]]:
         """Rows of linearised derivatives, from those of the values, which come first."""
         result = []

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import whole_number
 from smcpn.errors import InputError
-from smcpn.likelihood.budget import first_solver
 from smcpn.likelihood.build import Solver, build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.prior import Coordinate
 from smcpn.problem import Problem
@@ -172,6 +172,7 @@ class LogLikelihood:
 
     def _checked(self, name: str, values: Any) -> Array:
         d = len(self.names)
+        array: Array
         try:
             array = np.asarray(values, dtype=float)
         except (TypeError, ValueError):

@@ -16,6 +16,7 @@ exactly and would claim an acceleration without solver error.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import factorial
 
 import casadi as ca
@@ -34,6 +35,7 @@ from smcpn.likelihood.lanes import (
     sample_rows,
     start_row,
 )
+from smcpn.likelihood.prediction import Expected, Prediction
 from smcpn.pn.gains import shared_gains
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.problem import Model, Problem
@@ -77,19 +79,17 @@ def marginal_kernel(
     return LaneKernel(symbols.program(symbols.log_density()), threads)
 
 
-def marginal_moments(
-    problem: Problem, solver: EKF0, theta: Array, number: int, record: Record
-) -> tuple[Array, Array]:
-    """Mean (T, q) and solver covariance (T, q, q) of the outputs at parameters (d, 1)."""
-    require_first_order(solver)
+def marginal_prediction(problem: Problem, solver: EKF0, number: int, record: Record) -> Prediction:
+    """Mean and solver covariance of the outputs of the ``number``-th record, or one like it."""
+    require_first_order(replace(solver, steps=1))
     model, restarts = problem.model, must_restart([record])
     symbols = MarginalSymbols(model, solver.order, restarts)
-    mean, covariance = symbols.prediction()
-    kernel = LaneKernel(symbols.program(ca.vertcat(mean, ca.vec(covariance))), threads=1)
-    rows = marginal_rows(record, model, solver, restarts, number)
-    _, emitted, _ = kernel.advance(theta, kernel.start(theta, rows), rows, 0, len(rows), True)
-    q = model.outputs.numel()
-    return emitted[:, :q, 0], emitted[:, q:, 0].reshape(-1, q, q)
+    emitted = Expected(*symbols.prediction(), states=symbols.values)
+
+    def rows(record: Record, steps: int) -> Rows:
+        return marginal_rows(record, model, replace(solver, steps=steps), restarts, number)
+
+    return Prediction.of(symbols.program, emitted, symbols.local_error(), solver.order + 1, rows)
 
 
 def require_first_order(solver: EKF0) -> None:
@@ -159,7 +159,7 @@ class MarginalSymbols:
         coordinates = self._coordinates(derivatives)
         start = StartSymbols.of(model, rates)
         initial = ca.substitute(coordinates, model.x, start.initial(model))
-        restart = ca.substitute(coordinates, model.x, self._values)
+        restart = ca.substitute(coordinates, model.x, self.values)
         return LaneProgram(
             theta=model.theta,
             constants=model.constants,
@@ -188,27 +188,27 @@ class MarginalSymbols:
         jacobian = ca.jacobian(model.outputs, model.x)
         scaled = self.residual_sum * (self.per_step * self.variance)
         numerical = jacobian @ ca.diag(scaled) @ jacobian.T
-        at = [self._values, self.sample.u, self.sample.t]
+        at = [self.values, self.sample.u, self.sample.t]
         outputs, numerical = ca.substitute(
             [model.outputs, numerical], [model.x, model.u, model.t], at
         )
         return outputs, numerical
 
+    def local_error(self) -> ca.SX:
+        """Of a step, see `prediction`: h times the residual, (n, 1)."""
+        m, rates = self._predicted()
+        return rates - ca.vertcat(*[row[1] for row in m])
+
     @property
-    def _values(self) -> ca.SX:
+    def values(self) -> ca.SX:
+        """States of the model, (n, 1)."""
         return ca.vertcat(*[row[0] for row in self.m])
 
     def _step(self) -> tuple[ca.SX, ca.SX, ca.SX]:
         """Predict, evaluate f, update, accumulate z^2 / s (PN-SMC eqs. 16-19)."""
         gain = [ca.SX.sym(f"gain_{j}") for j in range(self.order + 1)]
         precision, scale = ca.SX.sym("precision"), ca.SX.sym("scale")
-        m = [list(row) for row in self.m]
-        for row in m:
-            for i in range(self.order):
-                for j in range(self.order - 1, i - 1, -1):
-                    row[j] += row[j + 1]
-        predicted = ca.vertcat(*[row[0] for row in m])
-        rates = self.h * ca.substitute(self.model.rhs, self.model.x, predicted)
+        m, rates = self._predicted()
         residual_sum = []
         for i, row in enumerate(m):
             z = rates[i] - row[1]
@@ -219,6 +219,16 @@ class MarginalSymbols:
         step_row = ca.vertcat(self.model.u, self.model.t, self.h, scale)
         state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
         return step_row, ca.vertcat(*gain, precision), state
+
+    def _predicted(self) -> tuple[list[list[ca.SX]], ca.SX]:
+        """Coordinates after a step of the prior, and the coordinate of f there."""
+        m = [list(row) for row in self.m]
+        for row in m:
+            for i in range(self.order):
+                for j in range(self.order - 1, i - 1, -1):
+                    row[j] += row[j + 1]
+        predicted = ca.vertcat(*[row[0] for row in m])
+        return m, self.h * ca.substitute(self.model.rhs, self.model.x, predicted)
 
     def _coordinates(self, derivatives: list[ca.SX]) -> ca.SX:
         """Nordsieck coordinates h^j x^(j) / j!, state by state."""

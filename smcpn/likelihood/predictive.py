@@ -1,18 +1,56 @@
-"""What a likelihood expects of every sample, for one parameter vector: mean and covariance."""
+"""What a likelihood expects of every sample of several records, for one parameter vector."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.build import LIKELIHOODS, Solver, likelihood_name
+from smcpn.likelihood.prediction import Prediction
 from smcpn.problem import Problem
 from smcpn.record import Record
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RecordPrediction:
+    """A record, its `Prediction`, and its sampling interval in units of the first record's."""
+
+    record: Record
+    prediction: Prediction
+    interval: float
+
+    def moments(self, values: Array, steps: int) -> tuple[Array, Array]:
+        """As of `Prediction`, at parameters (d,); ``steps`` are counted on the first record."""
+        theta = np.asarray(values, dtype=float)[:, None]
+        return self.prediction.moments(theta, self.record, self.steps(steps))
+
+    def steps(self, steps: int) -> int:
+        """Steps per sample here: those of a record sampled more coarsely are not longer."""
+        return max(1, int(np.ceil(steps * self.interval - 1e-6)))
+
+
+def predictions(
+    problem: Problem,
+    solver: Solver,
+    records: Iterable[tuple[int, Record]],
+    likelihood: str | None = None,
+) -> list[RecordPrediction]:
+    """Compile the likelihood's own recursion; arguments as of `predictive_moments`."""
+    recipe = LIKELIHOODS[likelihood_name(solver, likelihood)]
+    learned = _mean_interval(problem.records[0])
+    return [
+        RecordPrediction(
+            record,
+            recipe.prediction(problem, solver, number, record),
+            _mean_interval(record) / learned,
+        )
+        for number, record in records
+    ]
 
 
 def predictive_moments(
@@ -42,15 +80,9 @@ def predictive_moments(
         classical one, which claims no error. Of those that see the data, both are given the
         samples before: the covariance is what the solver is uncertain of one sample ahead.
     """
-    theta = np.asarray(values, dtype=float)[:, None]
-    moments = LIKELIHOODS[likelihood_name(solver, likelihood)].moments
-    return [
-        moments(problem, _same_step_length(problem, solver, record), theta, number, record)
-        for number, record in records
-    ]
+    found = predictions(problem, solver, records, likelihood)
+    return [one.moments(values, int(solver.steps)) for one in found]
 
 
-def _same_step_length(problem: Problem, solver: Solver, record: Record) -> Solver:
-    """Scale the steps per sample, so that a record sampled more coarsely has no longer steps."""
-    learned, here = (float(np.diff(r.t).mean()) for r in (problem.records[0], record))
-    return replace(solver, steps=max(1, int(np.ceil(int(solver.steps) * here / learned - 1e-6))))
+def _mean_interval(record: Record) -> float:
+    return float(np.diff(record.t).mean())

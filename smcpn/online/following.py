@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import processors
-from smcpn.likelihood.budget import first_solver
+from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.history import History
 from smcpn.likelihood.lanes import CHUNK
@@ -108,7 +108,7 @@ class Following:
         """Samples of the stretch at hand, and what is remembered of the states."""
         history = self._stretch.likelihood.history
         t, u, y = history.samples(0, len(history))
-        found = {
+        found: dict[str, NDArray[Any]] = {
             "t": t, "u": u, "y": y, "held": self._arrivals.held, "start": self._stretch.start
         }  # fmt: skip
         if self._forgetting is not None:

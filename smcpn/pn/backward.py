@@ -13,7 +13,7 @@ top.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from smcpn.codegen.library import compiled
 from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.forward import predicted_rows
+
+if TYPE_CHECKING:
+    from smcpn.pn.layout import Indices, Layout
 
 Array = NDArray[np.float64]
 
@@ -52,7 +55,7 @@ class _Step(NamedTuple):
     vector: Array
 
 
-def smooth(layout, run, mean, factor):
+def smooth(layout: Layout, run: Run, mean: Array, factor: Array):
     """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
     step = _work(layout)
     last = len(run.time) - 1
@@ -79,7 +82,7 @@ def smooth(layout, run, mean, factor):
             )
 
 
-def sample(layout, run, noise, scale, paths):
+def sample(layout: Layout, run: Run, noise: Array, scale: Array, paths: Array):
     """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
 
     ``scale`` (d,) is the standard deviation that multiplies every process.
@@ -124,7 +127,18 @@ def sample(layout, run, noise, scale, paths):
                         shrink /= ratio
 
 
-def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, mean, factor, steps):
+def interpolate(
+    layout: Layout,
+    run: Run,
+    times: Array,
+    left: Indices,
+    mean_after: Array,
+    factor_after: Array,
+    smoothed: bool,
+    mean: Array,
+    factor: Array,
+    steps: Array,
+):
     """Moments between the grid points ``left`` and the next; ``steps`` (T,) are the coordinates.
 
     ``mean_after``, ``factor_after`` are the smoothed moments on the grid, unused for a filter.
@@ -169,7 +183,7 @@ def interpolate(layout, run, times, left, mean_after, factor_after, smoothed, me
 
 
 @compiled
-def _begin(layout, run, n, step):
+def _begin(layout: Layout, run: Run, n: int, step: _Step):
     """Predict from grid point n to the next; returns how many columns of its factor are used."""
     entries = (layout.order + 1) * layout.width
     if run.restart[n + 1]:
@@ -188,7 +202,16 @@ def _begin(layout, run, n, step):
 
 
 @compiled
-def _kernel(layout, run, n, block, factor, used, ratio, step):
+def _kernel(
+    layout: Layout,
+    run: Run,
+    n: int,
+    block: int,
+    factor: Array,
+    used: int,
+    ratio: float,
+    step: _Step,
+):
     if not run.restart[n + 1]:
         return _smoothing_rows(layout, block, factor, used, ratio, run.noise[n + 1], step)
     rows, entries = step.rows, (layout.order + 1) * layout.width
@@ -210,7 +233,9 @@ def _kernel(layout, run, n, block, factor, used, ratio, step):
 
 
 @compiled
-def _smoothing_rows(layout, block, factor, used, ratio, noise, step):
+def _smoothing_rows(
+    layout: Layout, block: int, factor: Array, used: int, ratio: float, noise: Array, step: _Step
+):
     entries, rows = (layout.order + 1) * layout.width, step.rows
     predicted_rows(layout, block, factor, used, ratio, noise, rows)
     power = 1.0
@@ -226,7 +251,16 @@ def _smoothing_rows(layout, block, factor, used, ratio, noise, step):
 
 
 @compiled
-def _smooth_mean(layout, block, pivots, after, own, ratio, step, mean):
+def _smooth_mean(
+    layout: Layout,
+    block: int,
+    pivots: int,
+    after: Array,
+    own: float,
+    ratio: float,
+    step: _Step,
+    mean: Array,
+):
     """Mu + G (after - mu^-); ``after`` is in coordinates whose step is ``1 / own`` of ours."""
     size, width, entries = layout.order + 1, layout.width, (layout.order + 1) * layout.width
     for p in range(len(layout.top)):
@@ -251,7 +285,17 @@ def _smooth_mean(layout, block, pivots, after, own, ratio, step, mean):
 
 
 @compiled
-def _smooth_factor(layout, block, pivots, used, after, own, ratio, step, factor):
+def _smooth_factor(
+    layout: Layout,
+    block: int,
+    pivots: int,
+    used: int,
+    after: Array,
+    own: float,
+    ratio: float,
+    step: _Step,
+    factor: Array,
+):
     """Triangular factor of G Sigma G' + B B', Sigma = after after'."""
     size, width, entries = layout.order + 1, layout.width, (layout.order + 1) * layout.width
     first, future, rows = block * width, step.future, step.rows
@@ -282,7 +326,7 @@ def _smooth_factor(layout, block, pivots, used, after, own, ratio, step, factor)
 
 
 @compiled
-def _in_order(layout, block, rows, factor):
+def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
     """Triangularised rows, tops first, as a factor entry by entry."""
     width = layout.width
     for s in range(width):
@@ -294,7 +338,7 @@ def _in_order(layout, block, rows, factor):
 
 
 @compiled
-def _work(layout):
+def _work(layout: Layout):
     size, d = layout.order + 1, len(layout.top)
     entries = size * layout.width
     return _Step(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smcpn.codegen.library import compiled
+
+Array = NDArray[np.float64]
 
 
 @compiled
-def rescale(mean, ratio, result):
+def rescale(mean: Array, ratio: float, result: Array):
     """Turn coordinates of a step h into those of ``ratio`` h."""
     power = 1.0
     for j in range(mean.shape[0]):
@@ -16,7 +21,7 @@ def rescale(mean, ratio, result):
 
 
 @compiled
-def extrapolate(mean):
+def extrapolate(mean: Array):
     """Go on by one step (10a): Pascal's matrix, by additions in place."""
     size = mean.shape[0]
     for i in range(size - 1):

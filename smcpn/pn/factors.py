@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from math import sqrt
 
+import numpy as np
+from numpy.typing import NDArray
+
 from smcpn.codegen.library import compiled
+
+Array = NDArray[np.float64]
 
 
 @compiled
-def triangularise(rows, n_pivots, n_rows, n_columns):
+def triangularise(rows: Array, n_pivots: int, n_rows: int, n_columns: int):
     """Make ``rows`` lower triangular in its first ``n_pivots`` rows, leaving rows rows' as it is.
 
     Row k is reflected onto its k-th entry, which becomes the non-negative diagonal; what is right
@@ -40,7 +45,7 @@ def triangularise(rows, n_pivots, n_rows, n_columns):
 
 
 @compiled
-def clear(rows, n_rows, n_columns):
+def clear(rows: Array, n_rows: int, n_columns: int):
     """Set the first rows and columns to zero."""
     for r in range(n_rows):
         for column in range(n_columns):
@@ -48,7 +53,7 @@ def clear(rows, n_rows, n_columns):
 
 
 @compiled
-def copy(source, target):
+def copy(source: Array, target: Array):
     """Copy a matrix; numba takes seconds to compile the assignment of a slice."""
     for r in range(source.shape[0]):
         for column in range(source.shape[1]):
@@ -56,7 +61,7 @@ def copy(source, target):
 
 
 @compiled
-def solve_lower(lower, n, vector):
+def solve_lower(lower: Array, n: int, vector: Array):
     """Overwrite ``vector`` by the solution of L y = vector; a zero pivot gives zero."""
     for i in range(n):
         value = vector[i]

@@ -12,7 +12,7 @@ the local error. A step that is rejected ends here; the covariance is touched wh
 from __future__ import annotations
 
 from math import isfinite, log, sqrt
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ from smcpn.codegen.vector_field import evaluate_field
 from smcpn.pn.coordinates import extrapolate, rescale
 from smcpn.pn.factors import clear, copy, solve_lower, triangularise
 from smcpn.pn.local_error import local_error
+
+if TYPE_CHECKING:
+    from smcpn.pn.layout import Layout
 
 Array = NDArray[np.float64]
 
@@ -102,7 +105,9 @@ class Store(NamedTuple):
     log_det: Array
 
 
-class _Work(NamedTuple):
+class Work(NamedTuple):
+    """Storage of one step, made once per run."""
+
     mean: Array
     predicted: Array
     x: Array
@@ -118,7 +123,9 @@ class _Work(NamedTuple):
     rows: Array
 
 
-def advance(field, layout, inputs, control, state, store):
+def advance(
+    field: Field, layout: Layout, inputs: Inputs, control: Control, state: State, store: Store
+):
     """Step until the last stop is reached, the store is full, or the solution fails."""
     clock, counts = state.clock, state.counts
     work = _work(layout, field, inputs)
@@ -164,7 +171,7 @@ def advance(field, layout, inputs, control, state, store):
 
 
 @compiled
-def _next_step(control, wanted, h, last, error, before):
+def _next_step(control: Control, wanted: float, h: float, last: float, error: float, before: float):
     """Proportional-integral control (Gustafsson et al. 1988); plain after a rejection."""
     factor = GROW
     if error > 0.0:
@@ -178,7 +185,7 @@ def _next_step(control, wanted, h, last, error, before):
 
 
 @compiled
-def _input_at(inputs, time, piece, u):
+def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
     """Input at a time, of the piece that ends there rather than the one that begins."""
     while piece < len(inputs.edges) - 2 and time > inputs.edges[piece + 1]:
         piece += 1
@@ -196,14 +203,14 @@ def _input_at(inputs, time, piece, u):
 
 
 @compiled
-def _states(field, layout, mean, h, x):
+def _states(field: Field, layout: Layout, mean: Array, h: float, x: Array):
     for i in range(len(x)):
         k = layout.derivative[i]
         x[i] = mean[k, layout.process[i]] * field.scale[i] / h**k
 
 
 @compiled
-def _linearise(field, layout, time, h, work):
+def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
     """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
     _states(field, layout, work.predicted, h, work.x)
     evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
@@ -226,7 +233,7 @@ def _linearise(field, layout, time, h, work):
 
 
 @compiled
-def _known_noise(control, layout, h, work):
+def _known_noise(control: Control, layout: Layout, h: float, work: Work):
     """Process noise of a step where the diffusion does not follow from the step itself."""
     if control.variance > 0.0:
         noise = control.variance * (h / control.unit) ** (2 * layout.order + 1)
@@ -235,7 +242,9 @@ def _known_noise(control, layout, h, work):
 
 
 @compiled
-def predicted_rows(layout, block, factor, used, ratio, noise, rows):
+def predicted_rows(
+    layout: Layout, block: int, factor: Array, used: int, ratio: float, noise: Array, rows: Array
+):
     """Factor of the predicted covariance (10b) of a block, (width (order + 1), used + own noise).
 
     ``used`` columns of ``factor`` may differ from zero; its coordinates are scaled by ``ratio``.
@@ -263,7 +272,7 @@ def predicted_rows(layout, block, factor, used, ratio, noise, rows):
 
 
 @compiled
-def _update(layout, state, h, work):
+def _update(layout: Layout, state: State, h: float, work: Work):
     """Condition on the residual being zero (11), block by block; returns log det S.
 
     With H M in the first rows of the predicted factor M, one triangularisation leaves the factor
@@ -299,7 +308,7 @@ def _update(layout, state, h, work):
 
 
 @compiled
-def _subtract_coupled(layout, first, work, rows, n_columns):
+def _subtract_coupled(layout: Layout, first: int, work: Work, rows: Array, n_columns: int):
     for i in range(len(layout.process)):
         other = layout.process[i]
         if first <= other < first + layout.width:
@@ -312,7 +321,7 @@ def _subtract_coupled(layout, first, work, rows, n_columns):
 
 
 @compiled
-def _update_mean(layout, first, shared, mean, work):
+def _update_mean(layout: Layout, first: int, shared: bool, mean: Array, work: Work):
     """Means of a block (11d): of its own processes, or of all that share it."""
     size, width, rows = layout.order + 1, layout.width, work.rows
     for twin in range(shared):
@@ -333,7 +342,7 @@ def _update_mean(layout, first, shared, mean, work):
 
 
 @compiled
-def _tie_tops(layout, first, mean, factor, used, work):
+def _tie_tops(layout: Layout, first: int, mean: Array, factor: Array, used: int, work: Work):
     width = layout.width
     for s in range(width):
         for column in range(used):
@@ -353,7 +362,7 @@ def _tie_tops(layout, first, mean, factor, used, work):
 
 
 @compiled
-def _keep(state, store, work, log_det):
+def _keep(state: State, store: Store, work: Work, log_det: float):
     n = state.counts[2]
     store.time[n], store.step[n] = state.clock[0], state.clock[1]
     copy(state.mean, store.mean[n])
@@ -367,11 +376,11 @@ def _keep(state, store, work, log_det):
 
 
 @compiled
-def _work(layout, field, inputs):
+def _work(layout: Layout, field: Field, inputs: Inputs):
     """Every array of the loop: nothing is allocated once it runs."""
     size, d, n = layout.order + 1, len(layout.top), len(layout.process)
     entries = size * layout.width
-    return _Work(
+    return Work(
         np.empty((size, d)),
         np.empty((size, d)),
         np.empty(n),

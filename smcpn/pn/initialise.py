@@ -31,16 +31,15 @@ class ExactDerivatives:
         self._inputs, self._parameters = inputs, parameters
         self._heads = np.flatnonzero(layout.derivative == 0)
 
-    def rate(self, x: Array, time: float) -> Array:
-        """Derivative of the states, (n,)."""
-        u = series_after(self._inputs, time, 1)
-        return self._equations.series(x, u, time, self._parameters, 1)[:, 1]
+    def series(self, x: Array, time: float) -> Array:
+        """Taylor coefficients of the states just after ``time``, (n, order + 1)."""
+        order = self._layout.order
+        u = series_after(self._inputs, time, order)
+        return self._equations.series(x, u, time, self._parameters, order)
 
-    def mean(self, x: Array, time: float, h: float) -> Array:
-        """Coordinates of all processes just after ``time``, (order + 1, d)."""
+    def mean(self, series: Array, h: float) -> Array:
+        """Coordinates of all processes for steps of length ``h``, (order + 1, d)."""
         layout = self._layout
-        u = series_after(self._inputs, time, layout.order)
-        series = self._equations.series(x, u, time, self._parameters, layout.order)
         mean = np.empty((layout.order + 1, len(layout.top)))
         powers = h ** np.arange(layout.order + 1)
         mean[:, layout.process[self._heads]] = series[self._heads].T * powers[:, None]

@@ -43,12 +43,14 @@ def input_polynomials(record: Record) -> Inputs:
 
 def series_after(inputs: Inputs, time: float, order: int) -> Array:
     """Taylor coefficients 0..order of the input just after a time, (order + 1, n_inputs)."""
-    edges = inputs.edges
+    edges, n_inputs = inputs.edges, inputs.coefficients.shape[2]
+    if n_inputs == 0:
+        return np.empty((order + 1, 0))
     piece = min(int(np.searchsorted(edges, time, side="right")) - 1, len(edges) - 2)
     begin, end = edges[piece], edges[piece + 1]
     polynomial = inputs.coefficients[piece]
     s, stretch = (2.0 * time - begin - end) / (end - begin), 2.0 / (end - begin)
-    result = np.zeros((order + 1, polynomial.shape[1]))
+    result = np.zeros((order + 1, n_inputs))
     for k in range(min(order + 1, len(polynomial))):
         binomials = np.array([comb(m, k) for m in range(k, len(polynomial))], dtype=float)
         result[k] = stretch**k * (binomials * s ** np.arange(len(binomials))) @ polynomial[k:]

@@ -16,7 +16,7 @@ from smcpn.pn.forward import Control, Field, State, Store
 from smcpn.pn.initialise import ExactDerivatives
 from smcpn.pn.inputs import input_polynomials, no_input
 from smcpn.pn.layout import entry_scale
-from smcpn.pn.solution import Solution, Stats, calibrated
+from smcpn.pn.solution import Calibration, Solution, Stats
 from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
 
@@ -79,8 +79,9 @@ class Integration:
 
     def solution(self, outputs: Array | None, variance: float | None) -> Solution:
         """Run to the end, calibrate, and smooth where the solver asks for it."""
-        control, h = self._control_at_start(variance)
-        state, store = self._start(h)
+        series = self._exact.series(self._x0, float(self._grid[0]))
+        control, h = self._control_at_start(variance, series)
+        state, store = self._start(series, h)
         advance = entry_point(forward.advance)
         restart: list[int] = []
         ends = np.append(np.searchsorted(self._grid, self._restarts), len(self._grid) - 1)
@@ -117,7 +118,7 @@ class Integration:
         run = Run(kept.time, kept.step, kept.mean, kept.factor, kept.noise, restarted)
         accepted, rejected = int(state.counts[0]), int(state.counts[1])
         tried = accepted + rejected
-        calibration = calibrated(self._solver, self._layout, kept, restarted, control.unit)
+        calibration = Calibration(self._solver.diffusion, kept, restarted)
         return Solution(
             ode=self._ode,
             solver=self._solver,
@@ -136,7 +137,7 @@ class Integration:
             outputs=outputs,
         )
 
-    def _control_at_start(self, variance: float | None) -> tuple[Control, float]:
+    def _control_at_start(self, variance: float | None, series: Array) -> tuple[Control, float]:
         settings, solver, span = self._settings, self._solver, self._grid[-1] - self._grid[0]
         if not isinstance(solver.diffusion, str):
             variance = solver.diffusion
@@ -160,22 +161,19 @@ class Integration:
         first = float(self._grid[1] - self._grid[0])
         if control.fixed:
             return control, first
-        return control, min(self._first_step(span), span)
+        return control, min(self._first_step(span, series), span)
 
-    def _first_step(self, span: float) -> float:
+    def _first_step(self, span: float, series: Array) -> float:
         if self._settings.first_step is not None:
             return self._settings.first_step
-        time = float(self._grid[0])
-        derivatives = self._exact.rate(self._x0, time)
         tolerance = self._settings.atol + self._settings.rtol * np.abs(self._x0)
-        size, rate = (
-            np.sqrt(np.square(values / tolerance).mean()) for values in (self._x0, derivatives)
-        )
-        return FIRST_STEP * size / rate if min(size, rate) > 1e-5 else BLIND_STEP * span
+        size, rate = (float(np.linalg.norm(series[:, k] / tolerance)) for k in (0, 1))
+        least = 1e-5 * np.sqrt(len(self._x0))
+        return FIRST_STEP * size / rate if min(size, rate) > least else BLIND_STEP * span
 
-    def _start(self, h: float) -> tuple[State, Store]:
+    def _start(self, series: Array, h: float) -> tuple[State, Store]:
         layout, time = self._layout, float(self._grid[0])
-        mean = self._exact.mean(self._x0, time, h)
+        mean = self._exact.mean(series, h)
         entries = (layout.order + 1) * layout.width
         factor = np.zeros((layout.n_blocks, entries, entries))
         state = State(np.array([time, h, h, 0.0]), np.zeros(4, dtype=np.int64), mean, factor)
@@ -200,7 +198,7 @@ class Integration:
         powers = h_before ** -layout.derivative.astype(float) * self._field.scale
         x = state.mean[layout.derivative, layout.process] * powers
         state.factor[:] = self._exact.factor(x, time, h, state.factor, h_before)
-        state.mean[:] = self._exact.mean(x, time, h)
+        state.mean[:] = self._exact.mean(self._exact.series(x, time), h)
         state.clock[1], state.clock[3] = h, 0.0
         if state.counts[2] == len(store.time):
             store = _enlarged(store)

@@ -1,18 +1,40 @@
 """The local diffusion of a step and the error that it means, from the residual alone; compiled.
 
 The state before the step counts as exact, so that no covariance is needed: S = H (Q x Gamma) H'.
+A residual counts as at least a rounding of its rate: one that happens to come out as zero would
+claim that the step is without error.
 """
 
 from __future__ import annotations
 
 from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
 from smcpn.pn.factors import clear, solve_lower, triangularise
 
+if TYPE_CHECKING:
+    from smcpn.pn.forward import Control, Field, Work
+    from smcpn.pn.layout import Layout
+
+Array = NDArray[np.float64]
+
+ROUNDING = float(np.finfo(float).eps)
+
 
 @compiled
-def local_error(field, layout, control, h, mean_before, h_before, work):
+def local_error(
+    field: Field,
+    layout: Layout,
+    control: Control,
+    h: float,
+    mean_before: Array,
+    h_before: float,
+    work: Work,
+):
     """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
     if layout.coupled:
         _local_noise_coupled(layout, work)
@@ -32,13 +54,13 @@ def local_error(field, layout, control, h, mean_before, h_before, work):
 
 
 @compiled
-def _local_noise(layout, work):
+def _local_noise(layout: Layout, work: Work):
     """EKF0: H picks the top, S = Q_top Gamma."""
     d = len(layout.top)
     total = 0.0
     for p in range(d):
         work.error[p] = _squares(layout.noise_factor[layout.top[p]])
-        work.noise[p] = work.residual[p] ** 2 / work.error[p]
+        work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / work.error[p]
         total += work.noise[p] / d
     for p in range(d):
         if not layout.diagonal:
@@ -47,7 +69,7 @@ def _local_noise(layout, work):
 
 
 @compiled
-def _local_noise_coupled(layout, work):
+def _local_noise_coupled(layout: Layout, work: Work):
     """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
     d, size, width = len(layout.top), layout.order + 1, layout.width
     total = 0.0
@@ -62,7 +84,7 @@ def _local_noise_coupled(layout, work):
             if layout.diagonal and width > 1:
                 # (22), (23): no closed form maximises over Gamma, H = E_1 in its place.
                 top = _squares(layout.noise_factor[layout.top[p]])
-                work.noise[p] = work.residual[p] ** 2 / top
+                work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / top
         if layout.diagonal and width > 1:
             for s in range(width):
                 work.error[first + s] = 0.0
@@ -73,8 +95,9 @@ def _local_noise_coupled(layout, work):
         triangularise(local, width, width, width * size)
         solve_lower(local, width, whitened)
         for s in range(width):
-            work.noise[first + s] = whitened[s] ** 2
-            total += whitened[s] ** 2 / d
+            rounding = _rounding(work, first + s) / work.error[first + s]
+            work.noise[first + s] = whitened[s] ** 2 + rounding
+            total += work.noise[first + s] / d
             if layout.diagonal:
                 work.error[first + s] *= work.noise[first + s]
     for p in range(d):
@@ -85,7 +108,12 @@ def _local_noise_coupled(layout, work):
 
 
 @compiled
-def _noise_seen(layout, first, work):
+def _rounding(work: Work, p: int):
+    return (ROUNDING * work.rate[p]) ** 2
+
+
+@compiled
+def _noise_seen(layout: Layout, first: int, work: Work):
     """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
     size, width, local = layout.order + 1, layout.width, work.local
     clear(local, width, size * width)
@@ -102,7 +130,7 @@ def _noise_seen(layout, first, work):
 
 
 @compiled
-def _squares(row):
+def _squares(row: Array):
     total = 0.0
     for value in row:
         total += value * value

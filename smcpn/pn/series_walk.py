@@ -6,8 +6,12 @@ import math
 from math import isfinite
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.library import compiled
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 (
     ADD, SUB, MUL, DIV, SQRT, EXP, LOG, POWER, SIN, COS, SINH, COSH, PRIMITIVE,
@@ -22,7 +26,16 @@ kind) is piecewise constant."""
 """Kinds: what a PRIMITIVE is at the start, and what a HELD value is."""
 
 
-def walk(code, first, second, kind, rates, n_given, series, order):
+def walk(
+    code: Indices,
+    first: Indices,
+    second: Indices,
+    kind: Indices,
+    rates: Indices,
+    n_given: int,
+    series: Array,
+    order: int,
+):
     """Fill ``series`` (slots, order + 1) coefficient by coefficient."""
     for k in range(order):
         for line in range(len(code)):
@@ -39,7 +52,7 @@ def walk(code, first, second, kind, rates, n_given, series, order):
 
 
 @compiled
-def _coefficient(code, kind, a, b, series, y, k):
+def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int, k: int):
     """Coefficient k of an operation on series ``a`` and ``b``, of which slot ``y`` is the value."""
     value = 0.0
     if code == ADD:
@@ -73,7 +86,7 @@ def _coefficient(code, kind, a, b, series, y, k):
 
 
 @compiled
-def _smooth(code, a, b, series, y, k):
+def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int):
     """Coefficient k > 0 of an elementary function, from the differential equation it fulfils."""
     own, value = series[y], 0.0
     if code == SQRT:
@@ -104,7 +117,7 @@ def _smooth(code, a, b, series, y, k):
 
 
 @compiled
-def _power(a, exponent, own, k):
+def _power(a: Array, exponent: float, own: Array, k: int):
     value = 0.0
     if a[0] != 0.0:
         for j in range(1, k + 1):
@@ -126,7 +139,7 @@ def _power(a, exponent, own, k):
 
 
 @compiled
-def _start(code, kind, a, b):
+def _start(code: int, kind: int, a: float, b: float):
     """Value of a function at the first point."""
     if code == SQRT:
         return math.sqrt(a)
@@ -164,7 +177,7 @@ def _start(code, kind, a, b):
 
 
 @compiled
-def _held(kind, a, b):
+def _held(kind: int, a: float, b: float):
     """Value of a piecewise constant function."""
     truth = False
     if kind == SIGN:
@@ -195,7 +208,7 @@ def _held(kind, a, b):
 
 
 @compiled
-def _sign_after(a, k):
+def _sign_after(a: Array, k: int):
     """Sign of a series just after the start: that of its first coefficient that is not zero."""
     for j in range(k + 1):
         if a[j] != 0.0:
@@ -204,7 +217,7 @@ def _sign_after(a, k):
 
 
 @compiled
-def _larger(a, b, k):
+def _larger(a: Array, b: Array, k: int):
     for j in range(k + 1):
         if a[j] != b[j]:
             return a[j] > b[j]

@@ -18,6 +18,7 @@ from smcpn.pn import backward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Store
 from smcpn.pn.layout import Layout, entry_scale
+from smcpn.pn.refine import refined
 from smcpn.solver import EKF0, EKF1
 
 Array = NDArray[np.float64]
@@ -46,39 +47,44 @@ class Stats:
         return self.accepted + self.rejected
 
 
-@dataclass(frozen=True)
 class Calibration:
     """Diffusion by quasi maximum likelihood, over all residuals.
 
-    Attributes
+    Parameters
     ----------
-    scale : ndarray, (d,)
-        Standard deviation by which the stored factors of each process are to be multiplied.
-    log_likelihood : float
-        Of the residuals of the ODE being zero, (15).
+    diffusion : float or str
+        As of the solver.
+    store : Store
+        What the filter left behind.
+    restart : ndarray of bool, (N,)
+        Grid points that repeat the time of the one before: no step led there.
     """
 
-    scale: Array
-    log_likelihood: float
+    def __init__(self, diffusion: float | str, store: Store, restart: NDArray[np.bool_]) -> None:
+        self._diffusion, self._store = diffusion, store
+        self._steps = ~restart
+        self._steps[0] = False
 
+    @cached_property
+    def scale(self) -> Array:
+        """Standard deviation to multiply the stored factors of each process with, (16), (17)."""
+        scale = np.ones(self._store.residual.shape[1])
+        if self._diffusion in ("fixed", "fixed-diagonal") and self._steps.any():
+            squares = self._store.residual[self._steps]
+            axis = None if self._diffusion == "fixed" else 0
+            scale *= np.sqrt(squares.mean(axis=axis))
+        return scale
 
-def calibrated(
-    solver: EKF0 | EKF1, layout: Layout, store: Store, restart: NDArray[np.bool_], unit: float
-) -> Calibration:
-    """Estimate a fixed diffusion (16), (17), and evaluate the likelihood at it."""
-    d = len(layout.top)
-    steps = ~restart
-    steps[0] = False
-    squares, n = store.residual[steps], int(steps.sum())
-    variance = np.ones(d)
-    if n and solver.diffusion == "fixed":
-        variance[:] = squares.mean()
-    elif n and solver.diffusion == "fixed-diagonal":
-        variance = squares.mean(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(squares > 0.0, squares / variance, 0.0).sum() + n * np.log(variance).sum()
-    log_det = store.log_det[steps].sum()
-    return Calibration(np.sqrt(variance), -0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
+    @cached_property
+    def log_likelihood(self) -> float:
+        """Of the residuals of the ODE being zero, (15)."""
+        squares, variance = self._store.residual[self._steps], self.scale**2
+        n, d = squares.shape
+        with np.errstate(divide="ignore", invalid="ignore"):
+            terms = np.where(squares > 0.0, squares / variance, 0.0).sum()
+            terms += n * np.log(variance).sum()
+        log_det = self._store.log_det[self._steps].sum()
+        return float(-0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -127,15 +133,15 @@ class Solution:
             return self.grid
         return self.outputs[self.outputs <= self.run.time[-1]]
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """Mean of the states at `t`, (T, n)."""
-        return self._moments_at_t[0]
+        return self._states(*self._coordinates_at_t[::2])
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
         """Covariance of the states at `t`, (T, n, n)."""
-        return self._moments_at_t[1]
+        return self._covariance(*self._coordinates_at_t[1:])
 
     @property
     def sd(self) -> Array:
@@ -160,18 +166,34 @@ class Solution:
         moments = self._states(mean, step), self._covariance(factor, step)
         return (moments[0][0], moments[1][0]) if np.ndim(t) == 0 else moments
 
-    def sample(self, rng: np.random.Generator, n: int = 1) -> Array:
-        """Draw joint paths from the smoothing posterior at the times `t`, (n, T, states)."""
+    def sample(self, rng: np.random.Generator, n: int = 1, t: ArrayLike | None = None) -> Array:
+        """Draw joint paths from the smoothing posterior, (n, T, states).
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+        n : int
+            Number of paths.
+        t : array_like, optional
+            Times in any order, by default `t`. A step need not end there.
+
+        Raises
+        ------
+        InputError
+            For times that were not solved for, and what is no generator or whole number.
+        """
         if not isinstance(rng, np.random.Generator):
             raise InputError(f"rng is {shown(rng)}: give numpy.random.default_rng(seed)")
         n = whole_number("n", n, 1)
-        points, size, d = len(self.run.time), self.layout.order + 1, len(self.layout.top)
-        paths = np.empty((n, points, size, d))
+        times = self.t if t is None else np.asarray(self._checked(t))
+        run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
+        paths: Array = np.empty((n, *run.mean.shape))
         draw = entry_point(backward.sample)
         noise = rng.standard_normal(paths.shape)
-        draw(self.layout, self.run, noise, self.calibration.scale, paths)
-        index = self._left(self.t)
-        return np.stack([self._states(path[index], self.run.step[index]) for path in paths])
+        draw(self.layout, run, noise, self.calibration.scale, paths)
+        index = np.searchsorted(run.time, times, side="right") - 1
+        chosen, steps = paths[:, index], run.step[index]
+        return np.stack([self._states(path, steps) for path in chosen])
 
     def chi2(
         self, reference: Callable[[Array], ArrayLike] | ArrayLike, t: ArrayLike | None = None
@@ -215,13 +237,13 @@ class Solution:
         return solution_figure(self)
 
     @cached_property
-    def _moments_at_t(self) -> tuple[Array, Array]:
-        if self.outputs is None:
-            index = np.flatnonzero(~self.run.restart)
-            mean, factor = self._on_grid
-            step = self.run.step[index]
-            return self._states(mean[index], step), self._covariance(factor[index], step)
-        return self(self.t)
+    def _coordinates_at_t(self) -> tuple[Array, Array, Array]:
+        """Mean, factor and step of the coordinates at `t`."""
+        if self.outputs is not None:
+            return self._posterior(self.t)
+        once = ~self.run.restart
+        mean, factor = (values if once.all() else values[once] for values in self._on_grid)
+        return mean, factor, self.run.step if once.all() else self.run.step[once]
 
     @cached_property
     def _on_grid(self) -> tuple[Array, Array]:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import real_number, shown, whole_number
 from smcpn.errors import InputError
 from smcpn.hold import substep_times
-from smcpn.initial import initial_states
+from smcpn.initial import named_values
 from smcpn.ode import ODE
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
@@ -38,7 +37,7 @@ def solve(
     at: ArrayLike | None = None,
     first_step: float | None = None,
     max_steps: int = 1_000_000,
-    control: str = "PI",
+    control: str = "P",
 ) -> Solution:
     """Solve an ODE probabilistically: mean and covariance of the solution given the equation.
 
@@ -196,25 +195,22 @@ def _values(ode: ODE, parameters: Any, solver: EKF0 | EKF1) -> dict[str, float]:
 
 
 def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, set[str]]:
-    used: set[str] = set()
-
-    def parameter(name: str, default: float | None = None) -> ca.SX:
-        del default
-        if name not in values:
-            raise InputError(
-                f"initial names '{name}', which has no value: give parameters={{'{name}': ...}} "
-                "a number"
-            )
-        used.add(name)
-        return ca.SX(values[name])
-
-    states, added = initial_states(ode, initial, 1, parameter, lambda value, _: ca.SX(value))
-    if added.symbols:
-        raise InputError(
-            f"initial {next(iter(added.distributions))} is a distribution: give a number or a "
-            "parameter's name"
+    """State at the first time, and the parameters that it names."""
+    x0, used = np.empty(len(ode.states)), set[str]()
+    for k, (state, value) in enumerate(named_values(ode, initial)):
+        if isinstance(value, str):
+            if value not in values:
+                raise InputError(
+                    f"initial names '{value}', which has no value: give "
+                    f"parameters={{'{value}': ...}} a number"
+                )
+            used.add(value)
+        x0[k] = real_number(
+            f"initial {state}(0)",
+            values[value] if isinstance(value, str) else value,
+            "give a finite number or a parameter's name",
         )
-    return np.array(ca.DM(states[0])).ravel(), used
+    return x0, used
 
 
 def _positive(name: str, value: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -92,7 +92,7 @@ def _draw_curves(axes: Axes, simulation: Simulation, output: int, part: slice) -
     axes.fill_between(*band_envelope(t, lower, upper), color=LIGHT, lw=0, label="95 % band")
     if record.n_outputs:
         few = len(t) <= ZOOM
-        marks = {"marker": "o", "ms": 2.5, "mew": 0} if few else {}
+        marks: dict[str, Any] = {"marker": "o", "ms": 2.5, "mew": 0} if few else {}
         axes.plot(
             *envelope(t, record.y[part, output]), color=MIDDLE, lw=2.0, label="measured", **marks
         )

@@ -98,7 +98,7 @@ def score_table(
     return Table(columns, rows)
 
 
-def _number(value: float) -> str:
+def _number(value: Any) -> str:
     return f"{value:.3g}" if np.isfinite(value) else "not measured"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,6 +26,7 @@ from smcpn.smc.trace import Trace
 from smcpn.smc.weights import log_mean_exp
 
 Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -292,6 +294,10 @@ class Sampler(ABC):
             self.system, target, self._rng, self.settings.resample, previous
         )
         self.rejuvenations.append(record)
+        _log.info(
+            "rejuvenation %d at sample %d: acceptance %.2f, moves %d",
+            len(self.rejuvenations), self.sample, record.acceptance, record.moves,
+        )  # fmt: skip
         self._log_evidence_at_resampling = by_weights.log
         self._log_pair_ratios.append(record.log_pair_ratio)
         if np.isfinite(record.evidence.variance):

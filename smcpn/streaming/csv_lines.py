@@ -14,7 +14,7 @@ MISSING = frozenset({"", "nan", "na", "null", "none"})
 """Texts of a missing number, in either case."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*'?( *[\[(].*[\])])?", re.ASCII)
-_UNIT = re.compile(r" *[\[(].*[\])]$")
+_UNIT = re.compile(r"\s*[\[(](?P<unit>.*)[\])]$")
 
 
 class CsvLines:
@@ -30,6 +30,8 @@ class CsvLines:
     channels : Channels
     columns : sequence of str, optional
         Names instead of a header.
+    delimiter, decimal : str
+        What stands between columns, and before the decimals of a number.
 
     Raises
     ------
@@ -37,8 +39,14 @@ class CsvLines:
         If ``columns`` lacks an input.
     """
 
-    def __init__(self, channels: Channels, columns: list[str] | None = None) -> None:
-        self._channels = channels
+    def __init__(
+        self,
+        channels: Channels,
+        columns: list[str] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
+    ) -> None:
+        self._channels, self._delimiter, self._decimal = channels, delimiter, decimal
         self._layout: list[Slot | None] | None = None
         if columns is not None:
             self._layout = self._named([name.strip() for name in columns], "columns")
@@ -53,14 +61,14 @@ class CsvLines:
         InputError
             If the first line names columns but lacks an input.
         """
-        fields = _fields(text)
+        fields = split_fields(text, self._delimiter)
         if self._names_columns(fields):
             return self._header(fields)
         layout = self._layout or self._in_order(fields)
         if len(fields) != len(layout):
             raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
         values = {
-            slot: _number(field)
+            slot: _number(field, self._decimal)
             for slot, field in zip(layout, fields, strict=True)
             if slot is not None
         }
@@ -83,7 +91,7 @@ class CsvLines:
             raise BadLineError("words instead of numbers") from error
 
     def _named(self, fields: list[str], where: str) -> list[Slot | None]:
-        layout = [self._channels.slots.get(_UNIT.sub("", field)) for field in fields]
+        layout = [self._channels.slots.get(split_unit(field)[0]) for field in fields]
         known = [slot for slot in layout if slot is not None]
         missing = self._channels.missing_from(set(known))
         if missing:
@@ -100,19 +108,39 @@ class CsvLines:
         return [("t", 0), *layout] if len(fields) == len(layout) + 1 else layout
 
 
-def _fields(text: str) -> list[str]:
+def split_fields(text: str, delimiter: str = ",") -> list[str]:
+    """Split a line into its columns; quotes may hold a delimiter.
+
+    Raises
+    ------
+    BadLineError
+        For quotes that do not close.
+    """
     if '"' not in text:
-        return [field.strip() for field in text.split(",")]
+        return [field.strip() for field in text.split(delimiter)]
     try:
-        return [field.strip() for field in next(csv.reader([text], strict=True))]
+        rows = csv.reader([text], strict=True, delimiter=delimiter)
+        return [field.strip() for field in next(rows)]
     except csv.Error as error:
         raise BadLineError(f"not CSV: {error}") from None
 
 
-def _number(field: str) -> float:
+def split_unit(field: str) -> tuple[str, str]:
+    """Split ``"x [mm]"`` into a name and a unit, which may be ""."""
+    match = _UNIT.search(field)
+    return (field, "") if match is None else (field[: match.start()], match["unit"].strip())
+
+
+def is_number(field: str, decimal: str = ".") -> bool:
+    """Whether a column holds a number, or the mark of a missing one."""
+    return field.lower() in MISSING or bool(_NUMBER.fullmatch(field.replace(decimal, ".")))
+
+
+def _number(field: str, decimal: str) -> float:
     if field.lower() in MISSING:
         return float("nan")
+    point = field if decimal == "." else field.replace(decimal, ".")
     # float() would read underscores and digits of other scripts.
-    if not _NUMBER.fullmatch(field):
+    if not _NUMBER.fullmatch(point):
         raise BadLineError(f"{shown(field)} is not a number")
-    return float(field)
+    return float(point)

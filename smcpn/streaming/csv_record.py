@@ -1,4 +1,4 @@
-"""A whole CSV file as a record that continues another: every line must be a sample."""
+"""A whole CSV file: every line must be a sample."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def csv_record(path: Path, problem: Problem) -> Record:
         If the file cannot be read, a line is no sample (it is named), or the times of the samples
         do not fit the interval of the record.
     """
-    samples = _samples(path, CsvLines(Channels.of(problem)))
+    samples = csv_samples(path, content_lines(path), CsvLines(Channels.of(problem)))
     last, times = problem.records[-1], [sample.t for sample in samples]
     u, y = (np.array([getattr(sample, name) for sample in samples]) for name in ("u", "y"))
     if last.dt is None:
@@ -35,16 +35,36 @@ def csv_record(path: Path, problem: Problem) -> Record:
     return Record(u=u, y=y, dt=last.dt, hold=last.hold, name=str(path))
 
 
-def _samples(path: Path, lines: CsvLines) -> list[Sample]:
+def content_lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file that hold something, with their numbers.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise InputError(f"{path} cannot be read: {reason}") from None
-    samples = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
+    return [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def csv_samples(path: Path, content: list[tuple[int, str]], lines: CsvLines) -> list[Sample]:
+    """Read numbered lines of a file.
+
+    Raises
+    ------
+    InputError
+        If a line is no sample (it is named), or there are fewer than two.
+    """
+    samples: list[Sample] = []
+    for number, line in content:
         try:
             sample = lines.parse(number, line)
         except BadLineError as error:

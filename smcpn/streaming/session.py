@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -199,7 +199,7 @@ def _tell_stopped(number: int, absorbed: int, checkpoint: str | None) -> None:
 
 
 @contextmanager
-def _quick_switching() -> Iterator[None]:
+def _quick_switching() -> Generator[None]:
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:

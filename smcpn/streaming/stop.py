@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from types import FrameType
+
+from smcpn.signals import HANDLED, at_first_signal, exit_code
 
 
 class Stop:
@@ -30,14 +30,22 @@ class Stop:
         """Ask to stop after the sample in hand."""
         self.requested = True
 
+    def obey(self, number: int) -> None:
+        """Stop because of a signal."""
+        if self.at_once:
+            # Threads at work would hold up an orderly exit.
+            os._exit(exit_code(number))
+        self.signal = number
+        self.request()
+
     @property
     def exit_code(self) -> int:
         """Exit code of a process that a signal has stopped: 143 for SIGTERM, 130 for SIGINT."""
-        return 0 if self.signal is None else 128 + self.signal
+        return 0 if self.signal is None else exit_code(self.signal)
 
 
 @contextmanager
-def stop_on_signals(signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[Stop]:
+def stop_on_signals(signals: tuple[int, ...] = HANDLED) -> Generator[Stop]:
     """Yield a `Stop` that the first signal requests; a second one ends the process at once.
 
     Parameters
@@ -45,20 +53,5 @@ def stop_on_signals(signals: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)) 
     signals : tuple of int
     """
     stop = Stop()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if stop.at_once:
-            # Threads at work would hold up an orderly exit.
-            os._exit(128 + number)
-        stop.signal = number
-        stop.request()
-        for each in signals:
-            # Python's handlers wait for a kernel to return, the system's do not.
-            signal.signal(each, signal.SIG_DFL)
-
-    before = {each: signal.signal(each, handle) for each in signals}
-    try:
+    with at_first_signal(stop.obey, signals):
         yield stop
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,7 +157,7 @@ def sparkline(values: list[float]) -> str:
 @contextmanager
 def watching(
     wanted: bool, report: Report, printed: bool = True
-) -> Iterator[tuple[Watch | None, Report]]:
+) -> Generator[tuple[Watch | None, Report]]:
     """Yield what to store samples in, and the function to report events with.
 
     On a terminal the view is drawn on standard error by a thread of its own. Elsewhere a line is

@@ -1,0 +1,32 @@
+"""Peers that are installed, and a sentence for each that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+Built = TypeVar("Built")
+
+
+def skipped(package: str) -> str:
+    """What stands in a table in place of figures."""
+    return f"skipped: the package {package} is not installed"
+
+
+def installed(
+    candidates: Iterable[tuple[str, str, Callable[[], Built]]],
+) -> dict[str, Built | str]:
+    """Build what can be built.
+
+    Parameters
+    ----------
+    candidates : iterable of (name, package, build)
+        ``build()`` raises `ImportError` where the package is absent.
+    """
+    found: dict[str, Built | str] = {}
+    for name, package, build in candidates:
+        try:
+            found[name] = build()
+        except ImportError:
+            found[name] = skipped(package)
+    return found

@@ -1,0 +1,1 @@
+"""Whole identification of one record by this package and by others."""

@@ -1,0 +1,48 @@
+"""What every method is given, as plain numbers: no peer has to import this package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+NAMES = ("m", "c", "k", "k3")
+
+
+class Data(NamedTuple):
+    """The Silverbox paper record, which begins at rest, and the prior.
+
+    Attributes
+    ----------
+    u : ndarray, (T, 2 steps + 1)
+        Band-limited input at the ends and middles of the steps before each sample.
+    y : ndarray, (T,)
+        Output from the second sample on; the first tells nothing about the parameters.
+    h : float
+        Length of a Runge-Kutta step.
+    noise : float
+        Standard deviation.
+    loc, scale : ndarray, (4,)
+        Of the normal prior of the logarithms of `NAMES`.
+    """
+
+    u: Array
+    y: Array
+    h: float
+    noise: float
+    loc: Array
+    scale: Array
+
+    def save(self, path: Path) -> None:
+        """Write an NPZ file."""
+        np.savez(path, **self._asdict())
+
+    @classmethod
+    def load(cls, path: Path) -> Data:
+        """Read what `save` wrote."""
+        with np.load(path) as stored:
+            u, y, h, noise, loc, scale = (stored[name] for name in cls._fields)
+        return cls(u, y, float(h), float(noise), loc, scale)

@@ -1,0 +1,122 @@
+"""Options that several commands share, and what they complete to."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smcpn.cases import CASES, SPLITS
+from smcpn.config.locate import SUFFIX, USUAL_NAME
+from smcpn.likelihood.build import LIKELIHOODS
+from smcpn.record import HOLDS
+from smcpn.streaming.formats import FORMATS
+
+SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
+"""Titles under which ``--help`` lists options."""
+LEVELS = {0: logging.WARNING, 1: logging.INFO}
+"""Least level that is told, by the number of ``-v``; beyond it everything is."""
+
+
+def complete_system(incomplete: str) -> list[str]:
+    """Names of case studies, and configurations, Python files and folders on the way to one."""
+    typed = Path(incomplete)
+    folder, stem = (typed, "") if incomplete.endswith("/") else (typed.parent, typed.name)
+    try:
+        inside = sorted(folder.iterdir())
+    except OSError:
+        inside = []
+    paths = [
+        f"{path}/" if path.is_dir() and not (path / USUAL_NAME).is_file() else str(path)
+        for path in inside
+        if path.name.startswith(stem)
+        and (path.is_dir() or path.suffix in (SUFFIX, ".py"))
+        and not path.name.startswith(".")
+    ]
+    return [name for name in CASES if name.startswith(incomplete)] + paths
+
+
+def complete_likelihood(incomplete: str) -> list[str]:
+    """Names of likelihoods."""
+    return [name for name in LIKELIHOODS if name.startswith(incomplete)]
+
+
+def complete_hold(incomplete: str) -> list[str]:
+    """Names of holds."""
+    return [name for name in HOLDS if name.startswith(incomplete)]
+
+
+def complete_split(incomplete: str) -> list[str]:
+    """Names of splits."""
+    return [name for name in SPLITS if name.startswith(incomplete)]
+
+
+def complete_format(incomplete: str) -> list[str]:
+    """Names of formats of a stream."""
+    return [name for name in FORMATS if name.startswith(incomplete)]
+
+
+def tell(count: int) -> int:
+    """Send what the package logs to standard error, from a level of importance on."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("smcpn: %(message)s"))
+    logger = logging.getLogger("smcpn")
+    logger.handlers = [handler] if count else []
+    logger.setLevel(LEVELS.get(count, logging.DEBUG))
+    return count
+
+
+System = Annotated[
+    str,
+    typer.Argument(
+        help=f"{', '.join(CASES)}; or a configuration, as mysystem/config.toml; or model.py.",
+        autocompletion=complete_system,
+        metavar="SYSTEM",
+    ),
+]
+Hold = Annotated[
+    str | None,
+    typer.Option(
+        help="Input between samples.",
+        metavar="|".join(HOLDS),
+        autocompletion=complete_hold,
+        rich_help_panel=SYSTEM,
+    ),
+]
+Likelihood = Annotated[
+    str | None,
+    typer.Option(
+        help="How data and solver meet.",
+        metavar="|".join(LIKELIHOODS),
+        autocompletion=complete_likelihood,
+        rich_help_panel=RUN,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="No progress, no remarks: errors only.", rich_help_panel=MESSAGES
+    ),
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        callback=tell,
+        help="Tell of compilation, chosen steps and rejuvenations; -vv of more.",
+        rich_help_panel=MESSAGES,
+        show_default=False,
+    ),
+]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=OUTPUT)
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(help="Write an HTML report.", metavar="FILE", rich_help_panel=OUTPUT),
+]

@@ -1,0 +1,295 @@
+"""The sections [inputs], [outputs] and [data]: which files hold which samples of what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import real_number, shown
+from smcpn.config.document import Section, flag, one_of, text, texts
+from smcpn.config.files import ColumnError, Columns, Layout, read_columns
+from smcpn.config.units import converted
+from smcpn.errors import InputError
+from smcpn.record import HOLDS, Record
+
+Array = NDArray[np.float64]
+
+CLOCKS = ("time", "dt", "rate")
+OF_FILES = (*CLOCKS, "hold", "periodic", "header", "delimiter", "decimal")
+"""Keys of [data] that hold for all files, and may stand in the entry of one."""
+OF_ENTRY = ("file", "name", "samples", "columns", *OF_FILES)
+UNIFORM = 1e-3
+"""Share of the interval within which times count as equally spaced: a file rounds them."""
+
+_SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+
+
+@dataclass(frozen=True)
+class Channel:
+    """An input or an output of the model, and the column it is in.
+
+    Attributes
+    ----------
+    name : str
+        An input of the model, or what an output measures.
+    section : Section
+        Where it is described.
+    column : str
+    unit : str
+        Of the column, where the configuration states it.
+    to : str
+        Unit to convert it to; none where "".
+    """
+
+    name: str
+    section: Section
+    column: str
+    unit: str = ""
+    to: str = ""
+
+    @classmethod
+    def of(cls, parent: Section, name: str, known: tuple[str, ...]) -> Channel:
+        """Read ``u = "force"`` or ``u = {column = "force", unit = "N"}``."""
+        value = parent.table.get(name, name)
+        if isinstance(value, str):
+            return cls(name, parent, parent.read(name, text, name))
+        section = parent.section(name)
+        section.refuse_others(known)
+        return cls(
+            name,
+            section,
+            section.read("column", text, name),
+            section.optional("unit", text) or "",
+            section.optional("to", text) or "",
+        )
+
+    def blamed(self) -> tuple[Section, str | None]:
+        """Where an error about the column belongs."""
+        if "column" in self.section.table:
+            return self.section, "column"
+        return self.section, self.name if self.name in self.section.table else None
+
+    def unit_of(self, noted: str) -> str:
+        """Unit of the column, where the file notes ``noted``.
+
+        Raises
+        ------
+        ConfigurationError
+            If file and configuration contradict each other.
+        """
+        if self.unit and noted and self.unit != noted:
+            raise self.section.error(
+                "unit", f"unit is '{self.unit}', but the file says '{noted}': correct one of them"
+            )
+        return self.unit or noted
+
+    def values(self, measured: Array, noted: str) -> tuple[Array, str]:
+        """Return the column in the unit the model is to see, and that unit."""
+        unit = self.unit_of(noted)
+        if not self.to:
+            return measured, unit
+        if not unit:
+            raise self.section.error("to", f"to is '{self.to}': say in which unit the column is")
+        with self.section.blame("unit" if self.unit else "to"):
+            return converted(measured, unit, self.to), self.to
+
+
+@dataclass(frozen=True)
+class Channels:
+    """All inputs and outputs, in the order of the model."""
+
+    inputs: tuple[Channel, ...]
+    outputs: tuple[Channel, ...]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the entries of [data].
+
+    Attributes
+    ----------
+    data : Section
+        Keys that hold for all files.
+    channels : Channels
+    hold : str or None
+        In place of what the configuration says.
+    """
+
+    data: Section
+    channels: Channels
+    hold: str | None = None
+
+    def records(self, key: str) -> dict[str, Record]:
+        """Read the files of ``train`` or ``test``, by name.
+
+        Raises
+        ------
+        InputError
+            Naming the line and the key, or the line of the file.
+        """
+        records: dict[str, Record] = {}
+        for entry in self.data.entries(key):
+            entry.refuse_others(OF_ENTRY)
+            record = self._record(entry)
+            if record.name in records:
+                raise entry.error(None, f"two records are called '{record.name}': give a name")
+            records[record.name] = record
+        return records
+
+    def _record(self, entry: Section) -> Record:
+        file = entry.read("file", text)
+        clock, time = self._clock(entry)
+        inputs = self._renamed(entry, self.channels.inputs)
+        outputs = self._renamed(entry, self.channels.outputs)
+        layout = self._layout(entry, time, inputs, outputs)
+        with entry.blame("file"):
+            columns = self._columns(entry, file, layout, clock, time, (*inputs, *outputs))
+        u, _ = _converted(inputs, columns.u, columns.units)
+        y, units = _converted(outputs, columns.y, columns.units)
+        axis = _axis(columns, clock, time)
+        cut = f" [{entry.table['samples']}]" if "samples" in entry else ""
+        with entry.blame(None):
+            record = Record(
+                u=u,
+                y=y,
+                **axis,
+                hold=self.hold or self._of(entry, "hold").read("hold", one_of(HOLDS), "foh"),
+                periodic=self._of(entry, "periodic").optional("periodic", flag) or False,
+                y_unit=units[0] if len(set(units)) == 1 else ", ".join(units),
+                name=entry.read("name", text, f"{file}{cut}"),
+            )
+        samples = entry.read("samples", _samples, slice(None))
+        with entry.blame("samples"):
+            return record[samples]
+
+    def _columns(
+        self,
+        entry: Section,
+        file: str,
+        layout: Layout,
+        clock: Section,
+        time: Channel | None,
+        channels: tuple[Channel, ...],
+    ) -> Columns:
+        try:
+            return read_columns(entry.document.beside(file), layout)
+        except ColumnError as error:
+            if time is not None and error.column == time.column:
+                section, key = time.blamed()
+            else:
+                channel = next(one for one in channels if one.column == error.column)
+                section, key = channel.blamed()
+            raise section.error(key, str(error)) from error
+
+    def _layout(
+        self,
+        entry: Section,
+        time: Channel | None,
+        inputs: tuple[Channel, ...],
+        outputs: tuple[Channel, ...],
+    ) -> Layout:
+        header = self._of(entry, "header").optional("header", texts)
+        columns = [*(() if time is None else (time,)), *inputs, *outputs]
+        for number, channel in enumerate(columns):
+            if channel.column in [other.column for other in columns[:number]]:
+                section, key = channel.blamed()
+                raise section.error(key, f"column '{channel.column}' is used twice")
+        return Layout(
+            time=None if time is None else time.column,
+            inputs=tuple(channel.column for channel in inputs),
+            outputs=tuple(channel.column for channel in outputs),
+            header=None if header is None else tuple(header),
+            delimiter=self._of(entry, "delimiter").read("delimiter", _mark, ","),
+            decimal=self._of(entry, "decimal").read("decimal", one_of((".", ",")), "."),
+        )
+
+    def _renamed(self, entry: Section, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
+        """Channels with the columns that this file has them in."""
+        columns = entry.section("columns")
+        columns.refuse_others([one.name for one in (*self.channels.inputs, *self.channels.outputs)])
+        return tuple(
+            Channel(
+                name=one.name,
+                section=columns,
+                column=columns.read(one.name, text),
+                unit=one.unit,
+                to=one.to,
+            )
+            if one.name in columns
+            else one
+            for one in channels
+        )
+
+    def _clock(self, entry: Section) -> tuple[Section, Channel | None]:
+        """Where the time axis is described, and the column of times if that is how."""
+        holder = entry if any(key in entry for key in CLOCKS) else self.data
+        given = [key for key in CLOCKS if key in holder]
+        if len(given) != 1:
+            found = f"{' and '.join(given)} are given" if given else "the time axis is missing"
+            raise holder.error(
+                given[-1] if given else None,
+                f'{found}: give one of time = "column", dt = seconds, rate = hertz',
+            )
+        time = Channel.of(holder, "time", ("column", "unit")) if given == ["time"] else None
+        return holder, time
+
+    def _of(self, entry: Section, key: str) -> Section:
+        return entry if key in entry else self.data
+
+
+def _converted(
+    channels: tuple[Channel, ...], measured: Array, noted: Mapping[str, str]
+) -> tuple[Array, list[str]]:
+    both = [
+        channel.values(measured[:, j], noted.get(channel.column, ""))
+        for j, channel in enumerate(channels)
+    ]
+    if not both:
+        return measured, []
+    return np.stack([values for values, _ in both], axis=1), [unit for _, unit in both]
+
+
+def _axis(columns: Columns, clock: Section, time: Channel | None) -> dict[str, Any]:
+    """Arguments of `Record`: dt, or t where the samples are not equally spaced."""
+    if time is None:
+        dt = clock.optional("dt", _above_zero)
+        return {"dt": 1.0 / clock.read("rate", _above_zero) if dt is None else dt}
+    assert columns.t is not None
+    t = columns.t
+    unit = time.unit_of(columns.units.get(time.column, ""))
+    if unit not in ("", "s"):
+        with time.section.blame("unit" if time.unit else None):
+            t = converted(t, unit, "s")
+    spacing = (t[-1] - t[0]) / (len(t) - 1)
+    off = np.abs(t - t[0] - spacing * np.arange(len(t))).max()
+    if off <= UNIFORM * spacing:
+        return {"dt": float(f"{spacing:.12g}"), "start": float(t[0])}
+    return {"t": t}
+
+
+def _above_zero(key: str, value: Any) -> float:
+    number = real_number(key, value)
+    if not number > 0:
+        raise InputError(f"{key} is {number:g}: give a number above 0")
+    return number
+
+
+def _mark(key: str, value: Any) -> str:
+    if isinstance(value, str) and len(value) == 1:
+        return value
+    raise InputError(f"{key} is {shown(value)}: give one character")
+
+
+def _samples(key: str, value: Any) -> slice:
+    match = _SLICE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise InputError(
+            f'{key} is {shown(value)}: write "0:600" for the first 600, "600:" for the others'
+        )
+    begin, end = (int(part) if part else None for part in match.groups())
+    return slice(begin, end)
