@@ -39,11 +39,11 @@ def classical(problem: Problem, solver: RK4, threads: int | None = None) -> Lane
         If the solver is not `RK4` with a number of steps.
     """
     kernel = classical_kernel(problem, solver, threads)
-    rows = [
-        runge_kutta_rows(record, problem.model, int(solver.steps), number)
-        for number, record in enumerate(problem.records)
-    ]
-    return LaneLikelihood(kernel, rows, solver)
+
+    def write(record: Record, number: int) -> Rows:
+        return runge_kutta_rows(record, problem.model, int(solver.steps), number)
+
+    return LaneLikelihood(kernel, problem.records, solver, write)
 
 
 def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) -> LaneKernel:

@@ -32,12 +32,12 @@ class ConditionedLikelihood(LaneLikelihood):
         solver: EKF0 | EKF1,
         factor: float = 1.0,
     ) -> None:
-        self._symbols, self._records = symbols, records
-        rows = [
-            conditioned_rows(symbols, record, int(solver.steps), number, factor)
-            for number, record in enumerate(records)
-        ]
-        super().__init__(kernel, rows, solver)
+        self._symbols = symbols
+
+        def write(record: Record, number: int) -> Rows:
+            return conditioned_rows(symbols, record, int(solver.steps), number, factor)
+
+        super().__init__(kernel, records, solver, write)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """See `DiffusedLikelihood.at_diffusion`."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,9 @@ def start_row(record: Record, number: int, n_initial: int, order: int) -> Array:
     return np.concatenate([record.u[0], record.t[:1], derivatives.ravel(), indicator])
 
 
+RowWriter = Callable[[Record, int], Rows]
+"""From a record and its number to the rows that a kernel shares over particles."""
+
 CHUNK = 4096
 """Sampling intervals whose log-likelihood is summed before it is added to the rest."""
 
@@ -103,9 +107,22 @@ class LaneLikelihood:
         The solver as it ran, ``steps`` resolved.
     """
 
-    def __init__(self, kernel: LaneKernel, rows: list[Rows], solver: Any) -> None:
-        self._kernel, self._rows, self.solver = kernel, rows, solver
-        self._begins = np.concatenate([[0], np.cumsum([len(r) for r in rows])])
+    def __init__(
+        self, kernel: LaneKernel, records: Sequence[Record], solver: Any, write: RowWriter
+    ) -> None:
+        self._kernel, self.solver, self._write = kernel, solver, write
+        self._read(records)
+
+    def _read(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._rows = [self._write(record, number) for number, record in enumerate(records)]
+        self._begins = np.concatenate([[0], np.cumsum([len(r) for r in self._rows])])
+
+    def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
+        """The same of other records on the same grid: nothing is traced or compiled."""
+        other = copy(self)
+        other._read(records)
+        return other
 
     @property
     def n_samples(self) -> int:
@@ -131,9 +148,10 @@ class LaneLikelihood:
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
+        other = copy(self)
         # A gradient at one point is a handful of lanes.
-        kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads, LEAST_LANES)
-        return LaneLikelihood(kernel, self._rows, self.solver)
+        other._kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads, LEAST_LANES)
+        return other
 
     def total(self, values: Array) -> Array:
         """Sum of all that the samples emit, (e, N)."""

@@ -7,19 +7,29 @@ to rounding for any number of steps, and as fast as the likelihood for as many p
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import whole_number
 from smcpn.errors import InputError
-from smcpn.likelihood.build import Solver, build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.build import (
+    LIKELIHOODS,
+    Solver,
+    build_likelihood,
+    default_solver,
+    likelihood_name,
+)
 from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.prior import Coordinate
 from smcpn.problem import Problem
+from smcpn.record import Record
 
 Array = NDArray[np.float64]
 
@@ -27,6 +37,8 @@ DIFFERENCE = 1e-3
 """Step of a difference of gradients, in units of the standard error of a parameter."""
 NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
+ROUNDING = 1e-9
+"""Share by which a value may be beyond what is possible."""
 _NODES = np.array([-2.0, -1.0, 1.0, 2.0])
 _WEIGHTS = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 
@@ -88,6 +100,37 @@ class LogLikelihood:
         names = ", ".join(self.names)
         return f"LogLikelihood({self.likelihood!r}, {self.solver!r}) of {names}"
 
+    def with_records(self, records: Sequence[Record]) -> LogLikelihood:
+        """The same of other records at the same times, of which nothing is compiled anew.
+
+        Parameters
+        ----------
+        records : sequence of Record
+            As many as the problem has, in their order.
+
+        Raises
+        ------
+        InputError
+            If their times or holds differ, or they do not fit the problem.
+        """
+        problem = self.problem.with_records(records)
+        same = len(records) == len(self.problem.records) and all(
+            np.array_equal(new.t, old.t) and new.hold == old.hold
+            for new, old in zip(records, self.problem.records, strict=True)
+        )
+        if not same:
+            raise InputError(
+                "records have other times or holds than those of the problem: make another "
+                "LogLikelihood of problem.with_records(records)"
+            )
+        other = copy(self)
+        other.problem = problem
+        vars(other).pop("_ceiling", None)
+        other._value = self._value.with_records(problem.records)
+        if "_tangent" in vars(self):
+            other._tangent = self._tangent.with_records(problem.records)
+        return other
+
     def __call__(self, values: ArrayLike) -> Array:
         """Log-likelihood (N,) at parameter values (N, d); -inf where the solution diverges.
 
@@ -99,7 +142,7 @@ class LogLikelihood:
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._value.total(values)[0]
-        return np.where(np.isfinite(total), total, -np.inf)
+        return np.where(self._possible(values, total), total, -np.inf)
 
     def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -138,14 +181,39 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
+    def _ceiling(self) -> ca.Function | None:
+        """Highest value, of theta; None where nothing bounds it."""
+        model = self.problem.model
+        if model.density is not None or not LIKELIHOODS[self.likelihood].bounded:
+            return None
+        seen = sum(np.isfinite(record.y).sum(axis=0) for record in self.problem.records)
+        variance = ca.substitute(
+            model.noise_variance, model.constants, ca.DM(model.constant_values)
+        )
+        highest = -0.5 * ca.dot(ca.DM(seen), ca.log(2.0 * np.pi * variance))
+        return ca.Function("ceiling", [model.theta], [highest])
+
+    @cached_property
     def _tangent(self) -> LaneLikelihood:
         return self._value.tangent()
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             total, slope = self._tangent.total(np.hstack([values, directions]))
-        known = np.isfinite(total)
+        known = self._possible(values, total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
+
+    def _possible(self, values: Array, total: Array) -> NDArray[np.bool_]:
+        """Whether a value (N,) can be that of a likelihood.
+
+        Given the state, a measurement is no likelier than where its noise is densest. A solution
+        that explodes, or a diffusion next to nothing, leaves large numbers whose difference is
+        rounding, and may be beyond.
+        """
+        if self._ceiling is None:
+            return np.isfinite(total)
+        highest = np.array(self._ceiling(values.T)).ravel()
+        return np.isfinite(total) & (total <= highest + ROUNDING * (1.0 + np.abs(highest)))
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:
         n, d = values.shape

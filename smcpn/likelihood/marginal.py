@@ -57,11 +57,11 @@ def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> Lane
     """
     restarts = must_restart(problem.records)
     kernel = marginal_kernel(problem, solver, restarts, threads)
-    rows = [
-        marginal_rows(record, problem.model, solver, restarts, number)
-        for number, record in enumerate(problem.records)
-    ]
-    return LaneLikelihood(kernel, rows, solver)
+
+    def write(record: Record, number: int) -> Rows:
+        return marginal_rows(record, problem.model, solver, restarts, number)
+
+    return LaneLikelihood(kernel, problem.records, solver, write)
 
 
 def marginal_kernel(

@@ -1,0 +1,174 @@
+"""Fits of one record by maximum likelihood: Fenrir's, and least squares by Runge-Kutta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from multiprocessing import get_context
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import factorial
+
+import smcpn
+from benchmarks.papers.fenrir_settings import DIFFUSION, NOISE, ORDER, SETTINGS, STARTS
+from smcpn import RK4, LogLikelihood, Maximum, Record
+from smcpn.codegen.kernel import processors
+from smcpn.pn.iwp import process_noise, transition
+
+Array = NDArray[np.float64]
+
+FENRIR, RK = METHODS = ("fenrir", "rk")
+ITERATIONS = 400
+NOISE_START = 1.0
+SMOOTH = 3
+"""Order of the process that the diffusion's start is taken from, as in the code."""
+VAGUE = 100.0
+"""Initial standard deviation of that process, likewise."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much to do.
+
+    Attributes
+    ----------
+    runs : int
+        Records of each setting.
+    order : int
+        Integrations of the Wiener process.
+    lengths : int
+        Starts of the pendulum's sweep.
+    """
+
+    runs: int = 100
+    order: int = ORDER
+    lengths: int = 161
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What came of one record.
+
+    Attributes
+    ----------
+    values : dict of str to float
+        At the highest end of all starts.
+    nll : float
+        Negative log-likelihood there.
+    error, first_error : float
+        tRMSE there, and at the end of the first start.
+    evaluations : int
+        Of the log-likelihood with its gradient, all starts.
+    """
+
+    values: dict[str, float]
+    nll: float
+    error: float
+    first_error: float
+    evaluations: int
+
+
+def fit(name: str, method: str, order: int, seed: int) -> Fit:
+    """Fit the record of a seed, from starts that belong to it."""
+    maximum = maximised(name, method, order, seed, threads=1)
+    first, values = (
+        dict(zip(maximum.names, found.tolist(), strict=True))
+        for found in (maximum.starts[0].values, maximum.values)
+    )
+    return Fit(
+        values=values,
+        nll=-maximum.log_density,
+        error=SETTINGS[name].trajectory_error(values),
+        first_error=SETTINGS[name].trajectory_error(first),
+        evaluations=maximum.evaluations,
+    )
+
+
+def maximised(
+    name: str,
+    method: str,
+    order: int,
+    seed: int,
+    starts: int = STARTS,
+    threads: int | None = None,
+) -> Maximum:
+    """Maximise the likelihood of a record over all that is unknown."""
+    record = SETTINGS[name].record(seed)
+    likelihood = _likelihood(name, method, order, threads).with_records([record])
+    begin = SETTINGS[name].draw(np.random.default_rng([seed, 1]), starts, record)
+    stages = None
+    if method == FENRIR:
+        stages = [(NOISE, DIFFUSION)] if SETTINGS[name].staged else None
+        begin |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record)}
+    return smcpn.maximise(
+        likelihood.problem, likelihood, starts=begin, stages=stages,
+        target="likelihood", iterations=ITERATIONS,
+    )  # fmt: skip
+
+
+@cache
+def _likelihood(name: str, method: str, order: int, threads: int | None) -> LogLikelihood:
+    """Of some record; others take its place without compiling."""
+    setting = replace(SETTINGS[name], order=order)
+    record = setting.record(0)
+    if method == FENRIR:
+        result = LogLikelihood(setting.problem(record), "fenrir", setting.solver, threads)
+    else:
+        problem = setting.least_squares(record)
+        result = LogLikelihood(problem, "classical", RK4(setting.steps), threads)
+    # The gradient is compiled by its first call.
+    result.value_and_gradient(np.ones((1, len(result.names))))
+    return result
+
+
+def starting_diffusion(record: Record) -> float:
+    """Standard deviation of the Wiener process that interpolates evenly spaced measurements.
+
+    The quasi-maximum-likelihood of an integrated Wiener process that knows nothing of the ODE, as
+    the paper's code starts it. All outputs share it.
+    """
+    y = record.y[np.isfinite(record.y).all(axis=1)]
+    h, orders = record.interval, np.arange(SMOOTH + 1)
+    step, noise = transition(SMOOTH), h ** (2 * SMOOTH + 1) * process_noise(SMOOTH)
+    mean = np.zeros((SMOOTH + 1, y.shape[1]))
+    covariance = np.diag((VAGUE * h**orders / factorial(orders)) ** 2)
+    total = 0.0
+    for k, measured in enumerate(y):
+        if k:
+            mean, covariance = step @ mean, step @ covariance @ step.T + noise
+        residual, variance = measured - mean[0], covariance[0, 0]
+        total += float(np.sum(residual**2)) / variance
+        gain = covariance[:, :1] / variance
+        # A difference of covariances would cancel: nothing but the process scatters.
+        left = np.eye(SMOOTH + 1)
+        left[:, :1] -= gain
+        mean, covariance = mean + gain * residual, left @ covariance @ left.T
+    return float(np.sqrt(total / len(y)))
+
+
+@contextmanager
+def workers() -> Iterator[ProcessPoolExecutor]:
+    """Processes for many records; most of a fit of few starts is not in the kernel."""
+    with ProcessPoolExecutor(processors(), mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+def compile_all(pool: ProcessPoolExecutor, names: Iterable[str], order: int) -> None:
+    """Compile different kernels side by side; every process loads them from disk afterwards."""
+    kernels = [(name, method) for method in METHODS for name in names]
+    for future in [pool.submit(_compiled, *kernel, order) for kernel in kernels]:
+        future.result()
+
+
+def _compiled(name: str, method: str, order: int) -> None:
+    _likelihood(name, method, order, 1)
+
+
+def fits(pool: ProcessPoolExecutor, name: str, method: str, plan: Plan) -> list[Fit]:
+    """Fit the records of the first seeds."""
+    tasks = [pool.submit(fit, name, method, plan.order, seed) for seed in range(plan.runs)]
+    return [task.result() for task in tasks]

@@ -1,0 +1,114 @@
+"""The Fenrir paper's settings, and its fits in small."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from benchmarks.papers import fenrir
+from benchmarks.papers.fenrir_fits import FENRIR, RK, fit, starting_diffusion
+from benchmarks.papers.fenrir_published import SEIR, SELECTION, TRAJECTORY_ERRORS
+from benchmarks.papers.fenrir_settings import SETTINGS
+from smcpn import Record
+
+SMALL_ORDER = 2
+
+
+def at_truth(name: str) -> dict[str, float]:
+    setting = SETTINGS[name]
+    states = zip(setting.ode.states, setting.state, strict=True)
+    return dict(setting.truth) | {f"{state}(0)": value for state, value in states}
+
+
+def test_every_published_figure_has_a_setting() -> None:
+    assert {*TRAJECTORY_ERRORS, *SELECTION, "seir", "pendulum"} == set(SETTINGS)
+    truth = at_truth("seir")
+    assert all(name in truth for errors in SEIR.values() for name in errors)
+
+
+@pytest.mark.parametrize("name", ["lotka-volterra, low", "fitzhugh-nagumo, high", "seir"])
+def test_the_truth_has_no_trajectory_error(name: str) -> None:
+    assert SETTINGS[name].trajectory_error(at_truth(name)) == 0.0
+
+
+def test_trajectory_error_sums_over_states_and_averages_over_times() -> None:
+    setting = SETTINGS["pendulum"]
+    other = at_truth("pendulum") | {"length": 1.1}
+    distance = np.sum((_pendulum_states(1.1) - _pendulum_states(1.0)) ** 2, axis=1)
+    assert setting.trajectory_error(other) == pytest.approx(np.sqrt(distance.mean()), rel=1e-6)
+
+
+def _pendulum_states(length: float) -> np.ndarray:
+    def rate(_: float, x: np.ndarray) -> list[float]:
+        return [x[1], -9.81 / length * np.sin(x[0])]
+
+    times = np.linspace(0.0, 10.0, 1001)
+    return solve_ivp(
+        rate, (0.0, 10.0), (0.0, np.pi / 2), "DOP853", times, rtol=1e-10, atol=1e-10
+    ).y.T
+
+
+def test_an_explosion_has_an_infinite_error() -> None:
+    setting = SETTINGS["M00"]
+    values = {"alpha": 50.0, "beta": 0.1, "gamma": 1.0, "x(0)": 5.0, "y(0)": 3.0}
+    assert setting.trajectory_error(values) == np.inf
+
+
+def test_three_states_of_the_epidemic_are_those_of_the_four() -> None:
+    beta, gamma, decay = SETTINGS["seir"].truth.values()
+
+    def rate(_: float, x: np.ndarray) -> list[float]:
+        s, e, i, _ = x
+        return [-beta * s * e, beta * s * e - gamma * e, gamma * e - decay * i, decay * i]
+
+    state = SETTINGS["seir"].state
+    four = solve_ivp(
+        rate, (0.0, 100.0), (1.0 - sum(state), *state), "DOP853", np.arange(101.0),
+        rtol=1e-11, atol=1e-13,
+    ).y.T  # fmt: skip
+    np.testing.assert_allclose(SETTINGS["seir"].states, four[:, 1:], atol=1e-7)
+
+
+def test_records_belong_to_their_seed_and_noise() -> None:
+    setting = SETTINGS["seir"]
+    first, again, other = (setting.record(seed).y for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.isnan(first[:30]).all()
+    assert np.isfinite(first[30:]).all()
+    spread = np.std((first - other)[30:]) / np.sqrt(2.0)
+    # 142 differences: the standard error of their spread is 6 %.
+    assert spread == pytest.approx(np.sqrt(5e-4), rel=0.24)
+
+
+def test_starting_diffusion_is_that_of_the_process() -> None:
+    rng, h, true = np.random.default_rng(0), 0.1, 7.0
+    x, path = np.zeros(4), []
+    i, j = np.indices((4, 4))
+    scale = np.array([1.0, 1.0, 2.0, 6.0])
+    step = np.where(j >= i, h ** np.abs(j - i) / scale[np.abs(j - i)], 0.0)
+    noise = h ** (7 - i - j) / ((7 - i - j) * scale[3 - i] * scale[3 - j])
+    factor = true * np.linalg.cholesky(noise)
+    for _ in range(500):
+        x = step @ x + factor @ rng.normal(size=4)
+        path.append(x[0])
+    found = starting_diffusion(Record(y=np.array(path), dt=h))
+    # 500 squares: the standard error of a standard deviation is 3 %.
+    assert found == pytest.approx(true, rel=0.12)
+
+
+@pytest.mark.slow
+def test_both_methods_find_the_trajectory() -> None:
+    ours, theirs = (
+        fit("fitzhugh-nagumo, low", method, SMALL_ORDER, seed=0) for method in (FENRIR, RK)
+    )
+    # The noise has a standard deviation of .07, 40 measurements and 5 unknowns.
+    assert ours.error < 0.1
+    assert theirs.error < 0.1
+    assert ours.values["sigma"] == pytest.approx(np.sqrt(0.005), rel=0.5)
+
+
+def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        fenrir.main(["lorenz"])
+    assert "inference" in capsys.readouterr().err
