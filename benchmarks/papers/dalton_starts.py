@@ -13,9 +13,9 @@ import smcpn
 from benchmarks.papers.dalton_posteriors import METHOD
 from benchmarks.papers.dalton_problems import LORENZ_TRUTH, Study, lorenz_starts_study
 from benchmarks.papers.dalton_settings import (
+    FIRST_DIFFUSION,
     HALF_WIDTH,
     STARTS,
-    STARTS_DIFFUSION,
     STARTS_GRID,
     STARTS_GRID_LEARNED,
     Grid,
@@ -80,19 +80,28 @@ class Sweep:
         return dict(zip(LORENZ_TRUTH, (distance / sd).tolist(), strict=True))
 
 
-def sweep(likelihood: str, learned: bool, starts: tuple[float, ...] = STARTS) -> Sweep:
-    """Maximise from starts whose three parameters are equal, all in one batch."""
+def sweep(
+    likelihood: str,
+    learned: bool,
+    starts: tuple[float, ...] = STARTS,
+    diffusion: float = FIRST_DIFFUSION,
+) -> Sweep:
+    """Maximise from starts whose three parameters are equal, all in one batch.
+
+    A learned diffusion starts large and stays until the three have found their place.
+    """
     study = lorenz_starts_study(learned)
     points = np.repeat(np.array(starts)[:, None], 3, axis=1)
+    stages = None
     if learned:
-        points = np.column_stack([points, np.full(len(points), STARTS_DIFFUSION)])
+        points = np.column_stack([points, np.full(len(points), diffusion)])
+        stages = [tuple(LORENZ_TRUTH)]
     grid = STARTS_GRID_LEARNED if learned else STARTS_GRID
     solver = RK4(grid.solver.steps) if likelihood == "classical" else grid.solver
-    return Sweep(
-        likelihood,
-        learned,
-        smcpn.maximise(study.problem, likelihood, solver=solver, starts=points, iterations=200),
+    maximum = smcpn.maximise(
+        study.problem, likelihood, solver=solver, starts=points, stages=stages, iterations=200
     )
+    return Sweep(likelihood, learned, maximum)
 
 
 def multi_start(likelihood: str, draws: int) -> Maximum:
