@@ -48,6 +48,7 @@ from benchmarks.papers.dalton_starts import (
     multi_start,
     newton_cg_scores,
     sweep,
+    with_known_diffusion,
 )
 from benchmarks.solver_figures import save
 from smcpn.columns import align
@@ -178,12 +179,24 @@ def starts(quick: bool) -> Outcome:
         cases += [("fenrir", True), ("fenrir", False), ("classical", False)]
     sweeps = [sweep(*case, STARTS[1:4:2] if quick else STARTS) for case in cases]
     outcome = Outcome([sweep_row(one) for one in sweeps], {"starts": starts_figure(sweeps)})
+    outcome.rows.append(coverage_row(with_known_diffusion(sweeps[0])))
     if not quick:
         best = multi_start("dalton", DRAWS_OF_PRIOR)
         ours = f"{best.agreeing} of {DRAWS_OF_PRIOR}; {best.seconds:.0f} s"
         name = "dalton, diffusion known, from draws of the prior: at the highest"
         outcome.rows.append(Row("starts", name, ours))
     return outcome
+
+
+def coverage_row(one: Sweep) -> Row:
+    """Whether the truth is covered with the paper's diffusion, from the ends of the first sweep."""
+    scores = " ".join(f"{name} {score:+.1f}" for name, score in one.scores.items())
+    inside = [abs(score) <= HALF_WIDTH for score in one.scores.values()]
+    covered = bool(inside) and all(inside)
+    ours = f"{'covers all' if covered else 'misses'}; {scores}"
+    total, found = len(one.found), int(one.found.sum())
+    name = f"{one.likelihood}, from there with the diffusion known: {found} of {total}"
+    return Row("starts", name, ours, "covers all", covered)
 
 
 def sweep_row(one: Sweep) -> Row:

@@ -29,6 +29,8 @@ METHOD = "trust-ncg"
 """Newton's method by conjugate gradients, as the paper's Newton-CG, but with a trust region."""
 ITERATIONS, CHAOTIC_ITERATIONS = 500, 60
 """Most of a search; where the Hessian is chaotic more of them lead nowhere, and take minutes."""
+SPURIOUS = 20.0
+"""Nats by which an evidence, a mean of likelihoods, is above the highest if it is no such mean."""
 FEWEST = 20
 """A sample of fewer different particles has collapsed onto a spike."""
 PARTICLES = {False: 2000, True: 500}
@@ -140,6 +142,8 @@ def sampled(study: Study, likelihood: str, grid: Grid, start: Laplace, quick: bo
     draws = np.stack(list(posterior.resample().values()), axis=1)
     different = len(np.unique(draws, axis=0))
     reason = "" if different >= FEWEST else f"it collapsed onto {different} of its particles"
+    if posterior.log_evidence > start.maximum.log_likelihood + SPURIOUS:
+        reason = "its evidence is above the likelihood of the best solution"
     return Marginals(
         study, grid.label, likelihood, "sampled", draws, posterior.log_evidence,
         time.perf_counter() - began, reason,

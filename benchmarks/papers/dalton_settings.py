@@ -68,8 +68,8 @@ GRIDS = {
     "lorenz": (Grid(200, 5e7), Grid(400, 1.5e8), Grid(800, 5e8)),
 }
 STARTS_DIFFUSION = 5e7
-FIRST_DIFFUSION = 100.0 * STARTS_DIFFUSION
-"""Where a learned diffusion starts: more of it flattens the likelihood."""
+FIRST_DIFFUSIONS = tuple((STARTS_DIFFUSION * np.logspace(1.0, 2.5, 4)).tolist())
+"""Where a learned diffusion starts, of every start anew: more of it flattens the likelihood."""
 STARTS_GRID = Grid(2000, STARTS_DIFFUSION, Fraction(1, 10))
 STARTS_GRID_LEARNED = Grid(2000, "kappa", Fraction(1, 10))
 STARTS = tuple(np.logspace(-1.0, 2.0, 5).tolist())

@@ -13,7 +13,7 @@ import smcpn
 from benchmarks.papers.dalton_posteriors import METHOD
 from benchmarks.papers.dalton_problems import LORENZ_TRUTH, Study, lorenz_starts_study
 from benchmarks.papers.dalton_settings import (
-    FIRST_DIFFUSION,
+    FIRST_DIFFUSIONS,
     HALF_WIDTH,
     STARTS,
     STARTS_GRID,
@@ -21,7 +21,7 @@ from benchmarks.papers.dalton_settings import (
     Grid,
 )
 from smcpn.estimate.density import LogDensity
-from smcpn.estimate.maximum import Maximum
+from smcpn.estimate.maximum import Maximum, StartResult
 from smcpn.likelihood.dalton import dalton
 from smcpn.likelihood.fenrir import fenrir
 from smcpn.solver import RK4
@@ -36,7 +36,9 @@ DEEP = 10.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """Five searches of Lorenz63 under one likelihood.
+    """Searches of Lorenz63 from five starts under one likelihood.
+
+    A start whose diffusion is learned is searched from several diffusions; the highest end counts.
 
     Attributes
     ----------
@@ -50,10 +52,17 @@ class Sweep:
     learned: bool
     maximum: Maximum
 
+    @cached_property
+    def highest(self) -> list[StartResult]:
+        """The search of each start that ended highest, of length S."""
+        each, searches = len(FIRST_DIFFUSIONS) if self.learned else 1, self.maximum.starts
+        groups = [searches[k : k + each] for k in range(0, len(searches), each)]
+        return [max(group, key=lambda one: one.log_density) for group in groups]
+
     @property
     def ends(self) -> Array:
-        """Parameters of Lorenz63 at the end of each search, (S, 3)."""
-        return np.array([start.values[:3] for start in self.maximum.starts])
+        """Parameters of Lorenz63 at the end of each start, (S, 3)."""
+        return np.array([one.values[:3] for one in self.highest])
 
     @property
     def found(self) -> NDArray[np.bool_]:
@@ -65,14 +74,14 @@ class Sweep:
     def false_convergence(self) -> int:
         """Starts that are said to have converged far below the highest."""
         far = self.maximum.log_density - DEEP
-        return sum(one.success and one.log_density < far for one in self.maximum.starts)
+        return sum(one.success and one.log_density < far for one in self.highest)
 
     @cached_property
     def scores(self) -> dict[str, float]:
         """Truth less mode in Laplace standard deviations; empty where there are none."""
         study = lorenz_starts_study(self.learned)
-        found = smcpn.laplace(self.maximum) if self.found[self.maximum.best] else None
-        if found is None or not found.success:
+        found = smcpn.laplace(self.maximum)
+        if not found.success or not any(self.found):
             return {}
         # All three coordinates are logarithms.
         distance = np.log(study.truth) - found.mode[:3]
@@ -80,28 +89,28 @@ class Sweep:
         return dict(zip(LORENZ_TRUTH, (distance / sd).tolist(), strict=True))
 
 
-def sweep(
-    likelihood: str,
-    learned: bool,
-    starts: tuple[float, ...] = STARTS,
-    diffusion: float = FIRST_DIFFUSION,
-) -> Sweep:
-    """Maximise from starts whose three parameters are equal, all in one batch.
-
-    A learned diffusion starts large and stays until the three have found their place.
-    """
+def sweep(likelihood: str, learned: bool, starts: tuple[float, ...] = STARTS) -> Sweep:
+    """Maximise from starts whose three parameters are equal, all in one batch."""
     study = lorenz_starts_study(learned)
     points = np.repeat(np.array(starts)[:, None], 3, axis=1)
-    stages = None
     if learned:
-        points = np.column_stack([points, np.full(len(points), diffusion)])
-        stages = [tuple(LORENZ_TRUTH)]
+        first = np.tile(FIRST_DIFFUSIONS, len(points))
+        points = np.column_stack([np.repeat(points, len(FIRST_DIFFUSIONS), axis=0), first])
     grid = STARTS_GRID_LEARNED if learned else STARTS_GRID
     solver = RK4(grid.solver.steps) if likelihood == "classical" else grid.solver
     maximum = smcpn.maximise(
-        study.problem, likelihood, solver=solver, starts=points, stages=stages, iterations=200
+        study.problem, likelihood, solver=solver, starts=points, iterations=200
     )
     return Sweep(likelihood, learned, maximum)
+
+
+def with_known_diffusion(learned: Sweep) -> Sweep:
+    """Go on from where searches that learned the diffusion ended, with the paper's."""
+    problem = lorenz_starts_study(False).problem
+    maximum = smcpn.maximise(
+        problem, learned.likelihood, solver=STARTS_GRID.solver, starts=learned.ends, iterations=200
+    )
+    return Sweep(learned.likelihood, False, maximum)
 
 
 def multi_start(likelihood: str, draws: int) -> Maximum:
