@@ -18,7 +18,7 @@ SHADES = ("#a9bccf", "#5d7f9f", DARK)
 """From the longest step to the shortest."""
 NAMES = {"dalton": "DALTON", "fenrir": "Fenrir", "filtering": "one filter", "classical": "RK"}
 MARKERS = {"dalton": "o", "filtering": "s", "fenrir": "^", "classical": "D"}
-ASIDE = {"dalton": 0.84, "filtering": 1.0, "fenrir": 1.19, "classical": 1.42}
+ASIDE = {"dalton": 0.75, "filtering": 1.0, "fenrir": 1.33, "classical": 1.78}
 """Factor on a start, so that markers do not hide each other."""
 POINTS, MOST_DRAWS = 200, 4000
 MOST_TICKS = 2

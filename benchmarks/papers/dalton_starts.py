@@ -104,15 +104,6 @@ def sweep(likelihood: str, learned: bool, starts: tuple[float, ...] = STARTS) ->
     return Sweep(likelihood, learned, maximum)
 
 
-def with_known_diffusion(learned: Sweep) -> Sweep:
-    """Go on from where searches that learned the diffusion ended, with the paper's."""
-    problem = lorenz_starts_study(False).problem
-    maximum = smcpn.maximise(
-        problem, learned.likelihood, solver=STARTS_GRID.solver, starts=learned.ends, iterations=200
-    )
-    return Sweep(learned.likelihood, False, maximum)
-
-
 def multi_start(likelihood: str, draws: int) -> Maximum:
     """The same with the diffusion known, from draws of the prior: what a user would do."""
     problem = lorenz_starts_study(False).problem
