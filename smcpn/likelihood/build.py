@@ -37,8 +37,9 @@ class Recipe:
         Whether it needs a diffusion that is a number or a parameter.
     any_density : bool
         Whether measurements may scatter otherwise than Gaussian.
-    bounded : bool
-        Whether it is a density of the data, no higher than that of the noise at its densest.
+    excess : float
+        Nats per value by which it may lie above what a density of the data can, the noise at its
+        densest.
     """
 
     solvers: tuple[type, ...]
@@ -46,23 +47,24 @@ class Recipe:
     prediction: Callable[..., Prediction]
     known_diffusion: bool = False
     any_density: bool = False
-    bounded: bool = True
+    excess: float = 0.0
 
 
 LIKELIHOODS = {
     "marginal": Recipe((EKF0,), marginal, marginal_prediction),
     "filtering": Recipe((EKF0, EKF1), filtering, filtering.prediction, any_density=True),
     "dalton": Recipe(
-        # Its two filters linearise in different places, which leaves no density of the data.
+        # Its two filters linearise in different places, which leaves no density of the data; far
+        # above one, the data-free filter has diverged.
         (EKF0, EKF1),
         dalton,
         dalton.prediction,
         known_diffusion=True,
         any_density=True,
-        bounded=False,
+        excess=1.0,
     ),
     "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.prediction, known_diffusion=True),
-    "classical": Recipe((RK4,), classical, classical_prediction),
+    "classical": Recipe((RK4,), classical, classical_prediction, any_density=True),
 }
 OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}
 """The likelihood that a solver stands for where none is named."""

@@ -61,9 +61,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)
-    density = gaussian_log_density(
-        sample.y - outputs, ca.diag(model.noise_variance), sample.present
-    )
+    density = measured_log_density(model, outputs, sample)
     step = STEPS[type(solver)].of(model)
     return LaneKernel(runge_kutta_program(model, sample, density, step), threads)
 
@@ -83,6 +81,20 @@ def classical_prediction(problem: Problem, solver: RK4, number: int, record: Rec
         return runge_kutta_rows(record, model, steps, number)
 
     return Prediction.of(program, emitted, step.local_error(), step.error_order, rows)
+
+
+def measured_log_density(model: Model, outputs: ca.SX, sample: SampleSymbols) -> ca.SX:
+    """Log density of the measured values about known outputs; a missing one adds nothing."""
+    density = model.density
+    if density is None:
+        variance = ca.diag(model.noise_variance)
+        return gaussian_log_density(sample.y - outputs, variance, sample.present)
+    # In place of a missing value one that every density has.
+    y = ca.if_else(sample.present, sample.y, 1.0)
+    each = ca.substitute(
+        density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs)
+    )
+    return ca.dot(sample.present, each)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:

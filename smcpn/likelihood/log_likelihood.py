@@ -184,13 +184,14 @@ class LogLikelihood:
     def _ceiling(self) -> ca.Function | None:
         """Highest value, of theta; None where nothing bounds it."""
         model = self.problem.model
-        if model.density is not None or not LIKELIHOODS[self.likelihood].bounded:
+        if model.density is not None:
             return None
         seen = sum(np.isfinite(record.y).sum(axis=0) for record in self.problem.records)
         variance = ca.substitute(
             model.noise_variance, model.constants, ca.DM(model.constant_values)
         )
-        highest = -0.5 * ca.dot(ca.DM(seen), ca.log(2.0 * np.pi * variance))
+        densest = LIKELIHOODS[self.likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
+        highest = ca.dot(ca.DM(seen), densest)
         return ca.Function("ceiling", [model.theta], [highest])
 
     @cached_property

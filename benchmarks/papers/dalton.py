@@ -1,0 +1,285 @@
+"""The DALTON paper, ours beside its statements: ``python -m benchmarks.papers.dalton``.
+
+``fn``, ``counts`` and ``lorenz`` are posteriors (Figures 1, 2, 4), ``starts`` is Figure 5, and
+``coarse`` looks closer at the longest step of FitzHugh-Nagumo. Scores are truth less mean in
+posterior standard deviations, in the coordinates of the search. ``--quick`` takes one step length
+and two starts. Settings and published statements: `benchmarks.papers.dalton_settings`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from benchmarks.papers.dalton_figures import posterior_figure, starts_figure
+from benchmarks.papers.dalton_posteriors import (
+    Marginals,
+    fitted,
+    fitzhugh_nagumo_posteriors,
+    lorenz_posteriors,
+)
+from benchmarks.papers.dalton_problems import (
+    Study,
+    counts_study,
+    fitzhugh_nagumo_study,
+    lorenz_study,
+)
+from benchmarks.papers.dalton_settings import (
+    CONVERGED_AT,
+    CONVERGED_WITHIN,
+    GRIDS,
+    HALF_WIDTH,
+    PUBLISHED_C,
+    PUBLISHED_STARTS,
+    RUNGE_KUTTA_STEPS,
+    STARTS,
+)
+from benchmarks.papers.dalton_starts import (
+    Sweep,
+    ends_about_truth,
+    multi_start,
+    newton_cg_scores,
+    sweep,
+)
+from benchmarks.solver_figures import save
+from smcpn.columns import align
+from smcpn.solver import RK4
+
+SEARCHES, QUICK_SEARCHES = 64, 8
+DRAWS_OF_PRIOR = 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table.
+
+    Attributes
+    ----------
+    study, figure, ours : str
+    paper : str
+        What the paper says or shows; "" where it says nothing.
+    met : bool or None
+        Whether ours agrees; None where the paper says nothing.
+    """
+
+    study: str
+    figure: str
+    ours: str
+    paper: str = ""
+    met: bool | None = None
+
+
+@dataclass
+class Outcome:
+    """What a study found.
+
+    Attributes
+    ----------
+    rows : list of Row
+    figures : dict of str to Figure
+        By the end of their file's name.
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    figures: dict[str, Figure] = field(default_factory=dict)
+
+
+def posterior_row(m: Marginals) -> Row:
+    """Scores of all parameters, and those that are not covered."""
+    name = f"{m.likelihood} {m.step} {m.kind}".replace("  ", " ")
+    height = f"log {'evidence' if m.kind == 'sampled' else 'density'} {m.log_density:.6g}"
+    if not m.exists:
+        return Row(m.study.name, name, f"none: {m.reason}; {height}")
+    missed = [parameter for parameter, covered in m.covers.items() if not covered]
+    verdict = f"misses {' '.join(missed)}" if missed else "covers all"
+    scores = " ".join(f"{parameter} {score:+.1f}" for parameter, score in m.scores.items())
+    return Row(m.study.name, name, f"{verdict}; {scores}; {height}; {m.seconds:.1f} s")
+
+
+def convergence_rows(posteriors: list[Marginals]) -> Iterable[Row]:
+    """How far from Runge-Kutta's posterior each Laplace posterior is."""
+    exact = posteriors[0]
+    for m in posteriors[1:]:
+        if not (m.kind == "Laplace" and m.exists and exact.exists):
+            continue
+        shift, spread = m.beside(exact)
+        paper, met = "", None
+        if m.step == CONVERGED_AT[m.study.name] and m.likelihood != "filtering":
+            paper, met = "as RK", max(shift, spread) <= CONVERGED_WITHIN
+        ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
+        yield Row(m.study.name, f"{m.likelihood} {m.step} beside RK", ours, paper, met)
+
+
+def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
+    """Whether the Laplace posterior is that of the sampler, at the same step length."""
+    for one in posteriors:
+        for other in posteriors:
+            pair = (one.kind, other.kind) == ("Laplace", "sampled") and one.exists and other.exists
+            if pair and (one.likelihood, one.step) == (other.likelihood, other.step):
+                shift, spread = one.beside(other)
+                ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
+                name = f"{one.likelihood} {one.step} Laplace beside sampled"
+                yield Row(one.study.name, name, ours)
+
+
+def posteriors_outcome(posteriors: list[Marginals]) -> Outcome:
+    """Rows and figure of a study of posteriors."""
+    name = posteriors[0].study.name
+    rows = [posterior_row(m) for m in posteriors]
+    if name in CONVERGED_AT:
+        rows += convergence_rows(posteriors)
+    rows += laplace_row(posteriors)
+    return Outcome(rows, {name: posterior_figure(posteriors)})
+
+
+def fn(quick: bool) -> Outcome:
+    """Section 5.1."""
+    grids = GRIDS["fn"][1:2] if quick else GRIDS["fn"]
+    likelihoods = ("dalton",) if quick else ("dalton", "fenrir", "filtering")
+    study = fitzhugh_nagumo_study()
+    return posteriors_outcome(list(fitzhugh_nagumo_posteriors(study, likelihoods, grids, quick)))
+
+
+def counts(quick: bool) -> Outcome:
+    """Section 5.2: Fenrir takes Gaussian noise only."""
+    grids = GRIDS["counts"][1:2] if quick else GRIDS["counts"]
+    study, likelihoods = counts_study(), ("dalton", "filtering")
+    return posteriors_outcome(list(fitzhugh_nagumo_posteriors(study, likelihoods, grids, quick)))
+
+
+def lorenz(quick: bool) -> Outcome:
+    """Section 5.3, first study."""
+    grids = GRIDS["lorenz"][:1] if quick else GRIDS["lorenz"]
+    posteriors = list(lorenz_posteriors(lorenz_study(), grids, quick))
+    outcome = posteriors_outcome(posteriors)
+    for m in posteriors:
+        if (m.likelihood, m.kind) == ("dalton", "sampled"):
+            covered = m.exists and all(m.covers.values())
+            ours = "yes" if covered else "no"
+            outcome.rows.append(
+                Row("lorenz", f"DALTON {m.step} covers all, sampled", ours, "yes", covered)
+            )
+    return outcome
+
+
+def starts(quick: bool) -> Outcome:
+    """Section 5.3, second study."""
+    cases = [("dalton", True)]
+    if not quick:
+        cases += [("dalton", False), ("filtering", True), ("filtering", False)]
+        cases += [("fenrir", True), ("fenrir", False), ("classical", False)]
+    sweeps = [sweep(*case, STARTS[1:4:2] if quick else STARTS) for case in cases]
+    outcome = Outcome([sweep_row(one) for one in sweeps], {"starts": starts_figure(sweeps)})
+    if not quick:
+        outcome.rows.append(coverage_row(sweeps[1]))
+        best = multi_start("dalton", DRAWS_OF_PRIOR)
+        ours = f"{best.agreeing} of {DRAWS_OF_PRIOR}; {best.seconds:.0f} s"
+        name = "dalton, diffusion known, from draws of the prior: at the highest"
+        outcome.rows.append(Row("starts", name, ours))
+    return outcome
+
+
+def coverage_row(one: Sweep) -> Row:
+    """Whether the Laplace posterior at the highest end covers the truth."""
+    inside = [abs(score) <= HALF_WIDTH for score in one.scores.values()]
+    covered = bool(inside) and all(inside)
+    name = f"{one.likelihood}, diffusion known: posterior at the highest"
+    return Row("starts", name, "covers all" if covered else "misses", "covers all", covered)
+
+
+def sweep_row(one: Sweep) -> Row:
+    """How many starts found the truth."""
+    total, found = len(one.found), int(one.found.sum())
+    known = "learned" if one.learned else "known"
+    ours = f"{found} of {total}; {one.maximum.seconds:.1f} s"
+    if one.scores:
+        ours += "; " + " ".join(f"{name} {score:+.1f}" for name, score in one.scores.items())
+    if one.false_convergence:
+        ours += f"; {one.false_convergence} converged elsewhere"
+    paper, met = "fails far from it", found < total
+    if one.likelihood == "filtering":
+        paper, met = "", None
+    elif PUBLISHED_STARTS[one.likelihood] is not None:
+        paper, met = f"{total} of {total}", found == total
+        if not one.learned:
+            # The paper's code learns it.
+            paper, met = "", None
+    return Row("starts", f"{one.likelihood}, diffusion {known}: truth found", ours, paper, met)
+
+
+def coarse(quick: bool) -> Outcome:
+    """FitzHugh-Nagumo at dt = 1/4, where the posterior has many maxima."""
+    study, grid = fitzhugh_nagumo_study(), GRIDS["fn"][0]
+    outcome = Outcome([newton_row(study, likelihood) for likelihood in PUBLISHED_C])
+    start = fitted(study, "classical", RK4(RUNGE_KUTTA_STEPS), "")[1]
+    if start is None:
+        return outcome
+    points = start.sample(np.random.default_rng(0), QUICK_SEARCHES if quick else SEARCHES)
+    for likelihood in ("dalton", "fenrir", "filtering"):
+        ends = ends_about_truth(study, likelihood, grid, points, "c")
+        ours = f"{ends.covering} of {len(points)}; {ends.modes} different ends"
+        name = f"{likelihood} {grid.label}: searches from RK's posterior that cover c"
+        outcome.rows.append(Row("coarse", name, ours))
+    return outcome
+
+
+def newton_row(study: Study, likelihood: str) -> Row:
+    """What the paper's own search and start make of c."""
+    grid = GRIDS["fn"][0]
+    score = newton_cg_scores(study, likelihood, grid)["c"]
+    covers = bool(abs(score) <= HALF_WIDTH)
+    published = PUBLISHED_C[likelihood]
+    name = f"{likelihood} {grid.label}: Newton-CG from the truth, third derivative 0: c"
+    return Row("coarse", name, f"{score:+.1f}", "covers" if published else "misses",
+               covers is published)  # fmt: skip
+
+
+STUDIES: dict[str, Callable[[bool], Outcome]] = {
+    "fn": fn,
+    "coarse": coarse,
+    "counts": counts,
+    "lorenz": lorenz,
+    "starts": starts,
+}
+QUICK = ("fn", "starts")
+
+
+def table(rows: list[Row]) -> str:
+    """Render the rows as text."""
+    lines = [["study", "figure", "ours", "paper", "agrees"]]
+    for row in rows:
+        met = "" if row.met is None else ("yes" if row.met else "NO")
+        lines.append([row.study, row.figure, row.ours, row.paper, met])
+    return align(lines, left=(0, 1, 2, 3, 4))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the studies and print the table; the exit code does not depend on agreement."""
+    parser = argparse.ArgumentParser(prog="benchmarks.papers.dalton", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="under a minute, fn and starts")
+    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
+    parser.add_argument("--figures", type=Path, help="folder to write the figures to")
+    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], help="all by default")
+    options = parser.parse_args(arguments)
+    rows: list[Row] = []
+    for name in options.studies or (QUICK if options.quick else STUDIES):
+        began = time.perf_counter()
+        outcome = STUDIES[name](options.quick)
+        rows += outcome.rows
+        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
+        for ending, drawn in outcome.figures.items() if options.figures else ():
+            save(drawn, options.figures, f"dalton_{ending}")
+    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
