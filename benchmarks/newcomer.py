@@ -1,4 +1,4 @@
-"""What a newcomer waits for: ``python -m benchmarks.newcomer [--json]``.
+"""What a newcomer waits for: ``python benchmarks/newcomer.py [--json]``.
 
 The wheel is built and installed where nothing else is, without the kernels that this machine has
 compiled before; then the commands of docs/tutorials/command-line.md are run. The exit code is 1 if
@@ -25,7 +25,7 @@ IMPORT_LIMIT = 1.0
 
 def main() -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="benchmarks.newcomer", description=__doc__)
+    parser = argparse.ArgumentParser(prog="newcomer.py", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
     as_json = parser.parse_args().json
     with tempfile.TemporaryDirectory() as folder:
