@@ -67,7 +67,7 @@ def _calibration_panel(panel: Axes, group: Sequence[Statistics]) -> None:
     panel.axhspan(*BAND, color=LIGHT, lw=0)
     panel.axhline(2.0, color=MIDDLE, lw=0.6)
     if not group:
-        panel.text(0.5, 0.5, "refused", transform=panel.transAxes, ha="center", color=MIDDLE)
+        panel.text(0.5, 0.75, "refused", transform=panel.transAxes, ha="center", color=MIDDLE)
     for statistics in group:
         position = statistics.setting.order - ORDERS[0]
         panel.plot(
