@@ -1,7 +1,8 @@
 """How time and memory grow: ``python -m benchmarks.scaling [--quick] [--json] [--figures FOLDER]``.
 
 Every study changes one size and keeps the others: particles N, samples T, states and parameters
-d, solver steps per sample, threads. Two times are given. That of a *browse*, one evaluation of
+d, solver steps per sample, threads. One thread works, but for the last: how many share a small
+browse depends on its size. Two times are given. That of a *browse*, one evaluation of
 the log-likelihood of N particles over T samples, is arithmetic and has to be linear. That of a
 whole *run* of IBIS also counts how often the past was browsed, which is given beside it:
 rejuvenations come at about geometric times, a browse of N particles each. Slopes are those of a
@@ -57,16 +58,14 @@ def best(function: Callable[[], object], repeats: int = REPEATS) -> Taken:
     return Taken(min(t.seconds for t in times), min(t.processor_seconds for t in times))
 
 
-def browse(
-    problem: Problem, particles: int, solver: Any = SOLVER, threads: int | None = None
-) -> Taken:
+def browse(problem: Problem, particles: int, solver: Any = SOLVER, threads: int = 1) -> Taken:
     """Time of one evaluation of the log-likelihood."""
     likelihood = build_likelihood(problem, solver, threads)
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(1), particles))
     return best(lambda: likelihood.browse(values, likelihood.n_samples))
 
 
-def run(problem: Problem, particles: int, threads: int | None = None) -> Taken:
+def run(problem: Problem, particles: int, threads: int = 1) -> Taken:
     """Time of a whole run."""
     likelihood = build_likelihood(problem, SOLVER, threads)
     sampler = Ibis(problem.prior, likelihood, Settings(particles), np.random.default_rng(1))

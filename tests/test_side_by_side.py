@@ -89,6 +89,8 @@ def test_ratio_is_of_times_at_equal_accuracy():
     # 4 s instead of 0.5 s for a quarter of the draws; 800 squares each: 5 % standard error.
     assert plain["ratio"] == pytest.approx(32.0, rel=0.2)
     assert expert["ratio"] == pytest.approx(8.0, rel=0.2)
+    # Every row has two processors at work.
+    assert plain["processor_ratio"] == pytest.approx(plain["ratio"])
 
 
 def test_another_posterior_is_not_compared():

@@ -76,11 +76,17 @@ def comparison(figures: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]
                     "fastest_peer": fastest,
                     "hand_vectorised": hand_vectorised,
                     "ratio": times[fastest] / compared[name]["equal_seconds"],
+                    "processor_ratio": _processors(compared[fastest]) / _processors(compared[name]),
                     "target": TARGET,
                 }
                 for name in own
             ]
     return found
+
+
+def _processors(figures: Mapping[str, Any]) -> float:
+    """Processor time of one draw: it tells more than wall time on a busy machine."""
+    return figures["processor_seconds"] / figures["draws"]
 
 
 def _row(name: str, measured: Measured, accurate: dict[str, float], draws: int) -> dict[str, Any]:

@@ -118,11 +118,11 @@ METHODS = {
     "smcpn IBIS, EKF0 marginal": Method("smcpn_ibis", "EKF0(3, 8)", 1500, 16),
     "particles IBIS, numba": Method("particles_ibis", "numba_scalar", 1750, 2),
     "particles IBIS, numba lanes": Method("particles_ibis", "numba_lanes", 1750, 16),
-    "particles tempering, numba": Method("particles_tempering", "numba_scalar", 1000, 2),
-    "particles tempering, numba lanes": Method("particles_tempering", "numba_lanes", 1000, 16),
+    "particles tempering, numba": Method("particles_tempering", "numba_scalar", 1500, 2),
+    "particles tempering, numba lanes": Method("particles_tempering", "numba_lanes", 1500, 16),
     "emcee, numba": Method("emcee_stretch", "numba_scalar", 25_600, 1),
     "emcee, numba lanes": Method("emcee_stretch", "numba_lanes", 25_600, 16),
     "blackjax tempering, diffrax": Method("blackjax_tempering", "diffrax_likelihood", 1000, 1),
-    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 640, 1),
+    "blackjax NUTS, diffrax": Method("blackjax_nuts", "diffrax_likelihood", 448, 1),
 }
 """By name."""

@@ -78,5 +78,6 @@ def _compared(ratio: dict[str, Any]) -> str:
     peers = "likelihoods vectorised by hand too" if ratio["hand_vectorised"] else "users' code"
     return (
         f"fastest peer ({peers}): {ratio['fastest_peer']}, {ratio['ratio']:.3g} times the time of "
-        f"{ratio['own']}; target {ratio['target']:g}"
+        f"{ratio['own']} ({ratio['processor_ratio']:.3g} of processor time); "
+        f"target {ratio['target']:g}"
     )
