@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -17,7 +20,7 @@ from benchmarks.papers.dalton_problems import (
     lorenz_study,
 )
 from benchmarks.papers.dalton_settings import GRIDS, RUNGE_KUTTA_STEPS, STARTS, STARTS_GRID
-from benchmarks.papers.dalton_starts import score
+from benchmarks.papers.dalton_starts import Sweep, score
 from smcpn.likelihood.build import build_likelihood
 from smcpn.solver import RK4
 from tests.pn_problems import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
@@ -84,6 +87,21 @@ def test_score_is_a_distance_in_standard_deviations():
     assert np.isnan(score(np.full((2, 2), np.nan), 1.0, 0))
 
 
+def test_the_highest_search_of_every_start_counts():
+    heights = [1.0, 3.0, 2.0, 0.0, 7.0, 5.0, 6.0, 4.0]
+    searches = [
+        SimpleNamespace(log_density=height, values=np.array([height, 28.0, 8.0 / 3.0, 1.0]))
+        for height in heights
+    ]
+    maximum: Any = SimpleNamespace(starts=searches)
+    learned = Sweep("dalton", True, maximum)
+    assert [one.log_density for one in learned.highest] == [3.0, 7.0]
+    assert len(Sweep("dalton", False, maximum).highest) == len(heights)
+    assert not learned.found.any()
+    searches[4].values[0] = 10.05
+    assert learned.found.tolist() == [False, True]
+
+
 def test_classical_likelihood_takes_counts():
     study = counts_study()
     y = study.problem.records[0].y
@@ -134,3 +152,21 @@ def test_the_posterior_of_short_steps_is_that_of_runge_kutta(exact):
     shift, spread = ours.beside(exact[0])
     assert shift < 0.1
     assert spread < 0.1
+
+
+def test_a_ratio_beyond_what_data_can_be_counts_as_diverged():
+    """Of steps of 1/4 far from the truth, where the filter without data diverges."""
+    study = fitzhugh_nagumo_study()
+    found = smcpn.LogLikelihood(study.problem, "dalton", GRIDS["fn"][0].solver)
+    away = np.random.default_rng(0).normal(size=(200, len(study.truth)))
+    values = study.truth * np.exp(0.3 * away)
+    raw = build_likelihood(study.problem, GRIDS["fn"][0].solver, likelihood="dalton")
+    with np.errstate(all="ignore"):
+        ratios = raw.total(values)[0]
+    peak = -0.5 * np.log(2 * np.pi * 0.005)
+    beyond = ratios > 82 * (peak + 1.0)
+    assert beyond.any()
+    allowed = found(values)
+    assert np.all(allowed[beyond] == -np.inf)
+    within = np.isfinite(ratios) & ~beyond
+    np.testing.assert_array_equal(allowed[within], ratios[within])
