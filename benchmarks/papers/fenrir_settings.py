@@ -142,19 +142,21 @@ def trajectory(ode: ODE, theta: Any, state: Any, times: Array) -> Array:
     x, parameters = ca.SX.sym("x", len(state)), ca.SX.sym("theta", len(theta))
     rate = ca.Function("rate", [x, parameters], [ode.rhs(x, [], 0.0, parameters)])
 
-    def room(_: float, x: Array) -> float:
-        return EXPLODED - float(np.abs(x).max())
+    def bounded_rate(_: float, x: Array) -> Array:
+        if not np.abs(x).max() < EXPLODED:
+            raise OverflowError
+        return np.array(rate(x, theta)).ravel()
 
-    # SciPy reads whether an event ends the solution from the function that finds it.
-    vars(room)["terminal"] = True
-    with np.errstate(all="ignore"):
-        solution = solve_ivp(
-            lambda _, x: np.array(rate(x, theta)).ravel(), (times[0], times[-1]), state,
-            method="LSODA", rtol=TOLERANCE, atol=TOLERANCE, t_eval=times,
-            events=room,
-        )  # fmt: skip
-    whole = solution.status == 0 and bool(np.isfinite(solution.y).all())
-    return solution.y.T if whole else np.full((len(times), len(state)), np.inf)
+    nothing = np.full((len(times), len(state)), np.inf)
+    try:
+        with np.errstate(all="ignore"):
+            solution = solve_ivp(
+                bounded_rate, (times[0], times[-1]), state,
+                method="LSODA", rtol=TOLERANCE, atol=TOLERANCE, t_eval=times,
+            )  # fmt: skip
+    except OverflowError:
+        return nothing
+    return solution.y.T if solution.status == 0 and np.isfinite(solution.y).all() else nothing
 
 
 def _folded_normal(
@@ -225,8 +227,8 @@ _FITZHUGH_NAGUMO = Setting(
     draw=draw_fitzhugh_nagumo,
     least=0.01,
 )
-# The selection is at twice the step, and in one stage (code).
-_SELECTION = replace(_LOTKA_VOLTERRA, steps=10, staged=False)
+# The selection is at twice the step (code).
+_SELECTION = replace(_LOTKA_VOLTERRA, steps=10)
 
 SETTINGS: Mapping[str, Setting] = {
     "lotka-volterra, low": _LOTKA_VOLTERRA,
