@@ -30,6 +30,9 @@ ORDER = 3
 """Integrations of the Wiener process. The paper has 5, and its code 3 for FitzHugh-Nagumo."""
 STARTS = 4
 """Searches from one record, of which the highest end counts; the paper has one."""
+LEAST_NOISE = 1e-3
+"""Bound of the paper (C.2). Without one, a process that begins at the first measurement and goes
+through the others has any likelihood, for the initial state is known exactly."""
 LEAST_SQUARES = float(np.sqrt(0.5))
 """With noise of this sd a log-likelihood is minus the sum of squares, but for a constant."""
 POSITIVE: Any = stats.lognorm(1.0)
@@ -108,7 +111,8 @@ class Setting:
 
     def problem(self, record: Record) -> Problem:
         """The fit, in which noise and diffusion are learned too."""
-        prior = _positive(*self.fitted.parameters, NOISE)
+        prior = _positive(*self.fitted.parameters)
+        prior[NOISE] = stats.lognorm(1.0, loc=LEAST_NOISE)
         prior[DIFFUSION] = stats.lognorm(1.0, loc=self.least)
         return Problem(
             self.fitted, record, observe=list(self.observe), noise=NOISE, prior=prior,
