@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from benchmarks.papers import fenrir
-from benchmarks.papers.fenrir_fits import FENRIR, RK, fit, starting_diffusion
+from benchmarks.papers import fenrir, fenrir_fits
+from benchmarks.papers.fenrir_figures import (
+    inference_figure,
+    pendulum_figure,
+    seir_figure,
+    selection_figure,
+)
+from benchmarks.papers.fenrir_fits import FENRIR, RK, Fit, Plan, fit, starting_diffusion
+from benchmarks.papers.fenrir_inference import inference
+from benchmarks.papers.fenrir_outcome import Outcome
 from benchmarks.papers.fenrir_published import SEIR, SELECTION, TRAJECTORY_ERRORS
-from benchmarks.papers.fenrir_settings import SETTINGS
-from smcpn import Record
+from benchmarks.papers.fenrir_selection import selection
+from benchmarks.papers.fenrir_settings import DIFFUSION, SETTINGS
+from smcpn import LogLikelihood, Record
 
 SMALL_ORDER = 2
 
@@ -106,6 +121,88 @@ def test_both_methods_find_the_trajectory() -> None:
     assert ours.error < 0.1
     assert theirs.error < 0.1
     assert ours.values["sigma"] == pytest.approx(np.sqrt(0.005), rel=0.5)
+
+
+def test_the_highest_end_counts_even_at_an_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = at_truth("fitzhugh-nagumo, low")
+    names = tuple(truth)
+    right, wrong = np.array([*truth.values()]), np.array([0.1, 6.0, 0.5, -1.0, 1.0])
+    ends = [
+        SimpleNamespace(values=wrong, log_density=-60.0, success=True),
+        SimpleNamespace(values=right, log_density=10.0, success=False),
+    ]
+    maximum = SimpleNamespace(names=names, starts=ends, evaluations=7)
+    monkeypatch.setattr(fenrir_fits, "maximised", lambda *_, **__: maximum)
+    found = fit("fitzhugh-nagumo, low", FENRIR, SMALL_ORDER, seed=0)
+    assert found.values == truth
+    assert found.nll == -10.0
+    assert found.error == 0.0
+    assert found.first_error > 1.0
+
+
+def made_up(error: float, nll: float = 0.0) -> Fit:
+    return Fit({}, nll, error, first_error=error, evaluations=1)
+
+
+def judged(outcome: Outcome) -> list[bool]:
+    return [row.met for row in outcome.rows if row.met is not None]
+
+
+def test_a_miss_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def good(*_: object) -> list[Fit]:
+        return [made_up(error) for error in (0.01, 0.02, 0.03)]
+
+    def one_outlier(*_: object) -> list[Fit]:
+        return [made_up(error) for error in (0.01, 0.02, 1.5)]
+
+    pool = cast("ProcessPoolExecutor", None)
+    monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", good)
+    assert judged(inference(pool, Plan(runs=3))) == [True] * 8
+    monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", one_outlier)
+    outcome = inference(pool, Plan(runs=3))
+    assert judged(outcome) == [True, False] * 4
+    assert "NO" in outcome.text()
+
+
+def test_a_model_is_chosen_by_its_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = {"M11": (-40.0, -40.0), "M10": (14.0, -41.0), "M01": (9.0, 9.0), "M00": (99.0, np.inf)}
+
+    def by_model(_: object, name: str, *__: object) -> list[Fit]:
+        return [made_up(0.0, nll) for nll in ends[name]]
+
+    monkeypatch.setattr("benchmarks.papers.fenrir_selection.fits", by_model)
+    chosen = selection(cast("ProcessPoolExecutor", None), Plan(runs=2)).rows[0]
+    assert chosen.ours == "1"
+    assert chosen.met is False
+
+
+def test_every_figure_is_drawn() -> None:
+    errors = np.random.default_rng(0).lognormal(size=20).tolist()
+    both = {FENRIR: errors, RK: [np.inf, *errors]}
+    inference_figure(dict.fromkeys(TRAJECTORY_ERRORS, both))
+    seir_figure({method: dict.fromkeys(SEIR[method], errors) for method in (FENRIR, RK)})
+    selection_figure(dict.fromkeys(SELECTION, np.array([*errors, np.inf])))
+    lengths = np.logspace(-2.0, 2.0, 9)
+    pendulum_figure({FENRIR: (lengths, np.ones(9)), RK: (lengths, lengths)}, truth=1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lotka-volterra, low", "fitzhugh-nagumo, high"])
+def test_rounding_does_not_show_above_the_least_diffusion(name: str) -> None:
+    setting = replace(SETTINGS[name], order=SMALL_ORDER)
+    log_likelihood = LogLikelihood(setting.problem(setting.record(0)), "fenrir", setting.solver)
+    values = at_truth(name) | {"sigma": np.sqrt(setting.variance)}
+    points = [values | {DIFFUSION: factor * setting.least} for factor in (1.0, 2.0, 5.0, 10.0)]
+    found = log_likelihood([[point[n] for n in log_likelihood.names] for point in points])
+    # A difference of 2 in log-likelihood is what a fit can tell.
+    assert np.ptp(found) < 1e-2
+
+
+@pytest.mark.nightly
+def test_quick_runs_everything(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert fenrir.main(["--quick", "--figures", str(tmp_path)]) == 0
+    assert "M11 chosen" in capsys.readouterr().out
+    assert len(list(tmp_path.glob("fenrir_*.png"))) == 4
 
 
 def test_an_unknown_experiment_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
