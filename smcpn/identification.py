@@ -19,6 +19,7 @@ from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.build import Solver, default_solver, likelihood_name
+from smcpn.likelihood.ceiling import Ceiling
 from smcpn.posterior import Posterior, Timing
 from smcpn.problem import Problem
 from smcpn.progress import progress_line
@@ -27,9 +28,13 @@ from smcpn.smc.diagnostics import SamplerWarning
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.rejuvenation import MoveSettings
+from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.weights import normalise
 
+BEYOND_SHARE = 0.01
+"""Share of the weight that may have a likelihood that is none."""
 LEAST_PARTICLES = 10
 
 
@@ -211,6 +216,8 @@ def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples absorbed so far."""
     populations, budget = run.outcome or run.judged()
     concerns = populations.concerns + budget.concerns + further_concerns
+    if run.outcome is not None:
+        concerns += beyond_the_data(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -219,6 +226,21 @@ def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.configuration.seed,
         **vars(replace(populations, concerns=concerns)),
+    )
+
+
+def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
+    """Tell of weight on log-likelihoods that no density of the measurements can have."""
+    likelihood = run.configuration.likelihood
+    values = run.problem.prior.natural(populations.theta)
+    possible = Ceiling(run.problem, likelihood).admits(values, populations.log_likelihood)
+    share = normalise(populations.log_weights)[~possible].sum()
+    if share < BEYOND_SHARE:
+        return ()
+    return (
+        f"{share:.0%} of the weight has a {likelihood} likelihood above what measurements of this "
+        "noise can have: the solver diverges without data at these steps; raise steps, or choose "
+        "likelihood='filtering'",
     )
 
 

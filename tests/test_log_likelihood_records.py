@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 import smcpn
-from smcpn import EKF1, RK4, LogLikelihood, Problem, Record
+from smcpn import EKF1, LogLikelihood, Problem, Record
+from smcpn.identification import beyond_the_data
+from smcpn.likelihood.ceiling import Ceiling
 from tests.pn_problems import START, fitzhugh_nagumo, fitzhugh_nagumo_solution
 
 VALUES = np.array([[0.2, 0.2, 3.0, 0.07, 1.0], [0.3, 0.1, 2.9, 0.1, 10.0]])
@@ -86,15 +90,30 @@ def test_missing_measurements_lower_the_bound_by_their_share() -> None:
     gaps = record(0).y.copy()
     gaps[3:7, 1] = np.nan
     with_gaps = problem(Record(y=gaps, t=np.arange(11.0)))
-    classical = LogLikelihood(
+    ceiling = Ceiling(
         Problem(
             fitzhugh_nagumo, with_gaps.records, observe=["V", "R"], noise="sigma",
             prior=dict.fromkeys([*"abc", "sigma"], stats.lognorm(1.0)), initial=START,
         ),
         "classical",
-        RK4(20),
     )  # fmt: skip
-    ceiling = classical._ceiling
-    assert ceiling is not None
+    values = np.array([[0.2, 0.2, 3.0, 0.3]] * 3)
     expected = -9.0 * np.log(2.0 * np.pi * 0.3**2)
-    assert float(ceiling(np.array([0.2, 0.2, 3.0, 0.3]))) == pytest.approx(expected)
+    total = np.array([expected, expected + 1e-3, np.inf])
+    assert ceiling.admits(values, total).tolist() == [True, False, False]
+
+
+def test_weight_on_what_is_no_likelihood_is_told() -> None:
+    asked = problem(record(0))
+    theta = asked.prior.sample(np.random.default_rng(0), 4)
+    configuration = SimpleNamespace(likelihood="dalton")
+    run = SimpleNamespace(problem=asked, configuration=configuration)
+
+    def told(log_likelihood: float) -> tuple[str, ...]:
+        totals = np.array([0.0, 0.0, 0.0, log_likelihood])
+        populations = SimpleNamespace(theta=theta, log_likelihood=totals, log_weights=np.zeros(4))
+        return beyond_the_data(run, populations)
+
+    assert told(0.0) == ()
+    (concern,) = told(1e30)
+    assert "25% of the weight has a dalton likelihood above" in concern

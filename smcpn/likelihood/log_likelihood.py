@@ -12,19 +12,18 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import whole_number
 from smcpn.errors import InputError
 from smcpn.likelihood.build import (
-    LIKELIHOODS,
     Solver,
     build_likelihood,
     default_solver,
     likelihood_name,
 )
+from smcpn.likelihood.ceiling import Ceiling
 from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.prior import Coordinate
@@ -37,8 +36,6 @@ DIFFERENCE = 1e-3
 """Step of a difference of gradients, in units of the standard error of a parameter."""
 NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
-ROUNDING = 1e-9
-"""Share by which a value may be beyond what is possible."""
 _NODES = np.array([-2.0, -1.0, 1.0, 2.0])
 _WEIGHTS = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 
@@ -142,7 +139,7 @@ class LogLikelihood:
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._value.total(values)[0]
-        return np.where(self._possible(values, total), total, -np.inf)
+        return np.where(self._ceiling.admits(values, total), total, -np.inf)
 
     def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -181,18 +178,8 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def _ceiling(self) -> ca.Function | None:
-        """Highest value, of theta; None where nothing bounds it."""
-        model = self.problem.model
-        if model.density is not None:
-            return None
-        seen = sum(np.isfinite(record.y).sum(axis=0) for record in self.problem.records)
-        variance = ca.substitute(
-            model.noise_variance, model.constants, ca.DM(model.constant_values)
-        )
-        densest = LIKELIHOODS[self.likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
-        highest = ca.dot(ca.DM(seen), densest)
-        return ca.Function("ceiling", [model.theta], [highest])
+    def _ceiling(self) -> Ceiling:
+        return Ceiling(self.problem, self.likelihood)
 
     @cached_property
     def _tangent(self) -> LaneLikelihood:
@@ -201,20 +188,8 @@ class LogLikelihood:
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             total, slope = self._tangent.total(np.hstack([values, directions]))
-        known = self._possible(values, total)
+        known = self._ceiling.admits(values, total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
-
-    def _possible(self, values: Array, total: Array) -> NDArray[np.bool_]:
-        """Whether a value (N,) can be that of a likelihood.
-
-        Given the state, a measurement is no likelier than where its noise is densest. A solution
-        that explodes, or a diffusion next to nothing, leaves large numbers whose difference is
-        rounding, and may be beyond.
-        """
-        if self._ceiling is None:
-            return np.isfinite(total)
-        highest = np.array(self._ceiling(values.T)).ravel()
-        return np.isfinite(total) & (total <= highest + ROUNDING * (1.0 + np.abs(highest)))
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:
         n, d = values.shape
