@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 from problems import PROBLEMS
 
 from smcpn import Problem
 from smcpn.datasets.files import find_file
+
+# The first example imports and compiles, and a machine may have other work.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(params=sorted(PROBLEMS))

@@ -21,6 +21,7 @@ def named(page):
 
 
 @pytest.mark.slow
+@pytest.mark.docs
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_block_runs(page):
     executed = execute(page)
