@@ -14,6 +14,8 @@ from smcpn.identification import beyond_the_data
 from smcpn.likelihood.ceiling import Ceiling
 from tests.pn_problems import START, fitzhugh_nagumo, fitzhugh_nagumo_solution
 
+pytestmark = pytest.mark.numerics
+
 VALUES = np.array([[0.2, 0.2, 3.0, 0.07, 1.0], [0.3, 0.1, 2.9, 0.1, 10.0]])
 
 

@@ -25,6 +25,8 @@ from smcpn.likelihood.build import build_likelihood
 from smcpn.solver import RK4
 from tests.pn_problems import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
 
+pytestmark = pytest.mark.numerics
+
 
 @pytest.fixture(scope="module")
 def exact():

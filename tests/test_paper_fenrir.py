@@ -27,6 +27,8 @@ from benchmarks.papers.fenrir_selection import selection
 from benchmarks.papers.fenrir_settings import DIFFUSION, SETTINGS
 from smcpn import LogLikelihood, Record
 
+pytestmark = pytest.mark.numerics
+
 SMALL_ORDER = 2
 
 

@@ -63,6 +63,7 @@ def relative(values: np.ndarray, expected: np.ndarray) -> float:
     return float(np.max(error[size > 0] / size[size > 0]))
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("solver", SOLVERS, ids=repr)
 @pytest.mark.parametrize("case", CASES)
 def test_against_the_plain_reference(case, solver):

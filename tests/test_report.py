@@ -162,6 +162,7 @@ def small_case(monkeypatch):
     monkeypatch.setitem(CASES, "bench", build)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_report(small_case, tmp_path):
     path = tmp_path / "out.html"
     arguments = ["identify", "bench", "--particles", "50", "--json", "--report", str(path)]
