@@ -72,6 +72,7 @@ def test_silverbox_splits_are_the_benchmarks():
     np.testing.assert_array_equal(tests["arrow, no extrapolation"], full[100:32100])
 
 
+@pytest.mark.nightly
 @needs_silverbox
 def test_the_data_ask_for_the_second_damping_and_it_predicts_better():
     evidence, rmse = {}, {}

@@ -86,7 +86,7 @@ def test_bad_options_are_refused_in_one_sentence(arguments, message):
     assert message in str(done.exception)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_bouc_wen_from_nothing(tmp_path):
     done = smcpn("fit", "bouc-wen", "--starts", "4", "--json", SMCPN_DATA=str(tmp_path))
     assert done.returncode == 0, done.stderr
