@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import casadi as ca
 
 from smcpn.codegen.program import LaneProgram
 from smcpn.likelihood.covariance import Covariance
 from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion
-from smcpn.likelihood.factor import Factor
-from smcpn.likelihood.gaussian_filter import GaussianFilter, Innovation, Linearisation, Mean
+from smcpn.likelihood.filter_symbols import FilterSymbols, rescaled_mean
+from smcpn.likelihood.gaussian_filter import Innovation, Mean
 from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.processes import Entry, Layout
@@ -70,53 +69,6 @@ class Grid:
             restarts=not all(record.smooth for record in records),
             rescales=not all(record.uniform for record in records),
         )
-
-
-class FilterSymbols:
-    """One filter of a lane: the symbols of its mean and covariance."""
-
-    def __init__(self, model: Model, layout: Layout, shared: bool, prefix: str) -> None:
-        self.layout, self.graphs = layout, GaussianFilter(model, layout)
-        self.mean: Mean = [
-            [ca.SX.sym(f"{prefix}_{k}_{i}") for i in range(layout.order + 1)]
-            for k in range(len(layout.processes))
-        ]
-        self.covariance = Covariance(self.graphs, shared, prefix)
-
-    @property
-    def state(self) -> list[ca.SX]:
-        """What a particle holds of it."""
-        return [*chain(*self.mean), *self.covariance.state]
-
-    def values(self, mean: Mean, factors: list[Factor]) -> list[ca.SX]:
-        """Values of `state`."""
-        covariance = self.covariance
-        return [*chain(*mean), *([] if covariance.shared else covariance.flat(factors))]
-
-    def step(
-        self, predicted: Mean, linearisation: Linearisation, noise: list[ca.SX]
-    ) -> tuple[Mean, list[Innovation]]:
-        """Condition the predicted mean on the ODE."""
-        factors = self.covariance.step(linearisation, noise)
-        mean, innovations = predicted, []
-        for block, factor in zip(self.layout.blocks, factors, strict=True):
-            mean, innovation = self.graphs.updated_mean(block, mean, factor, linearisation)
-            innovations.append(innovation)
-        return mean, innovations
-
-    def restarted(self, mean: Mean, derivatives: Linearisation, ratio: ca.SX) -> list[ca.SX]:
-        """Values of `state` where the values determine all derivatives anew."""
-        self.covariance.rescale(ratio)
-        self.covariance.restart(derivatives)
-        result = [list(row) for row in mean]
-        for k, i in derivatives.rates:
-            result[k][i] = derivatives.at((k, i), mean)
-        return self.values(result, self.covariance.after_sample)
-
-    def rescaled(self, mean: Mean, ratio: ca.SX) -> list[ca.SX]:
-        """Values of `state` for steps ``ratio`` times as long."""
-        self.covariance.rescale(ratio)
-        return self.values(_rescaled(mean, ratio), self.covariance.after_sample)
 
 
 class ConditionedSymbols:
@@ -361,7 +313,7 @@ class ConditionedSymbols:
         state: list[ca.SX] = []
         linearisation = None
         for f, corrected in zip(self.filters, means, strict=True):
-            mean = _rescaled(corrected, ratio)
+            mean = rescaled_mean(corrected, ratio)
             if linearisation is None or not self.scheme.linearise_free:
                 linearisation = f.graphs.linear_entries(mean, self.h, wanted)
             state += f.restarted(mean, linearisation, ratio)
@@ -385,10 +337,6 @@ class ConditionedSymbols:
             state += [mean, ca.SX.zeros(len(f.covariance.state), 1)]
         scores = [ca.SX(1.0), ca.SX(0.0)] if self.scheme.joint else []
         return symbols, ca.vertcat(*state, *scores, *[ca.SX(0.0)] * len(self.diffusion.sums))
-
-
-def _rescaled(mean: Mean, ratio: ca.SX) -> Mean:
-    return [[value * ratio**i for i, value in enumerate(row)] for row in mean]
 
 
 def _independent(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
