@@ -21,7 +21,7 @@ from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.build import Solver, default_solver, likelihood_name
 from smcpn.likelihood.ceiling import Ceiling
 from smcpn.posterior import Posterior, Timing
-from smcpn.problem import Problem
+from smcpn.problem import Problem, check_problem
 from smcpn.progress import progress_line
 from smcpn.run import PATHS, Configuration, Run
 from smcpn.smc.diagnostics import SamplerWarning
@@ -132,6 +132,7 @@ def ibis(
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
+    check_problem(problem)
     if seed is not None:
         seed = whole_number("seed", seed, 0)
     if threads is not None:

@@ -10,21 +10,16 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import shown
-from smcpn.density import Density, Symbols, as_density, output_density
+from smcpn.density import Density, as_density
 from smcpn.errors import InputError
-from smcpn.initial import initial_states
 from smcpn.labels import labelled
 from smcpn.model import Model
-from smcpn.observation import noise_variances, observed_outputs, one_per_output
+from smcpn.model_tracing import make_model
+from smcpn.observation import observed_outputs, one_per_output
 from smcpn.ode import ODE
 from smcpn.prior import Distribution, Prior
 from smcpn.record import Record, as_records
 from smcpn.solver import CALIBRATED
-
-LACKING = (
-    "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
-    "a scipy.stats distribution, or a number to fix it"
-)
 
 
 class Problem:
@@ -228,6 +223,12 @@ class Problem:
                     )
 
 
+def check_problem(problem: Problem) -> None:
+    """Refuse what is no problem, such as a bare ODE."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem is {shown(problem)}: give a smcpn.Problem")
+
+
 def check_ode(ode: ODE) -> None:
     """Refuse what `smcpn.ode` has not made.
 
@@ -238,23 +239,6 @@ def check_ode(ode: ODE) -> None:
     """
     if not isinstance(ode, ODE):
         raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
-
-
-class Constants:
-    """Known numbers as symbols, each name once; 0 and 1 stay numbers, they shape the graph."""
-
-    def __init__(self) -> None:
-        self.symbols: dict[str, ca.SX] = {}
-        self.values: list[float] = []
-
-    def symbol(self, value: float, name: str) -> ca.SX:
-        """Symbol of a number."""
-        if value in (0.0, 1.0):
-            return ca.SX(value)
-        if name not in self.symbols:
-            self.symbols[name] = ca.SX.sym(name)
-            self.values.append(float(value))
-        return self.symbols[name]
 
 
 def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
@@ -274,88 +258,6 @@ def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
         raise InputError(
             f"{record.name}: y has {record.n_outputs} columns but observe names {n_outputs} outputs"
         )
-
-
-def make_model(
-    ode: ODE,
-    *,
-    observe: list[Any],
-    noise: list[Any],
-    initial: Any,
-    n_records: int,
-    free: list[str],
-    fixed: Mapping[str, float],
-    lacking: str = LACKING,
-    diffusion: str | None = None,
-) -> tuple[Model, dict[str, Distribution], list[str]]:
-    """Trace everything over one set of symbols.
-
-    Parameters
-    ----------
-    free : list of str
-        Parameters that become symbols, in this order.
-    fixed : mapping of str to float
-        Parameters that become constants.
-    lacking : str
-        Message for a parameter that is neither, with a place for its ``{name}``.
-    diffusion : str, optional
-        Parameter that holds a solver's diffusion.
-
-    Returns
-    -------
-    model : Model
-    added : dict of str to distribution
-        Parameters that the initial state added, last in theta.
-    unused : list of str
-        Free or fixed parameters that nothing depends on, defaults of the ODE aside.
-    """
-    symbols = {name: ca.SX.sym(name) for name in free}
-    used: set[str] = set()
-    constants = Constants()
-
-    def parameter(name: str, default: float | None = None) -> ca.SX:
-        used.add(name)
-        if name in symbols:
-            return symbols[name]
-        if name in fixed:
-            return constants.symbol(fixed[name], name)
-        if default is None:
-            raise InputError(lacking.format(name=name))
-        # Two functions may give one name different defaults.
-        return constants.symbol(default, f"{name}={default!r}")
-
-    x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
-    rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
-    outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
-    noise = one_per_output(noise, observe)
-    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
-        if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
-            raise InputError(
-                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
-                "distribution in prior"
-            )
-    variances = noise_variances(noise, parameter, constants.symbol)
-    density = output_density(
-        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
-    )
-    spread = None if diffusion is None else parameter(diffusion)
-    initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
-    model = Model(
-        x=x,
-        u=u,
-        t=t,
-        theta=ca.vertcat(*symbols.values(), *added.symbols),
-        rhs=rhs,
-        outputs=outputs,
-        noise_variance=variances,
-        initial=initials,
-        constants=ca.vertcat(*constants.symbols.values()),
-        constant_values=tuple(constants.values),
-        diffusion=spread,
-        density=density,
-    )
-    unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
-    return model, added.distributions, unused
 
 
 def _split_prior(
@@ -386,10 +288,6 @@ def _diffusion_name(diffusion: Any) -> str | None:
         f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
         "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
     )
-
-
-def _vector(name: str, size: int) -> ca.SX:
-    return ca.SX.sym(name, size, 1)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -399,5 +399,5 @@ def test_what_does_not_fit_is_refused():
         LogLikelihood(problem(), "exact")
     with pytest.raises(InputError, match="does not go with"):
         LogLikelihood(problem(), name, RK4(2))
-    with pytest.raises(InputError, match="problem is function"):
+    with pytest.raises(InputError, match="problem is <function"):
         LogLikelihood(problem, name, solver)  # type: ignore[arg-type]

@@ -141,6 +141,16 @@ def test_bad_settings_are_refused(settings, message):
         smcpn.ibis(build(), solver=EKF0(steps=1), **settings)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [smcpn.ibis, smcpn.maximise, smcpn.laplace, smcpn.LogLikelihood, smcpn.Online],
+    ids=lambda use: use.__name__,
+)
+def test_what_is_no_problem_is_refused(use):
+    with pytest.raises(InputError, match=r"problem is 3: give a smcpn\.Problem"):
+        use(3)
+
+
 def test_model_that_is_nan_at_every_prior_draw():
     @smcpn.ode
     def broken(x, *, k):

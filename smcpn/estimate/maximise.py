@@ -25,7 +25,7 @@ from smcpn.likelihood.budget import (
 )
 from smcpn.likelihood.build import Solver, default_solver, likelihood_name
 from smcpn.likelihood.log_likelihood import LogLikelihood
-from smcpn.problem import Problem
+from smcpn.problem import Problem, check_problem
 
 Array = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ def maximise(
         As of `ibis`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
-        median for the rest; or values (S, d) or (d,). By default the most likely of 64 draws.
+        median for the rest; or values (S, d) or (d,). By default the four most likely of 64 draws.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
@@ -96,6 +96,7 @@ def maximise(
     >>> maximum = smcpn.maximise(problem, "fenrir", starts=20)  # doctest: +SKIP
     >>> print(maximum.summary())  # doctest: +SKIP
     """
+    check_problem(problem)
     if method not in METHODS:
         raise InputError(f"method is {shown(method)}: choose one of {', '.join(METHODS)}")
     iterations = whole_number("iterations", iterations, 1)

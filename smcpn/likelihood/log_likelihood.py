@@ -27,7 +27,7 @@ from smcpn.likelihood.ceiling import Ceiling
 from smcpn.likelihood.first_steps import first_solver
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.prior import Coordinate
-from smcpn.problem import Problem
+from smcpn.problem import Problem, check_problem
 from smcpn.record import Record
 
 Array = NDArray[np.float64]
@@ -52,7 +52,9 @@ class LogLikelihood:
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
         By default the one the solver stands for, see `ibis`.
     solver : EKF0, EKF1 or RK4, optional
-        By default what goes with ``likelihood``. Steps ``"auto"`` are chosen at the prior median.
+        By default what goes with ``likelihood``. Steps ``"auto"`` are
+        chosen from the prior; elsewhere they may be too few, and a solution that diverges has
+        -inf. `maximise` and `ibis` judge them again where they end: take their ``solver``.
     threads : int, optional
         Threads of the kernels; all processors by default. Results do not depend on it.
 
@@ -84,8 +86,7 @@ class LogLikelihood:
         solver: Solver | None = None,
         threads: int | None = None,
     ) -> None:
-        if not isinstance(problem, Problem):
-            raise InputError(f"problem is {type(problem).__name__}: give a smcpn.Problem")
+        check_problem(problem)
         solver = default_solver(problem, likelihood) if solver is None else solver
         self.likelihood = likelihood_name(solver, likelihood)
         threads = None if threads is None else whole_number("threads", threads, 1)

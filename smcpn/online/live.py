@@ -22,7 +22,7 @@ from smcpn.online.prediction import Prediction, predicted
 from smcpn.online.result import stream_posterior
 from smcpn.online.state import State
 from smcpn.posterior import Posterior
-from smcpn.problem import Problem
+from smcpn.problem import Problem, check_problem
 from smcpn.run import Configuration
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.rejuvenation import MoveSettings
@@ -127,6 +127,7 @@ class Online(Following):
         memory: int = MEMORY,
         folder: str | None = None,
     ) -> None:
+        check_problem(problem)
         solver = EKF0() if solver is None else solver
         check_following(solver)
         if resampling not in SCHEMES:

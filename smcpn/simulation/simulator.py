@@ -13,8 +13,9 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.model_tracing import make_model
 from smcpn.ode import ODE
-from smcpn.problem import Model, check_ode, check_record, make_model
+from smcpn.problem import Model, check_ode, check_record
 from smcpn.record import Record
 from smcpn.solver import MAX_STEPS, RK4
 
