@@ -18,7 +18,9 @@ Array = NDArray[np.float64]
 
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 CANDIDATES = 64
-"""Draws from the prior whose most likely is the start, where none is given."""
+"""Draws from the prior whose most likely are the starts, where none is given."""
+SEARCHES = 4
+"""How many of them: one alone ends in a lesser mode now and then."""
 
 
 def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -29,7 +31,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     density : LogDensity
     starts : int, mapping, array or None
         A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,); by default the most likely of 64 draws.
+        median; values (S, d) or (d,); by default the four most likely of 64 draws.
 
     Raises
     ------
@@ -39,7 +41,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     prior = density.prior
     if starts is None:
         candidates = prior.sample(rng, CANDIDATES)
-        return candidates[[int(np.argmax(density.value(candidates)))]]
+        return candidates[np.argsort(-density.value(candidates), kind="stable")[:SEARCHES]]
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
     elif np.ndim(starts) == 0:
