@@ -1,8 +1,8 @@
 """SHA-256 of results, to show that a change of the code leaves every byte of them alone.
 
 ``python -m benchmarks.bytes --json > before.json`` at one commit, then
-``python -m benchmarks.bytes --against before.json --check`` at another, on the same machine with the
-same packages: compiled arithmetic rounds by the processor it is made for.
+``python -m benchmarks.bytes --against before.json --check`` at another, on the same machine with
+the same packages: compiled arithmetic rounds by the processor it is made for.
 """
 
 from __future__ import annotations

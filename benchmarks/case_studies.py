@@ -20,12 +20,11 @@ import numpy as np
 
 import smcpn
 from smcpn.cases import Case, load_case
-from smcpn.cases.emps import emps_case, emps_problem
-from smcpn.cases.emps_protocols import emps_protocols
+from smcpn.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.cli.identify import Score, peak_memory_mb
 from smcpn.columns import align
 from smcpn.datasets import emps
-from smcpn.posterior import Posterior
+from smcpn.results.posterior import Posterior
 
 SILVERBOX_TARGETS = {
     "duffing-offsets": (0.32, 0.42, 0.33),

@@ -23,12 +23,12 @@ from scipy import stats
 import smcpn
 from benchmarks.command import print_figures
 from benchmarks.killing import digest, killed_runs
-from smcpn.checkpoint.contents import Contents, begun_image, checkpoint_image
-from smcpn.checkpoint.file import publish
+from smcpn.checkpoint.codec import Contents, begun_image, checkpoint_image
+from smcpn.checkpoint.container import publish
 from smcpn.checkpoint.session import contents_to_take_up, kept_run
 from smcpn.checkpoint.stored_run import stored_contents
-from smcpn.identification import identified
-from smcpn.run import Run
+from smcpn.run.identify import identified
+from smcpn.run.run import Run
 
 KILLS, FLIPS = 200, 1000
 QUICK_KILLS, QUICK_FLIPS = 12, 100

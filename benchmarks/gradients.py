@@ -19,7 +19,7 @@ from scipy import stats
 from benchmarks.command import print_figures
 from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
 from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
-from smcpn.likelihood.build import LIKELIHOODS
+from smcpn.likelihood.registry import LIKELIHOODS
 from tests.pn_problems import (
     FITZHUGH_NAGUMO,
     START,

@@ -24,8 +24,8 @@ from scipy import stats
 from smcpn import EKF0, Problem, Record
 from smcpn.codegen.lower import Level, Statements, lower, names_in
 from smcpn.codegen.lower import Rows as SymbolRows
+from smcpn.datasets.models import duffing
 from smcpn.likelihood.marginal import MarginalSymbols, marginal, marginal_rows
-from smcpn.models import duffing
 
 PARTICLES, SAMPLES, STEPS, ORDER = 1024, 1500, 8, 3
 REPEATS = 9

@@ -30,12 +30,11 @@ from benchmarks.likelihood_problems import (
 from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
 from smcpn.columns import align
-from smcpn.likelihood.build import build_likelihood
-from smcpn.likelihood.dalton import dalton
-from smcpn.likelihood.fenrir import fenrir
+from smcpn.likelihood.conditioned import dalton, fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.posterior import Posterior
-from smcpn.problem import Problem
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.problem import Problem
+from smcpn.results.posterior import Posterior
 from tests.pn_problems import (
     FITZHUGH_NAGUMO,
     OSCILLATOR,

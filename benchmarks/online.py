@@ -21,9 +21,9 @@ from benchmarks.command import print_figures
 from benchmarks.online_sources import source_robustness
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, ibis, simulate
 from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
+from smcpn.datasets.models import duffing
 from smcpn.errors import InputError
-from smcpn.models import duffing
-from smcpn.ode import ode
+from smcpn.model.ode import ode
 from smcpn.online import State
 
 RATE = 610.35

@@ -30,9 +30,9 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from smcpn.models import duffing
-from smcpn.streaming import Channels, Event, Stream, open_source
-from smcpn.streaming.stop import Stop
+from smcpn.datasets.models import duffing
+from smcpn.io import Channels, Event, Stream, open_source
+from smcpn.signals import Stop
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 4.0, "k3": 2.0}
 DT, NOISE = 0.05, 0.02

@@ -18,11 +18,11 @@ from benchmarks.targets import CurvedModes, LinearRegression, LogisticRegression
 from smcpn.cases import load_case
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
-from smcpn.identification import ibis
-from smcpn.likelihood.build import build_likelihood
-from smcpn.problem import Problem
-from smcpn.record import Record
-from smcpn.smc.engine import Ibis
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.run.identify import ibis
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, RandomWalkMetropolis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings

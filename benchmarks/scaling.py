@@ -35,9 +35,9 @@ from benchmarks.scaling_problems import chain, oscillator
 from benchmarks.scaling_study import Study, Taken, figures_of
 from benchmarks.scaling_table import markdown, printed
 from smcpn.codegen.kernel import processors
-from smcpn.likelihood.build import build_likelihood
-from smcpn.problem import Problem
-from smcpn.smc.engine import Ibis
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.problem import Problem
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Settings
 
 SOLVER = smcpn.EKF0(order=3, steps=4)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import logsumexp
 
-from smcpn.prior import Prior
+from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
 

@@ -2,9 +2,8 @@
 
 import lazy_loader
 
-# Eagerly, for the module has the name of the function.
-from smcpn.ode import ODE as ODE
-from smcpn.ode import ode as ode
+from smcpn.model.ode import ODE as ODE
+from smcpn.model.ode import ode as ode
 
 __version__ = "0.1.0"
 

@@ -1,31 +1,30 @@
 """Where each public name is; `smcpn/__init__.py` imports it when it is first used."""
 
 from . import datasets as datasets
-from . import models as models
-from .checkpoint.keeper import CheckpointWarning
-from .density import Bernoulli, LogNormal, Poisson, StudentT
+from .checkpoint.writer import CheckpointWarning
+from .datasets import models as models
 from .errors import InputError
 from .estimate.laplace import Laplace, laplace
 from .estimate.maximise import maximise
 from .estimate.maximum import Maximum
-from .identification import ibis
-from .likelihood.log_likelihood import LogLikelihood
-from .model_comparison import ModelComparison, compare
-from .ode import ODE, ode
+from .likelihood.gradient import LogLikelihood
+from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
+from .model.ode import ODE, ode
+from .model.prior import Prior
+from .model.problem import Problem
+from .model.record import Record
 from .online import Online
 from .pn.solution import Solution
 from .pn.solve import solve
-from .posterior import Posterior
-from .prior import Prior
-from .problem import Problem
-from .record import Record
-from .resumption import load, resume
+from .results.compare import ModelComparison, compare
+from .results.posterior import Posterior
+from .run.identify import ibis
+from .run.resume import load, resume
 from .simulation.particles import Simulation
-from .simulation.prediction import StateFilter
 from .simulation.simulator import simulate
-from .smc.diagnostics import SamplerWarning
-from .smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
-from .smc.rejuvenation import MoveSettings
+from .simulation.windows import StateFilter
+from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
+from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4
 from .validation import Validation
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from smcpn.arguments import real_number, shown, whole_number
-from smcpn.errors import InputError
+from smcpn.errors import InputError, real_number, shown, whole_number
 
 MAX_STEPS = 1024
 ORDERS = range(1, 12)

@@ -9,7 +9,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import Problem, Record
-from smcpn.models import bouc_wen, duffing
+from smcpn.datasets.models import bouc_wen, duffing
 
 
 def forced_input(n: int, dt: float, seed: int = 0) -> np.ndarray:

@@ -20,10 +20,9 @@ from benchmarks.papers.dalton_settings import (
     STARTS_GRID_LEARNED,
     Grid,
 )
-from smcpn.estimate.density import LogDensity
+from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximum import Maximum, StartResult
-from smcpn.likelihood.dalton import dalton
-from smcpn.likelihood.fenrir import fenrir
+from smcpn.likelihood.conditioned import dalton, fenrir
 from smcpn.solver import RK4
 
 Array = NDArray[np.float64]

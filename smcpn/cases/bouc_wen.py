@@ -10,9 +10,9 @@ from scipy import stats
 from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
 from smcpn.datasets import BoucWen, bouc_wen
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
+from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
-from smcpn.models import bouc_wen as equation
-from smcpn.problem import Problem
+from smcpn.model.problem import Problem
 
 PAPER_PRIOR = {
     "m": (2.1, 0.011),

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.errors import InputError
-from smcpn.likelihood.build import Solver, default_solver
-from smcpn.problem import Problem
-from smcpn.record import Record
+from smcpn.likelihood.registry import Solver, default_solver
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
 from smcpn.solver import EKF0, RK4
 
 if TYPE_CHECKING:
-    from smcpn.posterior import Posterior
+    from smcpn.results.posterior import Posterior
 
 PAPER, OFFICIAL = SPLITS = ("paper", "official")
 """The training and test samples of the PN-SMC paper, or of the benchmark."""

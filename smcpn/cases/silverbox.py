@@ -8,11 +8,11 @@ from scipy import stats
 
 from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
 from smcpn.datasets import Silverbox, silverbox
+from smcpn.datasets.models import duffing, duffing_damping, duffing_offset
 from smcpn.datasets.silverbox import OFFICIAL_INITIALISATION
 from smcpn.errors import InputError
-from smcpn.models import duffing, duffing_damping, duffing_offset
-from smcpn.ode import ODE
-from smcpn.problem import Problem
+from smcpn.model.ode import ODE
+from smcpn.model.problem import Problem
 
 NOISE = 1e-3
 """Volts; the paper sets the variance of the noise to 1e-6."""

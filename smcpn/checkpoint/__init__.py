@@ -5,8 +5,12 @@ problems or two data sets are the same.
 """
 
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.checkpoint.problem import problem_document, restored_problem
-from smcpn.checkpoint.records import records_document, restored_records
+from smcpn.checkpoint.problem import (
+    problem_document,
+    records_document,
+    restored_problem,
+    restored_records,
+)
 from smcpn.errors import NotStorableError
 
 __all__ = [

@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.checkpoint.priors import prior_document
-from smcpn.checkpoint.problem import table_arrays
+from smcpn.checkpoint.problem import prior_document, table_arrays
 from smcpn.errors import InputError, NotStorableError
-from smcpn.hold import padded_input
-from smcpn.prior import Distribution
-from smcpn.problem import Problem
-from smcpn.record import CONTEXT, Record
+from smcpn.model.hold import padded_input
+from smcpn.model.prior import Distribution
+from smcpn.model.problem import Problem
+from smcpn.model.record import CONTEXT, Record
 
 
 def model_fingerprint(problem: Problem) -> str:

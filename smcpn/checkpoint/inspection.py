@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 
-from smcpn.checkpoint.contents import FORMAT_VERSION, Contents
-from smcpn.checkpoint.priors import restored_prior
+from smcpn.checkpoint.codec import FORMAT_VERSION, Contents
+from smcpn.checkpoint.problem import restored_prior
 from smcpn.checkpoint.stored_run import stored_contents
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.prior import Prior
+from smcpn.model.prior import Prior
 from smcpn.smc.sampler import Snapshot
 
 

@@ -10,11 +10,11 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.checkpoint.file import DamagedFileError
-from smcpn.prior import Prior
+from smcpn.checkpoint.container import DamagedFileError
+from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate
+from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Snapshot
 from smcpn.smc.trace import Trace
 

@@ -2,22 +2,173 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from smcpn.arguments import shown
-from smcpn.checkpoint.document import DAMAGED, entry, numbers, texts, words
-from smcpn.checkpoint.priors import prior_document, restored_prior
-from smcpn.errors import InputError, NotStorableError
-from smcpn.expression import ExpressionTable
-from smcpn.model import Model
-from smcpn.ode import ODE
-from smcpn.prior import Prior
-from smcpn.problem import Problem, check_record
-from smcpn.record import Record
+from smcpn.checkpoint.container import DAMAGED, entry, numbers, texts, words
+from smcpn.errors import InputError, NotStorableError, shown
+from smcpn.model.expression import ExpressionTable
+from smcpn.model.graphs import Model
+from smcpn.model.ode import ODE
+from smcpn.model.prior import Distribution, Prior
+from smcpn.model.problem import Problem, check_record
+from smcpn.model.record import CONTEXT, Record
+
+# ---- Prior distributions as names and numbers.
+
+FAMILIES = {
+    name: family
+    for name, family in vars(stats).items()
+    if isinstance(family, stats.rv_continuous)
+    and family.name == name
+    # Its parameterization is an attribute beside its arguments.
+    and name != "levy_stable"
+}
+"""The continuous distributions of `scipy.stats` by name; a file can name no other."""
+
+PARTICLES = "particles.distributions"
+_FROZEN = type(stats.norm())
+
+_MEND = (
+    "give a frozen scipy.stats distribution with plain numbers to be able to resume from the file "
+    "alone; otherwise resume from the script"
+)
+
+
+def prior_document(name: str, distribution: Distribution) -> dict[str, Any]:
+    """Write the prior of parameter ``name`` as its family and numbers.
+
+    Raises
+    ------
+    NotStorableError
+        If it is neither a family of `scipy.stats` nor a simple one of `particles.distributions`,
+        or an argument is not a plain number.
+    """
+    # A subclass may compute something else.
+    if type(distribution) is _FROZEN:
+        return _scipy_document(name, distribution)
+    if type(distribution).__module__ == PARTICLES:
+        return _particles_document(name, distribution)
+    raise _not_storable(name, f"is an object of class {type(distribution).__qualname__}")
+
+
+def restored_prior(name: str, document: Any) -> Distribution:
+    """Make the prior again that `prior_document` wrote.
+
+    Raises
+    ------
+    InputError
+        If the family is not known here, or does not take these numbers.
+    """
+    library, family = entry(document, "library", str), entry(document, "family", str)
+    args = [_read(value) for value in entry(document, "args", list)]
+    kwds = {key: _read(value) for key, value in entry(document, "kwds", dict).items()}
+    make: Any = None
+    if library == "scipy.stats":
+        make = FAMILIES.get(family)
+    elif library == PARTICLES:
+        make = _particles_family(family)
+    if make is None:
+        raise InputError(
+            f"stored prior of '{name}' is {shown(family)} of {shown(library)}, which is not known "
+            "here: resume from the script, or with the versions that wrote the file"
+        )
+    try:
+        return make(*args, **kwds)
+    except Exception as error:
+        raise InputError(
+            f"stored prior of '{name}' cannot be made again: {family} does not take "
+            f"{shown(args)}, {shown(kwds)} ({type(error).__name__})"
+        ) from error
+
+
+def _scipy_document(name: str, frozen: Any) -> dict[str, Any]:
+    family = FAMILIES.get(getattr(frozen.dist, "name", ""))
+    # A class of the user's may bear the name of a family, or change its support.
+    same = family is not None and (type(family), family.a, family.b) == (
+        type(frozen.dist), frozen.dist.a, frozen.dist.b
+    )  # fmt: skip
+    if not same:
+        raise _not_storable(
+            name, f"is of the family {type(frozen.dist).__name__}, which scipy.stats does not name"
+        )
+    return {
+        "library": "scipy.stats",
+        "family": frozen.dist.name,
+        "args": [_written(name, value) for value in frozen.args],
+        "kwds": {key: _written(name, value) for key, value in frozen.kwds.items()},
+    }
+
+
+def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
+    family = type(distribution)
+    try:
+        if _particles_family(family.__name__) is not family:
+            raise InputError("another class of that name")
+        arguments = {
+            key: getattr(distribution, key) for key in inspect.signature(family).parameters
+        }
+        again = family(**arguments)
+        same = vars(again) == vars(distribution)
+    except Exception as error:
+        raise _not_storable(name, f"({family.__name__}) does not tell its arguments") from error
+    if not same:
+        raise _not_storable(name, f"({family.__name__}) was changed after it was made")
+    return {
+        "library": PARTICLES,
+        "family": family.__name__,
+        "args": [],
+        "kwds": {key: _written(name, value) for key, value in arguments.items()},
+    }
+
+
+def _particles_family(name: str) -> Any:
+    """Find a class that `particles.distributions` itself defines, and makes draws with."""
+    try:
+        module = importlib.import_module(PARTICLES)
+    except ImportError as error:
+        raise InputError(
+            f"a stored prior is {name} of the package particles, which is not installed: install it"
+        ) from error
+    family = vars(module).get(name)
+    if (
+        not isinstance(family, type)
+        or not issubclass(family, module.ProbDist)
+        or family.__module__ != PARTICLES
+    ):
+        raise InputError(f"a stored prior is {shown(name)}, which is no distribution of particles")
+    return family
+
+
+def _not_storable(name: str, reason: str) -> NotStorableError:
+    return NotStorableError(f"prior of '{name}' {reason} and cannot be stored in a file: {_MEND}")
+
+
+def _written(name: str, value: Any) -> int | float | str:
+    """A number as JSON has it, which knows no infinity."""
+    array = np.asarray(value)
+    # A number of another width would be computed with differently after it was read.
+    exact = array.dtype in (np.float64, np.int64)
+    if array.shape != () or not exact or (array.dtype == np.float64 and np.isnan(array)):
+        raise _not_storable(name, f"has the argument {shown(value)}, which is no plain number,")
+    number = array.item()
+    return number if math.isfinite(number) else str(number)
+
+
+def _read(value: Any) -> int | float:
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise InputError(f"a stored prior has the argument {shown(value)}: the file is damaged")
+    return value
+
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -167,3 +318,80 @@ def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:
     return ExpressionTable.from_arrays(
         {name.removeprefix(prefix): v for name, v in arrays.items() if name.startswith(prefix)}
     )
+
+
+# ---- Records as arrays and a few words.
+
+Array = NDArray[np.float64]
+
+_WORDS: dict[str, tuple[type, ...]] = {
+    "name": (str,),
+    "hold": (str,),
+    "y_unit": (str,),
+    "periodic": (bool,),
+    "start": (float,),
+    "dt": (float, type(None)),
+}
+
+
+def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], Arrays]:
+    """Write records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
+
+    The times are an array where they do not follow from ``dt``; ``u_before`` and ``u_after`` are
+    the input that a slice knows beyond its ends.
+
+    Raises
+    ------
+    NotStorableError
+        If the input of a record is a function of time.
+    """
+    documents: list[dict[str, Any]] = []
+    arrays: Arrays = {}
+    for number, record in enumerate(records):
+        if record.u_function is not None:
+            raise NotStorableError(
+                f"{record.name}: u is a function of time and cannot be stored in a file: give its "
+                "samples and a hold to be able to resume from the file alone; otherwise resume "
+                "from the script"
+            )
+        documents.append({word: getattr(record, word) for word in _WORDS})
+        names = ["u", "y", "u_before", "u_after"] + ["t"] * (record.dt is None)
+        for name in names:
+            values = getattr(record, name)
+            if values is not None:
+                arrays[f"{number}/{name}"] = np.asarray(values)
+    return documents, arrays
+
+
+def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tuple[Record, ...]:
+    """Make the records again that `records_document` wrote.
+
+    Raises
+    ------
+    InputError
+        If something is absent, or no record can be made of it.
+    """
+    if not isinstance(documents, list):
+        raise InputError(f"stored records are {shown(documents)}: {DAMAGED}")
+    return tuple(_restored(k, document, arrays) for k, document in enumerate(documents))
+
+
+def _restored(number: int, document: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
+    words: dict[str, Any] = {word: entry(document, word, *kinds) for word, kinds in _WORDS.items()}
+    found: dict[str, Any] = {
+        name: arrays.get(f"{number}/{name}") for name in ("u", "y", "t", "u_before", "u_after")
+    }
+    for name in ("u", "y"):
+        if found[name] is None:
+            raise InputError(f"{words['name']}: the array {name} is absent: {DAMAGED}")
+    record = Record(**words, **found)
+    for around in (record.u_before, record.u_after):
+        if around is not None and not _continues(record, around):
+            raise InputError(f"{record.name}: the input beyond the ends does not fit u: {DAMAGED}")
+    return record
+
+
+def _continues(record: Record, around: Array) -> bool:
+    """Whether an array can be input beyond the ends of a record."""
+    fits = around.ndim == 2 and around.shape[1] == record.n_inputs and around.dtype == np.float64
+    return fits and len(around) <= CONTEXT and bool(np.isfinite(around).all())

@@ -7,18 +7,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from smcpn.checkpoint.contents import Begun, Contents
-from smcpn.checkpoint.file import previous_of
+from smcpn.checkpoint.codec import Begun, Contents, configuration_document, require_same
+from smcpn.checkpoint.container import previous_of
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.checkpoint.keeper import Keeper, now
 from smcpn.checkpoint.problem import problem_document
-from smcpn.checkpoint.records_file import (
-    records_image,
-    records_path,
-    remove_other_records,
-    write_records,
-)
-from smcpn.checkpoint.settings import configuration_document, require_same
 from smcpn.checkpoint.stored_run import (
     is_checkpoint,
     require_same_problem,
@@ -26,9 +18,17 @@ from smcpn.checkpoint.stored_run import (
     stored_contents,
     taken_up,
 )
+from smcpn.checkpoint.writer import (
+    Keeper,
+    now,
+    records_image,
+    records_path,
+    remove_other_records,
+    write_records,
+)
 from smcpn.errors import InputError, NotStorableError
-from smcpn.problem import Problem
-from smcpn.run import Configuration, Run
+from smcpn.model.problem import Problem
+from smcpn.run.run import Configuration, Run
 from smcpn.signals import orderly_termination
 
 EXISTING = ("resume", "overwrite", "raise")

@@ -10,15 +10,14 @@ from pathlib import Path
 import numpy as np
 from filelock import FileLock, Timeout
 
-from smcpn.checkpoint.contents import TITLE, Contents, contents_of
-from smcpn.checkpoint.file import DamagedFileError, content_of, previous_of
+from smcpn.checkpoint.codec import TITLE, Contents, contents_of
+from smcpn.checkpoint.container import DamagedFileError, content_of, previous_of
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
-from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.checkpoint.problem import restored_problem
-from smcpn.checkpoint.records_file import read_records
+from smcpn.checkpoint.writer import CheckpointWarning, read_records
 from smcpn.errors import InputError
-from smcpn.problem import Problem
-from smcpn.run import Configuration, Run
+from smcpn.model.problem import Problem
+from smcpn.run.run import Configuration, Run
 
 AGREEMENT = 1e-6
 """Relative difference of a log-likelihood that other hardware may cause."""

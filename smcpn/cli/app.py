@@ -11,10 +11,9 @@ from typer.core import TyperGroup
 
 import smcpn
 from smcpn.cli import checkpoint
-from smcpn.cli.data import data_app
+from smcpn.cli.data import data_app, new
 from smcpn.cli.fit import fit
-from smcpn.cli.identify_command import identify
-from smcpn.cli.new import new
+from smcpn.cli.identify import identify
 from smcpn.cli.stream import stream
 from smcpn.errors import InputError
 from smcpn.signals import exit_code, orderly_termination

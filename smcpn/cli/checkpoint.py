@@ -13,15 +13,15 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.checkpoint.inspection import inspect as described
-from smcpn.checkpoint.keeper import CheckpointWarning
 from smcpn.checkpoint.stored_run import stored_contents, stored_problem
+from smcpn.checkpoint.writer import CheckpointWarning
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
-from smcpn.posterior import Posterior
-from smcpn.record import Record
-from smcpn.resumption import load
-from smcpn.resumption import resume as resumed
-from smcpn.smc.diagnostics import SamplerWarning
-from smcpn.streaming.csv_record import csv_record
+from smcpn.io.parse import csv_record
+from smcpn.model.record import Record
+from smcpn.results.posterior import Posterior
+from smcpn.run.resume import load
+from smcpn.run.resume import resume as resumed
+from smcpn.smc.replicates import SamplerWarning
 
 File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
 

@@ -11,7 +11,6 @@ import typer
 
 from smcpn.cases import Case, load_case
 from smcpn.cli.identify import (
-    SEED,
     Score,
     parsed_steps,
     peak_memory_mb,
@@ -20,6 +19,7 @@ from smcpn.cli.identify import (
 )
 from smcpn.cli.options import (
     RUN,
+    SEED,
     Hold,
     Json,
     Likelihood,
@@ -33,8 +33,8 @@ from smcpn.cli.options import (
 )
 from smcpn.codegen.kernel import CLOCK
 from smcpn.estimate.laplace import Laplace, laplace
-from smcpn.likelihood.build import check_likelihood
-from smcpn.posterior import Posterior
+from smcpn.likelihood.registry import check_likelihood
+from smcpn.results.posterior import Posterior
 from smcpn.solver import EKF0
 
 DRAWS = 1000

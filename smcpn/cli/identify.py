@@ -9,24 +9,39 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from smcpn.cases import Case, load_case
+from smcpn.cli.options import (
+    OUTPUT,
+    RUN,
+    SEED,
+    Hold,
+    Json,
+    Likelihood,
+    Model,
+    Order,
+    Quiet,
+    ReportFile,
+    Seed,
+    Split,
+    Steps,
+    System,
+    Verbose,
+)
 from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.identification import ibis
-from smcpn.likelihood.build import (
-    LIKELIHOODS,
-    check_likelihood,
-    likelihood_name,
-)
-from smcpn.posterior import Posterior
+from smcpn.likelihood.registry import LIKELIHOODS, check_likelihood, likelihood_name
+from smcpn.results.posterior import Posterior
+from smcpn.run.identify import ibis
 from smcpn.simulation.particles import Simulation
-from smcpn.smc.diagnostics import SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import EKF0
 
-PARTICLES, SEED = 1000, 1
+PARTICLES = 1000
 """Where neither option nor configuration says otherwise."""
 
 
@@ -210,7 +225,7 @@ def _check_files(report: Path | None, picture: Path | None, compare: bool) -> No
     elif compare:
         raise InputError("--compare adds a page to the report: give --report FILE too")
     if picture is not None:
-        from smcpn.report.picture import check_picture
+        from smcpn.report.style import check_picture
 
         check_picture(picture)
 
@@ -304,3 +319,78 @@ def parsed_steps(text: str) -> int | str:
         return int(text)
     except ValueError:
         raise InputError(f"--steps is '{text}': give a whole number or 'auto'") from None
+
+
+# ---- ``smcpn identify``: the command and its options.
+
+
+def identify(
+    system: System,
+    hold: Hold = None,
+    model: Model = None,
+    split: Split = None,
+    particles: Annotated[
+        int | None,
+        typer.Option(help=f"Number of particles; {PARTICLES} by default.", rich_help_panel=RUN),
+    ] = None,
+    seed: Seed = None,
+    likelihood: Likelihood = None,
+    steps: Steps = None,
+    order: Order = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="Keep the run in this HDF5 file, and go on from it.",
+            metavar="FILE",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    report: ReportFile = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the first test and its prediction.",
+            metavar="FILE.png|svg|pdf",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare",
+            help="Compare all likelihoods in the report (compiles some).",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Identify a system and score the posterior on its test records.
+
+    Options stand in for what a configuration says.
+
+    Example: smcpn identify mysystem/config.toml --report mysystem.html
+
+    Example: smcpn identify silverbox --steps auto --json
+    """
+    identify_case(
+        system,
+        Options(
+            particles=particles,
+            seed=seed,
+            steps=steps,
+            order=order,
+            likelihood=likelihood,
+            hold=hold,
+            model=model,
+            split=split,
+            report=report,
+            picture=picture,
+            checkpoint=checkpoint,
+            compare=compare,
+            as_json=as_json,
+            quiet=quiet,
+            verbose=verbose,
+        ),
+    )

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from smcpn.cases import CASES, SPLITS
-from smcpn.cli.identify import SEED
 from smcpn.config.locate import SUFFIX, USUAL_NAME
-from smcpn.likelihood.build import LIKELIHOODS
-from smcpn.record import HOLDS
-from smcpn.streaming.formats import FORMATS
+from smcpn.io.parse import FORMATS
+from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.model.record import HOLDS
 
+SEED = 1
 SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
 """Titles under which ``--help`` lists options."""
 LEVELS = {0: logging.WARNING, 1: logging.INFO}

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
+from smcpn.codegen.emit import MAX_LANES, kernel_source
 from smcpn.codegen.program import LaneProgram
-from smcpn.codegen.source import MAX_LANES, kernel_source
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)

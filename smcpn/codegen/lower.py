@@ -14,7 +14,7 @@ from enum import IntFlag
 import casadi as ca
 
 from smcpn.errors import InputError
-from smcpn.expression import CONSTANT, INPUT, OUTPUT, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 
 class Level(IntFlag):

@@ -13,7 +13,7 @@ from functools import cache
 import casadi as ca
 
 from smcpn.codegen.program import LaneProgram
-from smcpn.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
+from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
 _SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
 """Operations that pass an operand on or do not."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from smcpn.arguments import whole_number
 from smcpn.cases.case import Case, Choices
 from smcpn.config.distributions import coordinate_of, noise_of, prior_of
 from smcpn.config.document import ConfigurationError, Document, Section, nearest, text
 from smcpn.config.records import OF_FILES, Channel, Channels, Reader
+from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.config.settings import (
     RUN,
     SOLVER,
@@ -23,11 +23,10 @@ from smcpn.config.settings import (
     likelihood_of,
     solver_of,
 )
-from smcpn.config.user_file import blaming_user_code, only, run_file, user_place
-from smcpn.errors import InputError
-from smcpn.ode import ODE
-from smcpn.problem import Problem
-from smcpn.record import Record
+from smcpn.errors import InputError, whole_number
+from smcpn.model.ode import ODE
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 
 OF_CHANNEL = ("column", "unit", "to")
 SECTIONS: dict[str, tuple[str, ...] | None] = {

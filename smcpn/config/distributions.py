@@ -10,12 +10,11 @@ from typing import Any
 
 from scipy import stats
 
-from smcpn.arguments import real_number, shown
-from smcpn.checkpoint.priors import FAMILIES
+from smcpn.checkpoint.problem import FAMILIES
 from smcpn.config.document import Section, nearest, text
-from smcpn.density import Bernoulli, LogNormal, Poisson, StudentT
-from smcpn.errors import InputError
-from smcpn.prior import Distribution
+from smcpn.errors import InputError, real_number, shown
+from smcpn.model.noise import Bernoulli, LogNormal, Poisson, StudentT
+from smcpn.model.prior import Distribution
 
 FAMILY, COORDINATE = "dist", "coordinate"
 

@@ -13,9 +13,16 @@ from numpy.typing import NDArray
 
 from smcpn.config.document import nearest
 from smcpn.errors import InputError
-from smcpn.streaming.channels import BadLineError, Channels
-from smcpn.streaming.csv_lines import CsvLines, is_number, split_fields, split_unit
-from smcpn.streaming.csv_record import content_lines, csv_samples
+from smcpn.io.parse import (
+    BadLineError,
+    Channels,
+    CsvLines,
+    content_lines,
+    csv_samples,
+    is_number,
+    split_fields,
+    split_unit,
+)
 
 Array = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from smcpn.config.template.model import oscillator
 from smcpn.errors import InputError
-from smcpn.record import Record
+from smcpn.model.record import Record
 from smcpn.simulation.simulator import simulate
 
 COPIED = ("model.py", "config.toml")

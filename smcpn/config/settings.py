@@ -7,14 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smcpn.arguments import real_number, shown, whole_number
 from smcpn.checkpoint.session import EXISTING
 from smcpn.config.document import Section, one_of, text
-from smcpn.errors import InputError
-from smcpn.identification import LEAST_PARTICLES
-from smcpn.likelihood.build import LIKELIHOODS, Solver, default_solver, likelihood_name
-from smcpn.problem import Problem
-from smcpn.run import PATHS
+from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
+from smcpn.model.problem import Problem
+from smcpn.run.identify import LEAST_PARTICLES
+from smcpn.run.run import PATHS
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.resampling import SCHEMES
 from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4

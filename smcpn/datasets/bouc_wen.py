@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.datasets.files import find_file
+from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
-from smcpn.models import bouc_wen as equation
-from smcpn.record import Record
+from smcpn.model.record import Record
 from smcpn.simulation.simulator import simulate
 
 Array = NDArray[np.float64]

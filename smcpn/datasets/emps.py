@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smcpn.datasets.files import require_file
 from smcpn.errors import InputError
-from smcpn.record import Record
+from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from smcpn.datasets.files import require_file
 from smcpn.errors import InputError
-from smcpn.record import Record
+from smcpn.model.record import Record
 
 SAMPLE_RATE = 1e7 / 2**14
 """Hz."""

@@ -11,18 +11,17 @@ from numpy.typing import NDArray
 from scipy import special
 
 from smcpn.errors import InputError
-from smcpn.estimate.density import POSTERIOR, LogDensity
-from smcpn.estimate.maximise import maximise
+from smcpn.estimate.log_density import POSTERIOR, LogDensity
+from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.maximum import Maximum
-from smcpn.estimate.starts import Starts
-from smcpn.likelihood.build import Solver
-from smcpn.likelihood.log_likelihood import LogLikelihood
-from smcpn.problem import Problem
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.registry import Solver
+from smcpn.model.problem import Problem
 
 if TYPE_CHECKING:
-    from smcpn.agreement import Agreement
-    from smcpn.posterior import Posterior
-    from smcpn.summary import ParameterRow
+    from smcpn.results.compare import Agreement
+    from smcpn.results.posterior import Posterior
+    from smcpn.results.summary import ParameterRow
 
 Array = NDArray[np.float64]
 
@@ -150,19 +149,19 @@ class Laplace:
 
     def table(self) -> list[ParameterRow]:
         """The parameter table as data, as of a `Posterior`."""
-        from smcpn.summary import laplace_rows
+        from smcpn.results.summary import laplace_rows
 
         return laplace_rows(self)
 
     def summary(self) -> str:
         """The parameter table and the figures, as text."""
-        from smcpn.summary import laplace_text
+        from smcpn.results.summary import laplace_text
 
         return laplace_text(self)
 
     def beside(self, posterior: Posterior) -> Agreement:
         """Compare means and standard deviations with those of a posterior of the same names."""
-        from smcpn.agreement import agreement
+        from smcpn.results.compare import agreement
 
         return agreement(self, posterior)
 
@@ -176,7 +175,7 @@ class Laplace:
         InputError
             If there is no such Gaussian.
         """
-        from smcpn.estimated_posterior import laplace_posterior
+        from smcpn.results.estimated import laplace_posterior
 
         return laplace_posterior(self, particles, seed)
 

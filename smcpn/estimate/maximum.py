@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.columns import align
-from smcpn.distributions import describe
-from smcpn.estimate.density import POSTERIOR
+from smcpn.estimate.log_density import POSTERIOR
 from smcpn.estimate.search import Found
-from smcpn.likelihood.build import Solver
-from smcpn.likelihood.log_likelihood import LogLikelihood
-from smcpn.problem import Problem
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.registry import Solver
+from smcpn.model.prior import describe
+from smcpn.model.problem import Problem
 
 if TYPE_CHECKING:
-    from smcpn.posterior import Posterior
+    from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 
@@ -153,7 +153,7 @@ class Maximum:
 
     def to_posterior(self) -> Posterior:
         """Return the one particle of a `Posterior`, to simulate and validate with."""
-        from smcpn.estimated_posterior import mode_posterior
+        from smcpn.results.estimated import mode_posterior
 
         return mode_posterior(self)
 

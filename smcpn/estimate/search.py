@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from smcpn.estimate.rendezvous import Seat
+from smcpn.estimate.batching import Seat
 
 Array = NDArray[np.float64]
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.posterior import Posterior
+from smcpn.results.posterior import Posterior
+from smcpn.smc.particles import normalise
 from smcpn.smc.resampling import systematic
-from smcpn.smc.weights import normalise
 
 
 def to_arviz(posterior: Posterior, seed: int = 0) -> Any:

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.build import Solver, build_likelihood
 from smcpn.likelihood.contract import Likelihood
-from smcpn.prior import Prior
-from smcpn.problem import Problem
+from smcpn.likelihood.registry import Solver, build_likelihood
+from smcpn.model.prior import Prior
+from smcpn.model.problem import Problem
 from smcpn.smc.target import finite_or_excluded
 
 if TYPE_CHECKING:

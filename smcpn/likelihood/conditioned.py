@@ -11,22 +11,34 @@ the linearisation makes of it. Where only the spacing changes, the coordinates a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
 
+from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
-from smcpn.likelihood.covariance import Covariance
-from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion
-from smcpn.likelihood.filter_symbols import FilterSymbols, rescaled_mean
+from smcpn.errors import InputError
+from smcpn.likelihood.covariance import Covariance, FilterSymbols, SharedRun, rescaled_mean
+from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion, known_diffusion, running_diffusion
+from smcpn.likelihood.expected import Expected, Prediction
 from smcpn.likelihood.gaussian_filter import Innovation, Mean
-from smcpn.likelihood.lanes import SampleSymbols, StartSymbols
+from smcpn.likelihood.lanes import (
+    LaneLikelihood,
+    SampleSymbols,
+    StartSymbols,
+    sample_rows,
+    start_row,
+)
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.processes import Entry, Layout
+from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.problem import Model
-from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
 
 
@@ -359,3 +371,234 @@ def _known_outputs(model: Model) -> bool:
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
     known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
     return known and model.density is None
+
+
+# ---- What all particles share in the likelihoods of `conditioned`: inputs, samples, and gains.
+
+Array = NDArray[np.float64]
+
+
+def conditioned_rows(
+    symbols: ConditionedSymbols, record: Record, steps: int, number: int = 0, factor: float = 1.0
+) -> Rows:
+    """Build the rows of `ConditionedSymbols.program` for a record, the ``number``-th.
+
+    ``factor`` raises the diffusion, where it is a number that gains depend on.
+    """
+    model, n_intervals = symbols.model, len(record) - 1
+    lengths = _step_lengths(symbols, record, steps)
+    before = np.append(lengths[:1], lengths)
+    inputs = _step_rows(record, steps, lengths, symbols.order)
+    samples = sample_rows(record, model.outputs.numel())
+    constants = np.array(symbols.constant_values(factor))
+    shared = np.column_stack([_present(symbols, samples), np.append(lengths, lengths[-1]), before])
+    step_gains, sample_gains = _gains(symbols, inputs[:, -2:-1], shared, constants, steps)
+    parts = [samples[:-1]]
+    if symbols.grid.restarts:
+        parts.append(interval_derivatives(record, symbols.order - 1).reshape(n_intervals, -1))
+    parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
+    start = start_row(record, number, len(model.initial), symbols.order)
+    return Rows(
+        start=np.append(start, lengths[0]),
+        inputs=inputs,
+        gains=step_gains,
+        samples=np.column_stack([samples, before, sample_gains]),
+        steps=steps,
+        intervals=np.ascontiguousarray(np.column_stack(parts)),
+    )
+
+
+def _step_lengths(symbols: ConditionedSymbols, record: Record, steps: int) -> Array:
+    """Length of the steps of each interval; one and the same where the coordinates stay."""
+    if symbols.grid.rescales:
+        return np.diff(record.t) / steps
+    count = len(record) - 1
+    return np.full(count, float(record.t[-1] - record.t[0]) / (count * steps))
+
+
+def _step_rows(record: Record, steps: int, lengths: Array, order: int) -> Array:
+    """Input, time and length of each step, what it does to the noise, and its number."""
+    n = record.n_inputs
+    rows = np.empty((len(lengths), steps, n + 4))
+    rows[..., :n] = substep_inputs(record, steps)[:, 1:]
+    rows[..., n] = substep_times(record, steps)[:, 1:]
+    rows[..., n + 1] = lengths[:, None]
+    rows[..., n + 2] = lengths[:, None] ** (2 * order + 1)
+    rows[..., n + 3] = np.arange(1, len(lengths) * steps + 1).reshape(-1, steps)
+    return rows.reshape(-1, n + 4)
+
+
+def _present(symbols: ConditionedSymbols, samples: Array) -> Array:
+    return samples[:, -symbols.model.outputs.numel() :]
+
+
+def _gains(
+    symbols: ConditionedSymbols, scales: Array, samples: Array, constants: Array, steps: int
+) -> tuple[Array, Array]:
+    """Gains of the covariances that no particle holds, per step and per sample."""
+    row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
+    by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
+    for covariance in symbols.shared:
+        run = SharedRun(covariance, symbols.scale, row, symbols.constants)
+        gains = run(scales, samples, constants, steps)
+        by_step.append(gains[0])
+        by_sample.append(gains[1])
+    return np.column_stack(by_step), np.column_stack(by_sample)
+
+
+# ---- From a scheme of `conditioned` to a compiled likelihood, and to what it expects of a sample.
+
+MAX_SIZE = 24
+"""Rows of a covariance beyond which straight-line code gets too long to compile."""
+
+
+class ConditionedLikelihood(LaneLikelihood):
+    """A likelihood of the family; its diffusion can be raised without compiling anew."""
+
+    def __init__(
+        self,
+        kernel: LaneKernel,
+        symbols: ConditionedSymbols,
+        records: Sequence[Record],
+        solver: EKF0 | EKF1,
+        factor: float = 1.0,
+    ) -> None:
+        self._symbols = symbols
+
+        def write(record: Record, number: int) -> Rows:
+            return conditioned_rows(symbols, record, int(solver.steps), number, factor)
+
+        super().__init__(kernel, records, solver, write)
+
+    def at_diffusion(self, factor: float) -> ConditionedLikelihood:
+        """See `DiffusedLikelihood.at_diffusion`."""
+        kernel = self._kernel.with_constants(self._symbols.constant_values(factor))
+        return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
+
+
+@dataclass(frozen=True)
+class Conditioned:
+    """A likelihood of the family, to be built of a problem by calling it.
+
+    Attributes
+    ----------
+    scheme : Scheme
+        What is weighed, and which filter linearises where.
+    diffusion : callable
+        ``diffusion(problem, solver)`` returns the `Diffusion`, or refuses the solver's.
+    """
+
+    scheme: Scheme
+    diffusion: Callable[[Problem, EKF0 | EKF1], Diffusion]
+
+    def __call__(
+        self,
+        problem: Problem,
+        solver: EKF0 | EKF1,
+        threads: int | None = None,
+        *,
+        start_order: int | None = None,
+    ) -> ConditionedLikelihood:
+        """Build the likelihood.
+
+        Parameters
+        ----------
+        problem : Problem
+        solver : EKF0 or EKF1
+        threads : int, optional
+        start_order : int, optional
+            See `ConditionedSymbols`.
+
+        Raises
+        ------
+        InputError
+            If the likelihood cannot use the solver's diffusion, its steps are not a number, or its
+            covariance is too large to be compiled.
+        """
+        symbols = self._symbols(problem, solver, Grid.of(problem.records), start_order)
+        kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
+        return ConditionedLikelihood(kernel, symbols, problem.records, solver)
+
+    def prediction(
+        self, problem: Problem, solver: EKF0 | EKF1, number: int, record: Record
+    ) -> Prediction:
+        """Mean and covariance of the noise-free outputs given the samples before."""
+        given = replace(solver, steps=1)
+        symbols = self._symbols(problem, given, Grid.of([record]), share=False)
+        emitted = Expected(*symbols.prediction(), states=symbols.states)
+
+        def rows(record: Record, steps: int) -> Rows:
+            return conditioned_rows(symbols, record, steps, number)
+
+        return Prediction.of(
+            symbols.program, emitted, symbols.local_error(), solver.order + 1, rows
+        )
+
+    def _symbols(
+        self,
+        problem: Problem,
+        solver: EKF0 | EKF1,
+        grid: Grid,
+        start_order: int | None = None,
+        share: bool = True,
+    ) -> ConditionedSymbols:
+        if solver.steps == "auto":
+            raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+        layout = Layout.of(problem.model, solver, outputs=True)
+        size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
+        if size > MAX_SIZE:
+            raise InputError(
+                f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that "
+                "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
+            )
+        return ConditionedSymbols(
+            problem.model,
+            solver,
+            self.scheme,
+            self.diffusion(problem, solver),
+            grid,
+            share=share,
+            start_order=start_order,
+        )
+
+
+# ---- The likelihood of the solver that sees the data: the product of p(y_t | y_<t, z_<=t).
+#
+# Every sample corrects the state, so that errors of the solver do not add up over the record. With
+# a calibrated diffusion (``"fixed"``, ``"fixed-diagonal"``) a data-free filter runs beside it,
+# whose
+# residuals give the running quasi-MLE.
+
+
+def _diffusion(problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+    processes = len(Layout.of(problem.model, solver, outputs=False).processes)
+    return running_diffusion(problem, solver, processes)
+
+
+filtering = Conditioned(Scheme(joint=False), _diffusion)
+"""Builds the sum of log p(y_t | y_<t, z_<=t); a diffusion that changes by step is refused."""
+
+
+# ---- DALTON with Gaussian noise: log p(y, z) - log p(z), each linearised where its own filter is.
+#
+# Wu and Lysy (2024), algorithm 1: one filter sees the outputs y and the residuals z of the ODE, the
+# other the residuals alone. The difference is taken sample by sample, so that it has increments.
+
+dalton = Conditioned(Scheme(joint=True), partial(known_diffusion, likelihood="dalton"))
+"""Builds log p(y, z) - log p(z); a diffusion that is calibrated is refused."""
+
+
+# ---- Fenrir: the solution of the ODE as a Gauss-Markov process, conditioned on the data
+# afterwards.
+#
+# Tronarp et al. (2022) solve the ODE forward and condition the smoothed process on the outputs
+# going
+# backward. That process is the linear Gaussian model the data-free filter has made, given the
+# residuals z of the ODE, so p(y | z) = p(y, z) / p(z) of the same model, which two filters compute
+# going forward: the conditioned one takes the data-free one's linearisation. So Fenrir has
+# increments, and needs no smoother.
+
+fenrir = Conditioned(
+    Scheme(joint=True, linearise_free=True), partial(known_diffusion, likelihood="fenrir")
+)
+"""Builds log p(y | z); a diffusion that is calibrated is refused."""

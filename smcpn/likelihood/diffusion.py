@@ -9,7 +9,7 @@ import casadi as ca
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gaussian_filter import Innovation
-from smcpn.problem import Problem
+from smcpn.model.problem import Problem
 from smcpn.solver import CALIBRATED, EKF0, EKF1
 
 AT_REST = 1e-60

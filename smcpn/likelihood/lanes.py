@@ -11,12 +11,12 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.source import LEAST_LANES
 from smcpn.codegen.tangent import tangent
-from smcpn.hold import start_derivatives
-from smcpn.problem import Model
-from smcpn.record import Record
+from smcpn.model.hold import start_derivatives
+from smcpn.model.problem import Model
+from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 

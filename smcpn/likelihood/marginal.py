@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
-from smcpn.hold import interval_derivatives, substep_inputs, substep_times
-from smcpn.likelihood.gaussian import gaussian_log_density
+from smcpn.likelihood.expected import Expected, Prediction
 from smcpn.likelihood.lanes import (
     LaneLikelihood,
     SampleSymbols,
@@ -35,11 +34,12 @@ from smcpn.likelihood.lanes import (
     sample_rows,
     start_row,
 )
-from smcpn.likelihood.prediction import Expected, Prediction
+from smcpn.likelihood.measurement import gaussian_log_density
+from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
 from smcpn.pn.gains import shared_gains
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.problem import Model, Problem
-from smcpn.record import Record
 from smcpn.solver import EKF0
 
 Array = NDArray[np.float64]

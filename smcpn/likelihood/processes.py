@@ -9,9 +9,9 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.pn.likelihoods.statespace import chains
-from smcpn.problem import Model
+from smcpn.model.problem import Model
 from smcpn.solver import EKF0, EKF1
+from tests.reference.likelihoods import chains
 
 Entry = tuple[int, int]
 """A process and the derivative of it that is meant."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from smcpn.arguments import real_number, shown
-from smcpn.errors import InputError
+from smcpn.errors import InputError, real_number, shown
 
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 

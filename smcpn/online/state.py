@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.likelihood.growing import GrowingLikelihood
+from smcpn.likelihood.registry import Solver
+from smcpn.likelihood.steps import error_budget
+from smcpn.model.prior import Prior
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.population import StreamIbis
-from smcpn.prior import Prior
-from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.weights import log_mean_exp
+from smcpn.online.tracker import StreamIbis
+from smcpn.online.window import Stretch
+from smcpn.results.posterior import Posterior, Timing
+from smcpn.simulation.particles import TWO_SIDED_95
+from smcpn.smc.particles import ParticleSystem, log_mean_exp
+from smcpn.smc.replicates import combine
 
 Array = NDArray[np.float64]
 
@@ -139,3 +147,117 @@ class State:
     def log_evidence(self) -> float:
         """Log p(y) of the samples that count."""
         return self._evidence_base + float(log_mean_exp(self._system.log_weights))
+
+
+# ---- What the outputs will be, given inputs to come.
+
+BLOCK = 256
+"""Samples of which the outputs of all particles are held at a time."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Outputs to come.
+
+    Attributes
+    ----------
+    t : ndarray, (m,)
+    mean : ndarray, (m, q)
+    sd : ndarray, (m, q)
+        Of a measurement: parameters, solver and noise together.
+    """
+
+    t: Array
+    mean: Array
+    sd: Array
+
+    def last(self, m: int) -> Prediction:
+        """Of the last m samples."""
+        return Prediction(self.t[-m:], self.mean[-m:], self.sd[-m:])
+
+    @property
+    def lower(self) -> Array:
+        """Lower end of the 95 % band, (m, q)."""
+        return self.mean - TWO_SIDED_95 * self.sd
+
+    @property
+    def upper(self) -> Array:
+        """Upper end of the 95 % band, (m, q)."""
+        return self.mean + TWO_SIDED_95 * self.sd
+
+
+def predicted(
+    likelihood: GrowingLikelihood,
+    values: Array,
+    weights: Array,
+    state: Array,
+    sample: int,
+    t: Array,
+    u: Array,
+) -> Prediction:
+    """Predict the outputs after the first ``sample`` samples.
+
+    Parameters
+    ----------
+    values, weights, state : ndarray, (N, d), (N,), (k, N)
+        Population at the last of them.
+    t, u : ndarray, (m,), (m, n)
+        Times and inputs to come.
+    """
+    theta, parts = np.ascontiguousarray(values.T), []
+    alive = weights > 0
+    for rows, first, last in likelihood.ahead(sample, t, u, BLOCK):
+        state, emitted, _ = likelihood.predictive.advance(theta, state, rows, first, last, True)
+        q = emitted.shape[1] // 2
+        emitted = np.where(alive, emitted, 0.0)
+        mean = emitted[:, :q] @ weights
+        spread = np.square(emitted[:, :q] - mean[..., None]) + emitted[:, q:]
+        parts.append(np.stack([mean, np.sqrt(spread @ weights)]))
+    mean, sd = np.concatenate(parts, axis=1)
+    return Prediction(t, mean, sd)
+
+
+# ---- The posterior of a stream, as an identification returns it.
+
+
+def stream_posterior(
+    problem: Problem, solver: Solver, stretch: Stretch, seed: int | None
+) -> Posterior:
+    """Make the posterior of the population of a stretch that has caught up.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its first record is the template of the stream's.
+    """
+    template, history = problem.records[0], stretch.likelihood.history
+    t, u, y = history.samples(0, stretch.likelihood.n_samples)
+    known = template.u_function if template.u_function is not None else u
+    uniform = template.dt is not None
+    record = Record(
+        u=known if template.n_inputs else None,
+        y=y,
+        dt=template.dt,
+        t=None if uniform else t,
+        start=float(t[0]) if uniform else 0.0,
+        hold=template.hold,
+        y_unit=template.y_unit,
+        name=template.name,
+    )
+    observed = problem.with_records([record])
+    observed.prior = stretch.prior
+    engine = stretch.follower.engine
+    engine.flush()
+    populations = combine([engine])
+    mean = engine.system.weights @ engine.system.theta
+    budget = error_budget(observed, solver, stretch.prior.natural(mean[None, :])[0])
+    cost = engine.cost
+    nan = float("nan")
+    return Posterior(
+        problem=observed,
+        solver=solver,
+        budget=budget,
+        timing=Timing(nan, nan, nan, int(cost.evaluations * int(solver.steps))),
+        seed=seed,
+        **vars(replace(populations)),
+    )

@@ -2,24 +2,241 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from math import comb
 
+import casadi as ca
 import numpy as np
+from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from smcpn.codegen.library import entry_point
-from smcpn.ode import ODE
+from smcpn.codegen.cache import entry_point
+from smcpn.codegen.vector_field import CompiledField
+from smcpn.model.hold import substep_inputs
+from smcpn.model.ode import ODE
+from smcpn.model.record import InputFunction, Record
 from smcpn.pn import forward
 from smcpn.pn.backward import Run
-from smcpn.pn.equations import discretisation
-from smcpn.pn.forward import Control, Field, State, Store
-from smcpn.pn.initialise import ExactDerivatives
-from smcpn.pn.inputs import input_polynomials, no_input
+from smcpn.pn.forward import Control, Field, Inputs, State, Store
+from smcpn.pn.layout import Layout, make_layout
+from smcpn.pn.series import SeriesProgram, series_program
 from smcpn.pn.solution import Calibration, Solution, Stats
-from smcpn.record import Record
 from smcpn.solver import EKF0, EKF1
 
+# ---- What compiled code needs of an ODE: made once for each, whatever its parameters and inputs.
+
+KEPT = 64
+"""Models, and pairs of model and solver, whose compiled form stays in memory."""
+
+
+class Equations:
+    """Graphs of an ODE over one set of symbols, and the programs for its Taylor series."""
+
+    def __init__(self, ode: ODE) -> None:
+        sizes = [ode.rhs.size1_in(k) for k in range(4)]
+        self.symbols = [ca.SX.sym(name, n, 1) for name, n in zip("xutp", sizes, strict=True)]
+        self.rhs = ode.rhs(*self.symbols)
+
+    @functools.cached_property
+    def series(self) -> SeriesProgram:
+        """Taylor series of the solution."""
+        return series_program(self.symbols, self.rhs)
+
+    @functools.cached_property
+    def tangent_series(self) -> SeriesProgram:
+        """Taylor series of the solution and of its derivative in a direction, of 2 n states."""
+        x, *others = self.symbols
+        direction = ca.SX.sym("direction", x.numel(), 1)
+        rates = ca.vertcat(self.rhs, ca.jtimes(self.rhs, x, direction))
+        return series_program([ca.vertcat(x, direction), *others], rates)
+
+
+class Discretisation:
+    """An ODE arranged for a solver: layout, and the compiled rates of its processes.
+
+    Attributes
+    ----------
+    layout : Layout
+    equations : Equations
+    rate : CompiledField
+        Rate of the top of every process, (d,).
+    jacobian : CompiledField or None
+        Derivative of these in the states, (d, n), for EKF1.
+    """
+
+    def __init__(self, ode: ODE, solver: EKF0 | EKF1) -> None:
+        self.layout: Layout = make_layout(ode, solver)
+        self.equations = equations(ode)
+        process, derivative = self.layout.process, self.layout.derivative
+        last = [
+            int(np.flatnonzero((process == p) & (derivative == top - 1))[0])
+            for p, top in enumerate(self.layout.top)
+        ]
+        symbols, rates = self.equations.symbols, self.equations.rhs[last]
+        self.rate = CompiledField.of(symbols, rates)
+        self.jacobian = None
+        if isinstance(solver, EKF1):
+            jacobian = ca.jacobian(rates, symbols[0])
+            if solver.jacobian == "diagonal":
+                own = process[None, :] == np.arange(len(last))[:, None]
+                jacobian = ca.sparsify(jacobian * ca.DM(own.astype(float)))
+            self.jacobian = CompiledField.of(symbols, jacobian)
+
+
+@functools.lru_cache(KEPT)
+def equations(ode: ODE) -> Equations:
+    """Graphs of an ODE, made at the first call."""
+    return Equations(ode)
+
+
+@functools.lru_cache(KEPT)
+def discretisation(ode: ODE, solver: EKF0 | EKF1) -> Discretisation:
+    """Compile an ODE for a solver, at the first call."""
+    return Discretisation(ode, solver)
+
+
+# ---- The input at any time, as piecewise polynomials that compiled code evaluates.
+
 Array = NDArray[np.float64]
+
+DEGREE = 16
+"""Enough for a band-limited input to 1e-12 of its size, up to 0.9 of the Nyquist frequency."""
+ACCURACY = 1e-13
+"""Relative change at the points between those of the interpolation that lets a piece stand."""
+HALVINGS = 12
+
+
+def no_input(begin: float, end: float) -> Inputs:
+    """The input of a model that has none."""
+    return Inputs(np.array([begin, end]), np.empty((1, 1, 0)))
+
+
+def input_polynomials(record: Record) -> Inputs:
+    """Polynomials of every sampling interval; a known function takes as many as it needs."""
+    if record.n_inputs == 0:
+        return no_input(record.t[0], record.t[-1])
+    if record.u_function is not None:
+        return _of_function(record.u_function, record)
+    if record.hold == "bandlimited":
+        points = substep_inputs(record, DEGREE)
+        nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)
+        return Inputs(record.t, np.array(np.linalg.solve(nodes, points), dtype=float))
+    ends = substep_inputs(record, 1)
+    coefficients = np.stack([ends.mean(axis=1), (ends[:, 1] - ends[:, 0]) / 2], axis=1)
+    return Inputs(record.t, coefficients)
+
+
+def series_after(inputs: Inputs, time: float, order: int) -> Array:
+    """Taylor coefficients 0..order of the input just after a time, (order + 1, n_inputs)."""
+    edges, n_inputs = inputs.edges, inputs.coefficients.shape[2]
+    if n_inputs == 0:
+        return np.empty((order + 1, 0))
+    piece = min(int(np.searchsorted(edges, time, side="right")) - 1, len(edges) - 2)
+    begin, end = edges[piece], edges[piece + 1]
+    polynomial = inputs.coefficients[piece]
+    s, stretch = (2.0 * time - begin - end) / (end - begin), 2.0 / (end - begin)
+    result = np.zeros((order + 1, n_inputs))
+    for k in range(min(order + 1, len(polynomial))):
+        binomials = np.array([comb(m, k) for m in range(k, len(polynomial))], dtype=float)
+        result[k] = stretch**k * (binomials * s ** np.arange(len(binomials))) @ polynomial[k:]
+    return result
+
+
+def _of_function(function: InputFunction, record: Record) -> Inputs:
+    """Chebyshev interpolation, halving a piece until it is accurate."""
+    nodes = chebyshev.chebpts1(DEGREE + 1)
+    between = np.cos(np.pi * np.arange(1, DEGREE + 1) / (DEGREE + 1))
+    to_powers = np.linalg.inv(np.vander(nodes, increasing=True))
+
+    def at(begin: float, end: float, s: Array) -> Array:
+        values = function(0.5 * (begin + end) + 0.5 * (end - begin) * s)
+        return np.asarray(values, dtype=float).reshape(len(s), record.n_inputs)
+
+    def pieces(begin: float, end: float, halvings: int) -> list[tuple[float, Array]]:
+        coefficients = to_powers @ at(begin, end, nodes)
+        exact = at(begin, end, between)
+        error = np.abs(np.vander(between, DEGREE + 1, increasing=True) @ coefficients - exact)
+        if halvings == 0 or (error <= 1e2 * ACCURACY * np.abs(exact).max()).all():
+            return [(begin, coefficients)]
+        middle = 0.5 * (begin + end)
+        return pieces(begin, middle, halvings - 1) + pieces(middle, end, halvings - 1)
+
+    found = [
+        piece
+        for begin, end in zip(record.t[:-1], record.t[1:], strict=True)
+        for piece in pieces(float(begin), float(end), HALVINGS)
+    ]
+    edges = np.array([*(begin for begin, _ in found), record.t[-1]])
+    return Inputs(edges, np.array([coefficients for _, coefficients in found]))
+
+
+# ---- Mean and covariance where the derivatives of the state are known exactly: start and restarts.
+
+
+class ExactDerivatives:
+    """Nordsieck coordinates of the exact solution through a state, and their slope in it.
+
+    Parameters
+    ----------
+    equations : Equations
+    layout : Layout
+    inputs : Inputs
+    parameters : ndarray, (p,)
+    """
+
+    def __init__(
+        self, equations: Equations, layout: Layout, inputs: Inputs, parameters: Array
+    ) -> None:
+        self._equations, self._layout = equations, layout
+        self._inputs, self._parameters = inputs, parameters
+        self._heads = np.flatnonzero(layout.derivative == 0)
+
+    def series(self, x: Array, time: float) -> Array:
+        """Taylor coefficients of the states just after ``time``, (n, order + 1)."""
+        order = self._layout.order
+        u = series_after(self._inputs, time, order)
+        return self._equations.series(x, u, time, self._parameters, order)
+
+    def mean(self, series: Array, h: float) -> Array:
+        """Coordinates of all processes for steps of length ``h``, (order + 1, d)."""
+        layout = self._layout
+        mean = np.empty((layout.order + 1, len(layout.top)))
+        powers = h ** np.arange(layout.order + 1)
+        mean[:, layout.process[self._heads]] = series[self._heads].T * powers[:, None]
+        return mean
+
+    def factor(self, x: Array, time: float, h: float, before: Array, h_before: float) -> Array:
+        """Covariance factor after a restart, from the one before it, (B, entries, entries).
+
+        The state keeps its covariance. Under EKF0, which does not know how the vector field
+        depends on the state, the derivatives are taken for known; under EKF1 they follow it.
+        """
+        layout, width = self._layout, self._layout.width
+        factor = np.zeros_like(before)
+        powers = h ** np.arange(layout.order + 1)
+        scale = layout.scale / h_before**layout.derivative
+        for i, (p, k) in enumerate(zip(layout.process, layout.derivative, strict=True)):
+            block, s = layout.block[p], layout.place[p]
+            state = before[block, k * width + s]
+            if not layout.coupled:
+                factor[block, k * width + s] = state * (h / h_before) ** k
+                continue
+            slopes = self._slopes(x, time, i)
+            for head in self._heads:
+                other = layout.process[head]
+                if layout.block[other] == block:
+                    rows = factor[block, layout.place[other] :: width]
+                    rows += np.outer(slopes[head] * powers, state * scale[i])
+        return factor
+
+    def _slopes(self, x: Array, time: float, i: int) -> Array:
+        """Taylor coefficients of the derivative of the solution in state ``i``, (n, order + 1)."""
+        n, order = len(x), self._layout.order
+        u = series_after(self._inputs, time, order)
+        both = np.concatenate([x, np.eye(n)[i]])
+        return self._equations.tangent_series(both, u, time, self._parameters, order)[n:]
+
 
 FIRST_STEP = 0.01
 """First step in units of |x| / |x'|, in the norm of the tolerances."""

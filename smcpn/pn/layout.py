@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.ode import ODE
+from smcpn.model.ode import ODE
 from smcpn.pn.iwp import process_noise_factor
 from smcpn.solver import EKF0, EKF1
 

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smcpn.arguments import shown, whole_number
-from smcpn.codegen.library import entry_point
-from smcpn.errors import InputError
-from smcpn.ode import ODE
+from smcpn.codegen.cache import entry_point
+from smcpn.errors import InputError, shown, whole_number
+from smcpn.model.ode import ODE
 from smcpn.pn import backward
-from smcpn.pn.backward import Run
+from smcpn.pn.backward import Run, refined
 from smcpn.pn.forward import Store
 from smcpn.pn.layout import Layout
-from smcpn.pn.refine import refined
 from smcpn.solver import EKF0, EKF1
 
 Array = NDArray[np.float64]

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smcpn.arguments import real_number, shown, whole_number
-from smcpn.errors import InputError
-from smcpn.hold import substep_times
-from smcpn.initial import named_values
-from smcpn.ode import ODE
+from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.model.hold import substep_times
+from smcpn.model.initial import named_values
+from smcpn.model.ode import ODE
+from smcpn.model.problem import check_ode, check_record
+from smcpn.model.record import Record
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
-from smcpn.problem import check_ode, check_record
-from smcpn.record import Record
 from smcpn.solver import CALIBRATED, EKF0, EKF1
 
 Array = NDArray[np.float64]

@@ -16,7 +16,7 @@ from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain
 from smcpn.validation.correlation import posterior_correlation
 
 if TYPE_CHECKING:
-    from smcpn.posterior import Posterior
+    from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 

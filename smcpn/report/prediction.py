@@ -10,8 +10,18 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smcpn.report.envelope import band_envelope, envelope
-from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, plain, styled, with_unit
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    band_envelope,
+    envelope,
+    figure,
+    plain,
+    styled,
+    with_unit,
+)
 
 if TYPE_CHECKING:
     from smcpn.simulation.particles import Simulation

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
 
 P = ParamSpec("P")
 
@@ -73,3 +81,77 @@ def plain(text: str) -> str:
 def with_unit(quantity: str, unit: str) -> str:
     """Label of an axis."""
     return f"{quantity} ({plain(unit)})" if unit else quantity
+
+
+# ---- Draw a long series by its smallest and largest values, so that no peak is lost.
+
+Array = NDArray[np.float64]
+
+BINS = 700
+"""Bins across a figure: about one per pixel of a report's column."""
+
+
+def envelope(t: Array, values: Array, bins: int = BINS) -> tuple[Array, Array]:
+    """Replace a series by the extremes of each bin, in the order they occur.
+
+    Parameters
+    ----------
+    t, values : ndarray, (T,)
+        NaN marks what is not drawn.
+
+    Returns
+    -------
+    t, values : ndarray, (T,) or (2 bins,)
+        The series itself where it is no longer than twice the bins allow.
+    """
+    if len(values) <= 4 * bins:
+        return t, values
+    edges = np.linspace(0, len(values), bins + 1).astype(int)
+    places: list[int] = []
+    for a, b in pairwise(edges):
+        part = values[a:b]
+        if np.isnan(part).all():
+            places += [a, a]
+        else:
+            places += sorted((a + int(np.nanargmin(part)), a + int(np.nanargmax(part))))
+    return t[places], values[places]
+
+
+def band_envelope(
+    t: Array, lower: Array, upper: Array, bins: int = BINS
+) -> tuple[Array, Array, Array]:
+    """Replace a band by the smallest lower and largest upper end of each bin.
+
+    Returns
+    -------
+    t, lower, upper : ndarray, (T,) or (bins,)
+    """
+    if len(t) <= 4 * bins:
+        return t, lower, upper
+    edges = np.linspace(0, len(t), bins + 1).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a bin without any number stays NaN
+        low = np.array([np.nanmin(lower[a:b]) for a, b in pairwise(edges)])
+        high = np.array([np.nanmax(upper[a:b]) for a, b in pairwise(edges)])
+    # The ends stay where they are, so that the band reaches as far as the curve.
+    centre = t[(edges[:-1] + edges[1:]) // 2].copy()
+    centre[0], centre[-1] = t[0], t[-1]
+    return centre, low, high
+
+
+# ---- A picture as a file, in the format that its name says.
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be written, before any work is done for it.
+
+    Raises
+    ------
+    InputError
+        If its suffix names no format, or its folder does not exist.
+    """
+    formats = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.lower().removeprefix(".") not in formats:
+        raise InputError(f"picture '{path}' has no known format: name it .png, .svg or .pdf")
+    if not path.parent.is_dir():
+        raise InputError(f"picture '{path}' lies in a folder that does not exist: create it first")

@@ -19,8 +19,8 @@ from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.problem import Model, Problem, check_record
-from smcpn.record import Record
+from smcpn.model.problem import Model, Problem, check_record
+from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.simulator import Simulator
 

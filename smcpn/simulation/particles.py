@@ -10,10 +10,9 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import whole_number
-from smcpn.errors import InputError
-from smcpn.problem import Model, Problem, check_record
-from smcpn.record import Record
+from smcpn.errors import InputError, whole_number
+from smcpn.model.problem import Model, Problem, check_record
+from smcpn.model.record import Record
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]

@@ -20,8 +20,8 @@ from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols, sample_rows
-from smcpn.problem import Model
-from smcpn.record import Record
+from smcpn.model.problem import Model
+from smcpn.model.record import Record
 from smcpn.simulation.simulator import CHUNK
 
 Array = NDArray[np.float64]

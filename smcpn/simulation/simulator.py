@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import real_number, shown
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.errors import InputError
+from smcpn.errors import InputError, real_number, shown
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.model_tracing import make_model
-from smcpn.ode import ODE
-from smcpn.problem import Model, check_ode, check_record
-from smcpn.record import Record
+from smcpn.model.graphs import make_model
+from smcpn.model.ode import ODE
+from smcpn.model.problem import Model, check_ode, check_record
+from smcpn.model.record import Record
 from smcpn.solver import MAX_STEPS, RK4
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.weights import ess_and_log_mean
+from smcpn.smc.particles import ess_and_log_mean
 
 Array = NDArray[np.float64]
 

@@ -123,3 +123,160 @@ def student_log_density(square: Array, dimension: int, degrees: float) -> Array:
         - 0.5 * dimension * np.log(degrees * np.pi)
         - 0.5 * (degrees + dimension) * np.log1p(square / degrees)
     )
+
+
+# ---- A mixture of Student's t, for posteriors with several modes or curved ridges.
+
+COMPONENTS = 5
+"""Most components; each needs ten effective particles per dimension."""
+DEGREES = 5.0
+DEFENCE = 0.1
+"""Share of draws from one t that covers all particles, so that the target is bounded."""
+ITERATIONS = 20
+GAIN = 5e-3
+"""EM ends when an iteration adds less than this to the mean log-density."""
+LLOYD_ITERATIONS = 5
+JITTER = 1e-8
+"""Added to the diagonal of a component's scale matrix, relative to it."""
+
+
+@dataclass(frozen=True)
+class StudentMixture:
+    """A mixture of multivariate t densities with 5 degrees of freedom.
+
+    The last component is the defensive one: it has the moments of all particles.
+
+    Attributes
+    ----------
+    log_shares : ndarray, (K + 1,)
+    means : ndarray, (K + 1, d)
+    factors : ndarray, (K + 1, d, d)
+        Lower Cholesky factors of the scale matrices.
+
+    References
+    ----------
+    Peel, D., McLachlan, G. J. (2000). Robust mixture modelling using the t distribution.
+    Statistics and Computing 10. Cappe, O. et al. (2008). Adaptive importance sampling in general
+    mixture classes. Statistics and Computing 18 (the weighted EM).
+    """
+
+    name: ClassVar[str] = "mixture"
+
+    log_shares: Array
+    means: Array
+    factors: Array
+
+    @classmethod
+    def fit(cls, theta: Array, weights: Array) -> Self:
+        """Fit up to five components to weighted particles, (N, d) and (N,), by EM.
+
+        EM works in coordinates in which all particles together have unit covariance, so that
+        scales do not matter. It starts from weighted k-means++ with a seed of its own: a fit is
+        a function of its arguments.
+        """
+        centre, whole = weighted_moments(theta, weights)
+        whitened = (theta - centre) @ np.linalg.inv(whole).T
+        shares, means, factors = _weighted_em(whitened, weights)
+        return cls(
+            log_shares=np.log(np.append((1.0 - DEFENCE) * shares, DEFENCE)),
+            means=np.vstack([centre + means @ whole.T, centre]),
+            factors=np.concatenate([whole @ factors, whole[None]]),
+        )
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` vectors, (size, d)."""
+        bounds = np.cumsum(np.exp(self.log_shares[:-1]))
+        component = np.searchsorted(bounds, rng.random(size), side="right")
+        normal = rng.standard_normal((size, self.means.shape[1]))
+        normal *= np.sqrt(DEGREES / rng.chisquare(DEGREES, size))[:, None]
+        drawn = self.means[component]
+        for k, factor in enumerate(self.factors):
+            own = component == k
+            drawn[own] += normal[own] @ factor.T
+        return drawn
+
+    def log_density(self, theta: Array) -> Array:
+        """Log density at (n, d), shape (n,)."""
+        parts, _ = _component_log_densities(theta, self.log_shares, self.means, self.factors)
+        return np.logaddexp.reduce(parts, axis=0)
+
+
+def _component_log_densities(
+    points: Array, log_shares: Array, means: Array, factors: Array
+) -> tuple[Array, Array]:
+    """Log share + log density of each component, and squared distances: (K, n) each."""
+    inverse = np.linalg.inv(factors)
+    whitened = (points - means[:, None, :]) @ inverse.transpose(0, 2, 1)
+    squares = np.einsum("knd,knd->kn", whitened, whitened)
+    log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+    parts = student_log_density(squares, points.shape[1], DEGREES)
+    return parts + (log_shares - log_volumes)[:, None], squares
+
+
+def _weighted_em(points: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Shares (K,), means (K, d) and factors (K, d, d) of a t mixture."""
+    d = points.shape[1]
+    carries = weights > 0
+    points, weights = points[carries], weights[carries]
+    ess = 1.0 / np.square(weights).sum()
+    count = min(max(int(ess / (TRUSTED_PER_DIMENSION * d)), 1), COMPONENTS)
+    memberships = _initial_memberships(points, weights, count)
+    scales = np.ones_like(memberships)
+    shares, means, factors = _maximise(points, weights * memberships, scales, ess)
+    before = -np.inf
+    for _ in range(ITERATIONS):
+        parts, squares = _component_log_densities(points, np.log(shares), means, factors)
+        total = np.logaddexp.reduce(parts, axis=0)
+        level = float(weights @ total)
+        if level - before < GAIN:
+            break
+        before = level
+        memberships = np.exp(parts - total)
+        scales = (DEGREES + d) / (DEGREES + squares)
+        shares, means, factors = _maximise(points, weights * memberships, scales, ess)
+    return shares, means, factors
+
+
+def _maximise(
+    points: Array, memberships: Array, scales: Array, ess: float
+) -> tuple[Array, Array, Array]:
+    """Maximisation step; components of too few particles are dropped."""
+    shares = memberships.sum(axis=1)
+    kept = shares * ess > points.shape[1] + 1
+    if not kept.any():
+        kept = shares == shares.max()
+    shares, robust = shares[kept], (memberships * scales)[kept]
+    means = robust @ points / robust.sum(axis=1)[:, None]
+    factors = []
+    for share, mean, row in zip(shares, means, robust, strict=True):
+        centred = points - mean
+        covariance = (row[:, None] * centred).T @ centred / share
+        covariance *= trusted_share(share * ess, len(mean))
+        # Relative, for components far narrower than all particles together.
+        spread = np.maximum(np.square(centred).T @ row / share, np.finfo(float).tiny)
+        np.fill_diagonal(covariance, spread * (1.0 + JITTER))
+        factors.append(np.linalg.cholesky(covariance))
+    return shares / shares.sum(), means, np.stack(factors)
+
+
+def _initial_memberships(points: Array, weights: Array, count: int) -> Array:
+    """Weighted k-means++ and a few of Lloyd's iterations: 0 or 1, (K, n)."""
+    rng = np.random.default_rng(0)
+    centres = points[[rng.choice(len(points), p=weights)]]
+    for _ in range(count - 1):
+        nearest = _squared_distances(points, centres).min(axis=0) * weights
+        if nearest.sum() == 0.0:
+            break
+        chosen = rng.choice(len(points), p=nearest / nearest.sum())
+        centres = np.vstack([centres, points[chosen]])
+    numbers = np.arange(len(centres))[:, None]
+    for _ in range(LLOYD_ITERATIONS):
+        members = (_squared_distances(points, centres).argmin(axis=0) == numbers) * weights
+        mass = members.sum(axis=1)
+        filled = mass > 0
+        centres[filled] = (members @ points)[filled] / mass[filled, None]
+    return (_squared_distances(points, centres).argmin(axis=0) == numbers).astype(float)
+
+
+def _squared_distances(points: Array, centres: Array) -> Array:
+    return np.square(points - centres[:, None, :]).sum(axis=2)

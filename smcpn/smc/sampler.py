@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -13,19 +13,118 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
-from smcpn.prior import Prior
-from smcpn.smc.bridge import next_exponent
-from smcpn.smc.cost import Cost, cost_so_far
+from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
-from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
-from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.rejuvenation import Rejuvenation
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
+from smcpn.smc.particles import ParticleSystem, effective_sample_size, log_mean_exp
 from smcpn.smc.resampling import Resample, systematic
 from smcpn.smc.target import Start, Target, tempered
 from smcpn.smc.trace import Trace
-from smcpn.smc.weights import log_mean_exp
+
+# ---- Across one informative sample in parts, so that it never kills the whole population.
+#
+# With small noise a single observation can leave one particle alive. Its
+# likelihood is raised to an exponent that keeps the effective sample size, the particles are
+# rejuvenated there, and so on until the exponent is one.
 
 Array = NDArray[np.float64]
+
+WHOLE = 0.8
+"""A sample is absorbed whole while the ESS stays above this share of the threshold."""
+PRECISION = 1e-8
+"""Bisection ends at this relative width of the step."""
+BISECTIONS = 200
+
+
+def next_exponent(
+    log_weights: Array, pending: Array, exponent: float, threshold: float
+) -> tuple[float, Array]:
+    """Choose how much more of the pending sample the weights can bear.
+
+    Parameters
+    ----------
+    log_weights, pending : ndarray, (N,)
+    exponent : float
+        How much of the sample is absorbed already.
+    threshold : float
+        Effective sample size to keep.
+
+    Returns
+    -------
+    exponent : float
+        1 if the rest can be absorbed at once; otherwise found by bisection on the ESS of the
+        *cumulative* weights. It may stay where it is when leaving out the diverged particles
+        already takes the ESS below the threshold.
+    log_weights : ndarray, (N,)
+        The weights at that exponent.
+    """
+
+    def weights_at(value: float) -> Array:
+        return log_weights + tempered(pending, value - exponent)
+
+    if effective_sample_size(weights_at(1.0)) >= WHOLE * threshold:
+        return 1.0, weights_at(1.0)
+    low, high = exponent, 1.0
+    for _ in range(BISECTIONS):
+        if high - low <= PRECISION * (low - exponent):
+            break
+        middle = 0.5 * (low + high)
+        if effective_sample_size(weights_at(middle)) < threshold:
+            high = middle
+        else:
+            low = middle
+    excludes = np.isfinite(log_weights) & (pending == -np.inf)
+    if low == exponent and not excludes.any():
+        low = high
+    return low, weights_at(low)
+
+
+# ---- What a run has cost, and what the next rejuvenation would.
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work in weighed samples: one sample of the record, for one parameter vector.
+
+    Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
+    geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
+
+    Attributes
+    ----------
+    advanced : int
+        Weighed once each, as the record went by.
+    browsed : int
+        Weighed again by rejuvenations.
+    next_browse : int
+        What a rejuvenation now would weigh, with as many moves as the last one.
+    next_seconds : float
+        And how long it would take, at the speed of the last one; nan before the first.
+    """
+
+    advanced: int
+    browsed: int
+    next_browse: int
+    next_seconds: float
+
+    @property
+    def evaluations(self) -> int:
+        """All samples weighed so far."""
+        return self.advanced + self.browsed
+
+
+def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
+    """Account for a run of ``particles`` particles that has absorbed ``sample`` samples."""
+    last = rejuvenations[-1] if rejuvenations else None
+    following = (last.evaluations if last else particles) * (sample + 1)
+    seconds = last.seconds * following / last.browsed if last and last.browsed else float("nan")
+    return Cost(
+        advanced=particles * sample,
+        browsed=sum(record.browsed for record in rejuvenations),
+        next_browse=following,
+        next_seconds=seconds,
+    )
+
+
 _log = logging.getLogger(__name__)
 
 

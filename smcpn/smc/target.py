@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import Likelihood
-from smcpn.prior import Prior
+from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 
 Array = NDArray[np.float64]

@@ -3,9 +3,8 @@
 from smcpn.validation.correlation import ParameterPair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.halving import StepHalving
-from smcpn.validation.innovations import Innovations
+from smcpn.validation.innovations import Innovations, Whiteness, whiteness
 from smcpn.validation.validation import Validation, validate
-from smcpn.validation.whiteness import Whiteness, whiteness
 
 __all__ = [
     "FrequencyResponse",

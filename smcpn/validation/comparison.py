@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.build import (
+from smcpn.likelihood.conditioned import ConditionedLikelihood
+from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.registry import (
     LIKELIHOODS,
     Solver,
     build_likelihood,
     check_likelihood,
     likelihood_name,
 )
-from smcpn.likelihood.conditioned_lanes import ConditionedLikelihood
-from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.smc.particles import effective_sample_size, normalise
 from smcpn.smc.target import finite_or_excluded
-from smcpn.smc.weights import effective_sample_size, normalise
 from smcpn.solver import EKF0, EKF1, RK4
 
 if TYPE_CHECKING:
-    from smcpn.posterior import Posterior
+    from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.record import Record
+from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 

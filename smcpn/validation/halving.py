@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.build import Solver, build_likelihood
-from smcpn.problem import Problem
-from smcpn.smc.weights import normalise
+from smcpn.likelihood.registry import Solver, build_likelihood
+from smcpn.model.problem import Problem
+from smcpn.smc.particles import normalise
 from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]
@@ -63,7 +63,7 @@ def step_halving(
     log_weights, log_likelihood : ndarray, (N,)
         At the step that the solver describes.
     likelihood : str, optional
-        As of `smcpn.likelihood.build.build_likelihood`.
+        As of `smcpn.likelihood.registry.build_likelihood`.
 
     Returns
     -------

@@ -11,18 +11,162 @@ fenrir) compare it with a prediction from the samples before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from smcpn.errors import InputError
-from smcpn.likelihood.build import Solver
-from smcpn.likelihood.predictive import predictive_moments
-from smcpn.problem import Problem
-from smcpn.record import Record
+from smcpn.likelihood.registry import Solver
+from smcpn.likelihood.steps import predictive_moments
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+
+# ---- Whether normalised innovations are white, of variance 1, and independent of the input.
+#
+# L. Ljung (1999), System Identification, section 16.6; G. M. Ljung and G. E. P. Box (1978),
+# Biometrika 65, 297-303.
 
 Array = NDArray[np.float64]
+
+LAGS = 25
+BAND = float(stats.norm.ppf(0.995))
+"""Half width of a two-sided 99 % band, in standard deviations."""
+SIGNIFICANCE = 0.01
+
+
+@dataclass(frozen=True)
+class Whiteness:
+    """Tests of the normalised innovations of one output, over one or several records.
+
+    Attributes
+    ----------
+    samples : int
+        Number n of measured samples.
+    mean, variance : float
+        0 and 1 are expected.
+    chi2 : float
+        Sum of squares; chi^2 with n degrees of freedom is expected. (The d parameters were
+        chosen on the same samples, or not; d is small against n.)
+    chi2_p : float
+        Two-sided p-value: too small a sum (noise overstated) counts as much as too large a one.
+    autocorrelation : ndarray, (25,)
+        At lags 1 to 25.
+    autocorrelation_band : ndarray, (25,)
+        Half width of the 99 % band of white noise.
+    whiteness_p : float
+        p-value of the Ljung-Box statistic of these lags.
+    cross_correlation : ndarray, (n_inputs, 51)
+        Of innovation e and input u: E e(t) u(t - lag) at lags -25 to 25, both of variance 1.
+    cross_correlation_band : ndarray, (51,)
+        Half width of the 99 % band where the innovations are white and independent of u.
+    independence_p : float
+        Smallest p-value of the cross-correlations times their number (Bonferroni): valid however
+        coloured the input is. nan without input.
+    """
+
+    samples: int
+    mean: float
+    variance: float
+    chi2: float
+    chi2_p: float
+    autocorrelation: Array
+    autocorrelation_band: Array
+    whiteness_p: float
+    cross_correlation: Array
+    cross_correlation_band: Array
+    independence_p: float
+
+    @property
+    def white(self) -> bool:
+        """Whether whiteness is not rejected at 1 %."""
+        return self.whiteness_p >= SIGNIFICANCE
+
+    @property
+    def independent(self) -> bool:
+        """Whether independence of the input is not rejected at 1 %; True without input."""
+        return not self.independence_p < SIGNIFICANCE
+
+    @property
+    def calibrated(self) -> bool:
+        """Whether the variance of one is not rejected at 1 %."""
+        return self.chi2_p >= SIGNIFICANCE
+
+
+def whiteness(innovations: Sequence[Array], inputs: Sequence[Array]) -> Whiteness:
+    """Test the normalised innovations of one output.
+
+    Parameters
+    ----------
+    innovations : sequence of ndarray, (T,)
+        One per record; NaN where nothing was measured. No lag reaches from one into another.
+    inputs : sequence of ndarray, (T, n_inputs)
+    """
+    everything = np.concatenate(list(innovations))
+    seen = everything[np.isfinite(everything)]
+    n, mean = len(seen), float(seen.mean())
+    chi2 = float(np.square(seen).sum())
+    centred = [e - mean for e in innovations]
+    spread = float(np.var(seen)) or 1.0
+    auto, pairs = _correlation(centred, centred, range(1, LAGS + 1))
+    auto /= spread
+    ljung_box = float(np.square(auto) @ pairs) * (n + 2) / n
+    cross, cross_pairs = _cross_correlations(centred, inputs, spread)
+    with np.errstate(divide="ignore"):
+        band, cross_band = BAND / np.sqrt(pairs), BAND / np.sqrt(cross_pairs)
+    return Whiteness(
+        samples=n,
+        mean=mean,
+        variance=float(np.mean(np.square(seen - mean))),
+        chi2=chi2,
+        chi2_p=float(min(1.0, 2 * min(stats.chi2.sf(chi2, n), stats.chi2.cdf(chi2, n)))),
+        autocorrelation=auto,
+        autocorrelation_band=band,
+        whiteness_p=float(stats.chi2.sf(ljung_box, LAGS)),
+        cross_correlation=cross,
+        cross_correlation_band=cross_band,
+        independence_p=_bonferroni(cross, cross_pairs),
+    )
+
+
+def _cross_correlations(
+    centred: list[Array], inputs: Sequence[Array], spread: float
+) -> tuple[Array, Array]:
+    lags = range(-LAGS, LAGS + 1)
+    n_inputs = inputs[0].shape[1]
+    cross, pairs = np.empty((n_inputs, len(lags))), np.ones(len(lags))
+    for j in range(n_inputs):
+        whole = np.concatenate([u[:, j] for u in inputs])
+        shifted = [u[:, j] - whole.mean() for u in inputs]
+        covariance, pairs = _correlation(centred, shifted, lags)
+        cross[j] = covariance / np.sqrt(spread * (float(whole.var()) or 1.0))
+    return cross, pairs
+
+
+def _correlation(left: Sequence[Array], right: Sequence[Array], lags: range) -> tuple[Array, Array]:
+    """Mean of left(t) right(t - lag) over the pairs that exist, and their number."""
+    sums, pairs = np.zeros(len(lags)), np.zeros(len(lags))
+    for a, b in zip(left, right, strict=True):
+        a_seen, b_seen = np.isfinite(a).astype(float), np.isfinite(b).astype(float)
+        a_filled, b_filled = np.nan_to_num(a), np.nan_to_num(b)
+        for i, lag in enumerate(lags):
+            if abs(lag) < len(a):
+                sums[i] += _lagged(a_filled, b_filled, lag)
+                pairs[i] += _lagged(a_seen, b_seen, lag)
+    return sums / np.maximum(pairs, 1.0), pairs
+
+
+def _lagged(a: Array, b: Array, lag: int) -> float:
+    return float(a[lag:] @ b[: len(b) - lag] if lag >= 0 else a[:lag] @ b[-lag:])
+
+
+def _bonferroni(correlation: Array, pairs: Array) -> float:
+    if correlation.size == 0:
+        return float("nan")
+    p_values = 2 * stats.norm.sf(np.abs(correlation) * np.sqrt(pairs))
+    return float(min(1.0, p_values.min() * p_values.size))
 
 
 @dataclass(frozen=True)
@@ -74,7 +218,7 @@ def innovations(
         Measured as the problem observes. It starts from the initial state of the problem's first
         record, unless it is one of the others.
     likelihood : str, optional
-        As of `smcpn.likelihood.build.build_likelihood`.
+        As of `smcpn.likelihood.registry.build_likelihood`.
 
     Raises
     ------

@@ -1,0 +1,542 @@
+"""A whole CSV file: every line must be a sample."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, shown
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+
+# ---- One sample as a source delivers it.
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Inputs and outputs at one time.
+
+    Attributes
+    ----------
+    line : int
+        Its line in the source, from 1; its place among the samples where there are no lines.
+    t : float, optional
+        Time in seconds, where the source states it.
+    u : numpy.ndarray, shape (n_inputs,)
+    y : numpy.ndarray, shape (n_outputs,)
+        NaN marks a missing output.
+    number : int, optional
+        Sequence number, where the source states it: sampling intervals since the time zero.
+    """
+
+    line: int
+    t: float | None
+    u: Array
+    y: Array
+    number: int | None = None
+
+
+# ---- Which column of a line is which input or output of a problem.
+
+Kind = Literal["t", "n", "u", "y"]
+Slot = tuple[Kind, int]
+_LARGEST_EXACT = 2**53
+
+
+class BadLineError(ValueError):
+    """A line that is no sample; the message says why."""
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Names of the inputs and outputs, and the words that stand for them in a line.
+
+    Beside its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
+    ``y1``...; time is ``t`` or ``time``, a sequence number ``n`` or ``seq``. A name of the problem
+    wins over such a word.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of str
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
+        channels: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+            ("y", self.outputs),
+            ("u", self.inputs),
+        )
+        for kind, names in channels:
+            if len(names) == 1:
+                slots[kind] = (kind, 0)
+            slots.update({f"{kind}{j}": (kind, j) for j in range(len(names))})
+        for kind, names in channels:
+            slots.update({name: (kind, j) for j, name in enumerate(names)})
+        object.__setattr__(self, "slots", slots)
+
+    @classmethod
+    def of(cls, problem: Problem) -> Channels:
+        """Name the channels of a problem: outputs by what they observe, where that is a name."""
+        outputs = tuple(
+            what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
+        )
+        return cls(problem.ode.inputs, outputs)
+
+    @property
+    def in_order(self) -> tuple[Slot, ...]:
+        """The columns of a line without names: inputs, then outputs."""
+        inputs: list[Slot] = [("u", j) for j in range(len(self.inputs))]
+        return (*inputs, *(("y", j) for j in range(len(self.outputs))))
+
+    def missing_from(self, slots: set[Slot]) -> str:
+        """Say what a line must have and has not, or "": every input and one output."""
+        for j, name in enumerate(self.inputs):
+            if ("u", j) not in slots:
+                return f"no input '{name}'"
+        if not any(("y", j) in slots for j in range(len(self.outputs))):
+            return f"no output ({', '.join(self.outputs)})"
+        return ""
+
+    def sample(self, line: int, values: dict[Slot, float]) -> Sample:
+        """Put checked numbers together; an output that is not there is missing.
+
+        Raises
+        ------
+        BadLineError
+            For an unknown input, an infinite number, a time that is none.
+        """
+        u = self._column(values, "u", len(self.inputs))
+        y = self._column(values, "y", len(self.outputs))
+        for j, name in enumerate(self.inputs):
+            if not np.isfinite(u[j]):
+                raise BadLineError(f"input '{name}' is {u[j]}: an input must be known")
+        for j, name in enumerate(self.outputs):
+            if np.isinf(y[j]):
+                raise BadLineError(f"output '{name}' is infinite")
+        t = values.get(("t", 0))
+        if t is not None and not np.isfinite(t):
+            raise BadLineError(f"the time is {t}")
+        number = values.get(("n", 0))
+        if number is not None and not (number.is_integer() and abs(number) < _LARGEST_EXACT):
+            raise BadLineError(f"the sequence number is {number}")
+        return Sample(line, t, u, y, None if number is None else int(number))
+
+    @staticmethod
+    def _column(values: dict[Slot, float], kind: Kind, size: int) -> NDArray[np.float64]:
+        return np.array([values.get((kind, j), np.nan) for j in range(size)])
+
+
+# ---- Bytes to lines: numbered, of bounded length, and never half of one.
+
+LONGEST = 65536
+"""Bytes of the longest line that is read; a garbled source may never send a newline."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its end.
+
+    Attributes
+    ----------
+    number : int
+        From 1, over the whole life of the source.
+    text : bytes
+    too_long : bool
+        Only its beginning is here.
+    cut : bool
+        Its source ended, or its connection was lost, before a newline came.
+    """
+
+    number: int
+    text: bytes
+    too_long: bool = False
+    cut: bool = False
+
+
+class LineSplitter:
+    """Cut chunks of bytes at newlines (LF or CR LF)."""
+
+    def __init__(self, longest: int = LONGEST) -> None:
+        self._longest = longest
+        self._rest = b""
+        self._too_long = False
+        self._number = 0
+
+    def feed(self, chunk: bytes) -> Iterator[Line]:
+        """Yield the lines that a chunk completes."""
+        *complete, self._rest = (self._rest + chunk).split(b"\n")
+        for text in complete:
+            yield self._line(text)
+        if len(self._rest) > self._longest:
+            # Only the beginning is kept, so memory stays bounded however long it goes on.
+            self._too_long, self._rest = True, self._rest[: self._longest]
+
+    def cut(self) -> Line | None:
+        """Return what has begun and will not be completed, and begin anew."""
+        if not self._rest and not self._too_long:
+            return None
+        text, self._rest = self._rest, b""
+        return self._line(text, cut=True)
+
+    def _line(self, text: bytes, cut: bool = False) -> Line:
+        self._number += 1
+        too_long = self._too_long or len(text) > self._longest
+        self._too_long = False
+        return Line(self._number, text[: self._longest].removesuffix(b"\r"), too_long, cut)
+
+
+# ---- Samples as comma-separated numbers.
+
+MISSING = frozenset({"", "nan", "na", "null", "none"})
+"""Texts of a missing number, in either case."""
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_]\w*'?( *[\[(].*[\])])?", re.ASCII)
+_UNIT = re.compile(r"\s*[\[(](?P<unit>.*)[\])]$")
+
+
+class CsvLines:
+    """Read lines of comma-separated numbers.
+
+    A line of words that names the columns says which is which, wherever it comes: files may be
+    strung together. Other columns are passed over, and a unit in brackets too. Without such a
+    line the columns are the inputs and then the outputs in the problem's order, with the time
+    before them where there is one column more.
+
+    Parameters
+    ----------
+    channels : Channels
+    columns : sequence of str, optional
+        Names instead of a header.
+    delimiter, decimal : str
+        What stands between columns, and before the decimals of a number.
+
+    Raises
+    ------
+    InputError
+        If ``columns`` lacks an input.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        columns: list[str] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
+    ) -> None:
+        self._channels, self._delimiter, self._decimal = channels, delimiter, decimal
+        self._layout: list[Slot | None] | None = None
+        if columns is not None:
+            self._layout = self._named([name.strip() for name in columns], "columns")
+
+    def parse(self, number: int, text: str) -> Sample | None:
+        """Return the sample of a line, or None for a line that names the columns.
+
+        Raises
+        ------
+        BadLineError
+            For anything else.
+        InputError
+            If the first line names columns but lacks an input.
+        """
+        fields = split_fields(text, self._delimiter)
+        if self._names_columns(fields):
+            return self._header(fields)
+        layout = self._layout or self._in_order(fields)
+        if len(fields) != len(layout):
+            raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
+        values = {
+            slot: _number(field, self._decimal)
+            for slot, field in zip(layout, fields, strict=True)
+            if slot is not None
+        }
+        sample = self._channels.sample(number, values)
+        self._layout = layout
+        return sample
+
+    def _names_columns(self, fields: list[str]) -> bool:
+        least = len(self._channels.inputs) + 1
+        words = all(_WORD.fullmatch(field) for field in fields)
+        return len(fields) >= least and words and not all(f.lower() in MISSING for f in fields)
+
+    def _header(self, fields: list[str]) -> None:
+        try:
+            self._layout = self._named(fields, "the header")
+        except InputError as error:
+            if self._layout is None:
+                # Read by order, columns of other names would be taken for those of the problem.
+                raise
+            raise BadLineError("words instead of numbers") from error
+
+    def _named(self, fields: list[str], where: str) -> list[Slot | None]:
+        layout = [self._channels.slots.get(split_unit(field)[0]) for field in fields]
+        known = [slot for slot in layout if slot is not None]
+        missing = self._channels.missing_from(set(known))
+        if missing:
+            raise InputError(
+                f"{where} ({shown(','.join(fields))}) names {missing}: name every column by its "
+                "input, output or t"
+            )
+        if len(set(known)) < len(known):
+            raise InputError(f"{where} ({shown(','.join(fields))}) names a column twice")
+        return layout
+
+    def _in_order(self, fields: list[str]) -> list[Slot | None]:
+        layout: list[Slot | None] = list(self._channels.in_order)
+        return [("t", 0), *layout] if len(fields) == len(layout) + 1 else layout
+
+
+def split_fields(text: str, delimiter: str = ",") -> list[str]:
+    """Split a line into its columns; quotes may hold a delimiter.
+
+    Raises
+    ------
+    BadLineError
+        For quotes that do not close.
+    """
+    if '"' not in text:
+        return [field.strip() for field in text.split(delimiter)]
+    try:
+        rows = csv.reader([text], strict=True, delimiter=delimiter)
+        return [field.strip() for field in next(rows)]
+    except csv.Error as error:
+        raise BadLineError(f"not CSV: {error}") from None
+
+
+def split_unit(field: str) -> tuple[str, str]:
+    """Split ``"x [mm]"`` into a name and a unit, which may be ""."""
+    match = _UNIT.search(field)
+    return (field, "") if match is None else (field[: match.start()], match["unit"].strip())
+
+
+def is_number(field: str, decimal: str = ".") -> bool:
+    """Whether a column holds a number, or the mark of a missing one."""
+    return field.lower() in MISSING or bool(_NUMBER.fullmatch(field.replace(decimal, ".")))
+
+
+def _number(field: str, decimal: str) -> float:
+    if field.lower() in MISSING:
+        return float("nan")
+    point = field if decimal == "." else field.replace(decimal, ".")
+    # float() would read underscores and digits of other scripts.
+    if not _NUMBER.fullmatch(point):
+        raise BadLineError(f"{shown(field)} is not a number")
+    return float(point)
+
+
+# ---- Samples as JSON objects, one a line.
+
+
+class JsonLines:
+    """Read lines like ``{"t": 0.1, "u": 1.5, "y": [0.2, null]}``.
+
+    ``u`` and ``y`` are a number where there is one channel, else a list; or every channel goes by
+    its own name. ``null`` and ``NaN`` mark a missing output. Other names are passed over.
+    """
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+        self._sizes: dict[str, int] = {"u": len(channels.inputs), "y": len(channels.outputs)}
+
+    def parse(self, number: int, text: str) -> Sample:
+        """Return the sample of a line.
+
+        Raises
+        ------
+        BadLineError
+            For anything that is no sample.
+        """
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BadLineError(f"not JSON: {error}") from None
+        if not isinstance(content, dict):
+            raise BadLineError("not a JSON object")
+        values: dict[Slot, float] = {}
+        for name, value in content.items():
+            self._take(values, name, value)
+        missing = self._channels.missing_from(set(values))
+        if missing:
+            raise BadLineError(missing)
+        return self._channels.sample(number, values)
+
+    def _take(self, values: dict[Slot, float], name: str, value: Any) -> None:
+        size = self._sizes.get(name)
+        if size is not None and isinstance(value, list):
+            if len(value) != size:
+                raise BadLineError(f"'{name}' has {len(value)} entries instead of {size}")
+            kind: Kind = "u" if name == "u" else "y"
+            values |= {(kind, j): _json_number(name, entry) for j, entry in enumerate(value)}
+            return
+        slot = self._channels.slots.get(name)
+        if slot is None:
+            return
+        if value is None and slot[0] in "tn":
+            return
+        values[slot] = _json_number(name, value)
+
+
+def _json_number(name: str, value: Any) -> float:
+    if value is None:
+        return float("nan")
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise BadLineError(f"'{name}' is {shown(value)}, not a number")
+    try:
+        return float(value)
+    except OverflowError:
+        raise BadLineError(f"'{name}' is too large") from None
+
+
+# ---- What the lines are written in.
+
+COMMENT = "#"
+_BYTE_ORDER_MARK = "\ufeff"
+
+Parse = Callable[[int, str], Sample | None]
+"""Number and text of a line to its sample; None for a line that names the columns."""
+
+FORMATS = ("csv", "json")
+
+
+class LineParser:
+    """Read lines of either format.
+
+    Without ``format`` a line that begins with a brace is JSON, any other one CSV. Empty lines and
+    comments (``#``) hold nothing.
+
+    Parameters
+    ----------
+    channels : Channels
+    format : {"csv", "json"}, optional
+    columns : sequence of str, optional
+        Names of the columns of CSV, instead of a header.
+
+    Raises
+    ------
+    InputError
+        For an unknown format, or columns that lack an input.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        format: str | None = None,
+        columns: list[str] | None = None,
+    ) -> None:
+        if format not in (None, *FORMATS):
+            raise InputError(f"format is '{format}': choose one of {', '.join(FORMATS)}")
+        self._format = format
+        self._csv = CsvLines(channels, columns).parse
+        self._json = JsonLines(channels).parse
+
+    def parse(self, line: Line) -> Sample | None:
+        """Return the sample of a line, or None where it holds none.
+
+        Raises
+        ------
+        BadLineError
+            For a line that is no sample.
+        InputError
+            For a CSV header that lacks an input.
+        """
+        if line.too_long:
+            raise BadLineError(f"longer than {LONGEST} bytes")
+        try:
+            text = line.text.decode("utf-8").removeprefix(_BYTE_ORDER_MARK).strip()
+        except UnicodeDecodeError as error:
+            raise BadLineError(f"byte {error.start + 1} is not UTF-8") from None
+        if not text or text.startswith(COMMENT):
+            return None
+        as_json = text.startswith("{") if self._format is None else self._format == "json"
+        if line.cut and not as_json:
+            # A number that lost its last digits is still a number; an object closes with a brace.
+            raise BadLineError("cut off: no newline at its end")
+        parse: Parse = self._json if as_json else self._csv
+        return parse(line.number, text)
+
+
+def csv_record(path: Path, problem: Problem) -> Record:
+    """Read samples that follow the last record of a problem, sampled as that is.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, a line is no sample (it is named), or the times of the samples
+        do not fit the interval of the record.
+    """
+    samples = csv_samples(path, content_lines(path), CsvLines(Channels.of(problem)))
+    last, times = problem.records[-1], [sample.t for sample in samples]
+    u, y = (np.array([getattr(sample, name) for sample in samples]) for name in ("u", "y"))
+    if last.dt is None:
+        if None in times:
+            raise InputError(f"{path} has no column t: the record it continues has times")
+        return Record(u=u, y=y, t=times, hold=last.hold, name=str(path))
+    if None not in times:
+        _require_interval(path, np.array(times, dtype=float), last)
+    return Record(u=u, y=y, dt=last.dt, hold=last.hold, name=str(path))
+
+
+def content_lines(path: Path) -> list[tuple[int, str]]:
+    """Return the lines of a file that hold something, with their numbers.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    return [
+        (number, line)
+        for number, line in enumerate(text.splitlines(), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def csv_samples(path: Path, content: list[tuple[int, str]], lines: CsvLines) -> list[Sample]:
+    """Read numbered lines of a file.
+
+    Raises
+    ------
+    InputError
+        If a line is no sample (it is named), or there are fewer than two.
+    """
+    samples: list[Sample] = []
+    for number, line in content:
+        try:
+            sample = lines.parse(number, line)
+        except BadLineError as error:
+            raise InputError(f"{path}, line {number}: {error}") from None
+        if sample is not None:
+            samples.append(sample)
+    if len(samples) < 2:
+        raise InputError(f"{path} has {len(samples)} samples: give at least two")
+    return samples
+
+
+def _require_interval(path: Path, times: np.ndarray, last: Record) -> None:
+    """Refuse times that leave a gap: samples would be taken for later ones than they are."""
+    expected = last.t[-1] + last.interval * np.arange(1, len(times) + 1)
+    wrong = np.flatnonzero(np.abs(times - expected) > 0.01 * last.interval)
+    if len(wrong):
+        k = int(wrong[0])
+        raise InputError(
+            f"{path}: t is {times[k]:g} at sample {k}, {expected[k]:g} follows the record at its "
+            f"interval of {last.interval:g} s: fill gaps with empty outputs, or leave out t"
+        )

@@ -1,0 +1,341 @@
+"""The steps to begin with, before anything has been learned from the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from math import log2
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.likelihood.expected import Averages, Prediction
+from smcpn.likelihood.measurement import LEAST_INFORMATION
+from smcpn.likelihood.registry import LIKELIHOODS, Solver, likelihood_name
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.solver import MAX_STEPS
+
+# ---- What a likelihood expects of every sample of several records, for one parameter vector.
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RecordPrediction:
+    """A record, its `Prediction`, and its sampling interval in units of the first record's."""
+
+    record: Record
+    prediction: Prediction
+    interval: float
+
+    def moments(self, values: Array, steps: int) -> tuple[Array, Array]:
+        """As of `Prediction`, at parameters (d,); ``steps`` are counted on the first record."""
+        theta = np.asarray(values, dtype=float)[:, None]
+        return self.prediction.moments(theta, self.record, self.steps(steps))
+
+    def steps(self, steps: int) -> int:
+        """Steps per sample here: those of a record sampled more coarsely are not longer."""
+        return max(1, int(np.ceil(steps * self.interval - 1e-6)))
+
+
+def predictions(
+    problem: Problem,
+    solver: Solver,
+    records: Iterable[tuple[int, Record]],
+    likelihood: str | None = None,
+) -> list[RecordPrediction]:
+    """Compile the likelihood's own recursion; arguments as of `predictive_moments`."""
+    recipe = LIKELIHOODS[likelihood_name(solver, likelihood)]
+    learned = _mean_interval(problem.records[0])
+    return [
+        RecordPrediction(
+            record,
+            recipe.prediction(problem, solver, number, record),
+            _mean_interval(record) / learned,
+        )
+        for number, record in records
+    ]
+
+
+def predictive_moments(
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    records: Iterable[tuple[int, Record]],
+    likelihood: str | None = None,
+) -> list[tuple[Array, Array]]:
+    """Run the likelihood's own recursion and return the mean and the solver's covariance.
+
+    Parameters
+    ----------
+    solver : EKF0, EKF1 or RK4
+        With a number of steps, counted per sampling interval of the problem's first record.
+    values : ndarray, (d,)
+        Parameter values.
+    records : iterable of (int, Record)
+        Each with the number of the initial state it starts from.
+    likelihood : str, optional
+        As of `build_likelihood`.
+
+    Returns
+    -------
+    list of (mean (T, q), covariance (T, q, q))
+        Outputs without noise. Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the
+        classical one, which claims no error. Of those that see the data, both are given the
+        samples before: the covariance is what the solver is uncertain of one sample ahead.
+    """
+    found = predictions(problem, solver, records, likelihood)
+    return [one.moments(values, int(solver.steps)) for one in found]
+
+
+def _mean_interval(record: Record) -> float:
+    return float(np.diff(record.t).mean())
+
+
+# ---- How much of the innovation variance is solver error, and how many steps that asks for.
+
+SOLVER_SHARE = 0.05
+"""Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
+MOST_STEPS = 4_000_000
+"""Solver steps over all records beyond which ``steps="auto"`` gives up."""
+
+
+@dataclass(frozen=True)
+class ErrorBudget:
+    """Solver error in units of the noise variance, mean over samples, of the worst output.
+
+    Attributes
+    ----------
+    claimed : float
+        Variance that the likelihood counts; 0 for a solver that claims no error.
+    change : float
+        Squared change of the outputs when the steps are doubled (halved, where the limit is
+        near): about the error there is. inf where the solution diverges.
+    """
+
+    claimed: float
+    change: float
+
+    @property
+    def share(self) -> float:
+        """The larger of the two."""
+        return max(self.claimed, self.change)
+
+    @property
+    def concerns(self) -> tuple[str, ...]:
+        """What deserves a second look."""
+        if self.share <= SOLVER_SHARE:
+            return ()
+        return (
+            f"the solver's error is {self.share:.2g} of the noise variance at the posterior mean: "
+            "raise steps (or steps='auto'), parameters may be biased",
+        )
+
+
+def error_budget(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> ErrorBudget:
+    """Measure the solver's error at parameter values (d,), in two ways.
+
+    A variance alone may be told wrong: what the solver does not see, it does not claim. Of a
+    likelihood that sees the data both are errors of predictions one sample ahead.
+    """
+    found = predictions(problem, solver, enumerate(problem.records), likelihood)
+    return _budget(problem, found, values, int(solver.steps))
+
+
+def _budget(
+    problem: Problem, found: list[RecordPrediction], values: Array, steps: int
+) -> ErrorBudget:
+    compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
+    own, other = ([one.moments(values, n) for one in found] for n in (steps, compared))
+    noise = _noise(problem, np.asarray(values, dtype=float), np.concatenate([m for m, _ in own]))
+    measured = np.concatenate([np.isfinite(record.y) for record in problem.records])
+    with np.errstate(over="ignore", invalid="ignore"):
+        variance = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in own])
+        change = np.concatenate(
+            [np.square(a - b) for (a, _), (b, _) in zip(own, other, strict=True)]
+        )
+        return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
+
+
+def affordable(problem: Problem, steps: int) -> bool:
+    """Whether ``steps="auto"`` still tries this number of steps per sample."""
+    return steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS
+
+
+def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
+    """Variance of the noise, (T, q); where it is not Gaussian, what a value would tell exactly.
+
+    That is the inverse of its information about the output, at the outputs (T, q).
+    """
+    model = problem.model.with_numbers()
+    if model.density is None:
+        return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
+    y = np.concatenate([record.y for record in problem.records])
+    return effective_variance(model, np.nan_to_num(y, nan=1.0).T, outputs.T, values).T
+
+
+def effective_variance(model: Model, y: Array, outputs: Array, theta: Array) -> Array:
+    """Inverse information of values (q, K) about outputs (q, K); theta is (d,) or (d, K)."""
+    density = model.density
+    assert density is not None
+    symbols = [density.y, density.output, model.theta]
+    function = ca.Function("information", symbols, [density.information()])
+    return 1.0 / np.maximum(function(y, outputs, theta).full(), LEAST_INFORMATION)
+
+
+def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:
+    means = [shares[seen, j].mean() for j, seen in enumerate(measured.T) if seen.any()]
+    worst = float(np.max(means))
+    return worst if np.isfinite(worst) else np.inf
+
+
+def sufficient_steps(
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    likelihood: str | None = None,
+    share: float = SOLVER_SHARE,
+    least: int = 1,
+) -> Solver:
+    """Double the steps per sample until the solver's share is small.
+
+    Raises
+    ------
+    InputError
+        If even the largest number of steps is not enough.
+    """
+    found = predictions(problem, solver, enumerate(problem.records), likelihood)
+    steps = least
+    while affordable(problem, steps):
+        if _budget(problem, found, values, steps).share <= share:
+            return replace(solver, steps=steps)
+        steps *= 2
+    raise InputError(
+        f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
+        f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
+        "a number of steps"
+    )
+
+
+# ---- A first guess of the steps: from the local error over a pilot set of parameters.
+#
+# The error budget looks at one parameter vector, and at the error that has built up there. The
+# local
+# error needs neither a reference nor a solution that is accurate already, so that a whole set drawn
+# from the prior can be asked, and those of it that diverge left out.
+
+FLAT = 1e-6
+"""Spread of a state, relative to its size, below which it counts as constant."""
+
+
+def pilot_steps(
+    problem: Problem, solver: Solver, values: Array, likelihood: str | None = None
+) -> int | None:
+    """Steps per sample, a power of two, that bring the local error of most parameters into bounds.
+
+    The local error e of each state is allowed what the noise is to the outputs: in root mean
+    square over the record, e is at most ``sqrt(SOLVER_SHARE) r`` times the standard deviation of
+    the state, where r is that of the noise over that of the measured output. The solution runs
+    without data.
+
+    Parameters
+    ----------
+    solver : EKF0, EKF1 or RK4
+    values : ndarray, (N, d)
+        Parameter values. The median of their errors counts; those of solutions that diverge do
+        not, unless they are the most.
+    likelihood : str, optional
+        As of `build_likelihood`.
+
+    Returns
+    -------
+    int or None
+        None if no number of steps is enough.
+    """
+    hidden = [record.unmeasured(len(problem.observe)) for record in problem.records]
+    found = predictions(problem, solver, enumerate(hidden), likelihood)
+    order, steps = found[0].prediction.local_order, 1
+    while affordable(problem, steps):
+        error = _median(local_errors(problem, found, values, steps))
+        if error <= 1.0:
+            return steps
+        # The error falls with this power of the number of steps.
+        doublings = int(log2(error) / order) if np.isfinite(error) else 0
+        steps *= 2 ** max(1, doublings)
+    return None
+
+
+def local_errors(
+    problem: Problem, found: list[RecordPrediction], values: Array, steps: int
+) -> Array:
+    """Local error in units of what is allowed, of the worst state, (N,); inf where it diverges."""
+    with np.errstate(all="ignore"):
+        averages = _averages(found, values, steps)
+        spread = _spread(averages.states, averages.state_squares)
+        allowed = np.sqrt(SOLVER_SHARE) * _relative_noise(problem, averages, values) * spread
+        error = np.sqrt(averages.error_squares)
+        worst = np.where(error > 0.0, error / allowed, error).max(axis=0)
+    return np.where(np.isfinite(worst), worst, np.inf)
+
+
+def _median(errors: Array) -> float:
+    finite = np.isfinite(errors)
+    return float(np.median(errors[finite])) if 2 * finite.sum() > len(errors) else np.inf
+
+
+def _averages(found: list[RecordPrediction], values: Array, steps: int) -> Averages:
+    """Averages over the samples of all records."""
+    theta = np.ascontiguousarray(values.T)
+    weights = np.array([len(one.record) for one in found], dtype=float)
+    each = [one.prediction.averages(theta, one.record, one.steps(steps)) for one in found]
+    together = (np.average(parts, axis=0, weights=weights) for parts in zip(*each, strict=True))
+    return Averages(*together)
+
+
+def _relative_noise(problem: Problem, averages: Averages, values: Array) -> Array:
+    """Standard deviation of the noise over that of the output, of the clearest output, (N,)."""
+    model = problem.model.with_numbers()
+    y = np.concatenate([record.y for record in problem.records])
+    if model.density is None:
+        noise, spread = model.noise_variances(values), np.nanstd(y, axis=0)[:, None]
+    else:
+        n = values.shape[0]
+        means = np.repeat(np.nanmean(y, axis=0)[:, None], n, axis=1)
+        noise = effective_variance(model, means, averages.outputs, values.T)
+        spread = _spread(averages.outputs, averages.output_squares)
+    return np.nanmin(np.sqrt(noise) / spread, axis=0)
+
+
+def _spread(mean: Array, square: Array) -> Array:
+    """Standard deviation, not less than a rounding of the size makes it."""
+    return np.sqrt(np.maximum(square - mean**2, FLAT**2 * square))
+
+
+_MEDIAN_DRAWS = 1001
+_PILOT_DRAWS = 64
+_FALLBACK_STEPS = 4
+
+
+def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
+    """Choose the steps before anything has been absorbed, where they are not given.
+
+    The local error over a pilot set of prior draws says where to begin, and the error budget at
+    the prior median whether that is enough. Both are the same whatever the seed.
+    """
+    if solver.steps != "auto":
+        return solver
+    prior = problem.prior
+    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+    guess = pilot_steps(problem, solver, prior.natural(theta[:_PILOT_DRAWS]), likelihood)
+    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    try:
+        return sufficient_steps(problem, solver, median, likelihood, least=guess or 1)
+    except InputError:
+        # The median of a wide prior may diverge where the posterior does not: begin with what the
+        # pilot set asks for, the posterior mean decides.
+        return replace(solver, steps=guess or _FALLBACK_STEPS)

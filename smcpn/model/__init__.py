@@ -1,0 +1,1 @@
+"""What is identified: an equation, records of it, and what is known beforehand."""

@@ -1,0 +1,351 @@
+"""From an equation and what is said of it to a `Model`: all traced over one set of symbols."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, real_number
+from smcpn.model.expression import ExpressionTable
+from smcpn.model.initial import initial_states
+from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
+from smcpn.model.ode import ODE, TIME
+from smcpn.model.prior import Distribution
+from smcpn.model.trace import argument_names, trace
+
+# ---- What is identified as expression graphs: what kernels are generated from.
+
+
+@dataclass(frozen=True)
+class Model:
+    """The problem as expression graphs over shared symbols: what kernels are generated from.
+
+    Attributes
+    ----------
+    x, u, t, theta : casadi.SX
+        States (n, 1), inputs, time, and the parameters that have a prior, in its order.
+    rhs : casadi.SX
+        Derivative of the states, (n, 1).
+    outputs : casadi.SX
+        Noise-free outputs g(x, u, t, theta), (q, 1).
+    noise_variance : casadi.SX
+        Variance of the noise of each output, (q, 1), a function of theta at most; infinite where
+        ``density`` takes its place.
+    initial : tuple of casadi.SX
+        Initial state of each record, (n, 1), a function of theta at most.
+    constants : casadi.SX
+        Symbols of the known numbers in all of these, (c, 1); ``constant_values`` holds them.
+    diffusion : casadi.SX or None
+        Standard deviation of a solver's Wiener processes, where the problem names it.
+    density : OutputDensity or None
+        How the measurements scatter, where that is not Gaussian for all outputs.
+    """
+
+    x: ca.SX
+    u: ca.SX
+    t: ca.SX
+    theta: ca.SX
+    rhs: ca.SX
+    outputs: ca.SX
+    noise_variance: ca.SX
+    initial: tuple[ca.SX, ...]
+    constants: ca.SX
+    constant_values: tuple[float, ...]
+    diffusion: ca.SX | None = None
+    density: OutputDensity | None = None
+
+    def with_numbers(self) -> Model:
+        """The same model with the known numbers in place of their symbols."""
+
+        def numbers(expression: ca.SX) -> ca.SX:
+            return ca.substitute(expression, self.constants, ca.SX(self.constant_values))
+
+        return replace(
+            self,
+            rhs=numbers(self.rhs),
+            outputs=numbers(self.outputs),
+            noise_variance=numbers(self.noise_variance),
+            initial=tuple(numbers(state) for state in self.initial),
+            diffusion=None if self.diffusion is None else numbers(self.diffusion),
+            density=self.density
+            and replace(self.density, log_density=numbers(self.density.log_density)),
+            constants=ca.SX(0, 1),
+            constant_values=(),
+        )
+
+    def table(self) -> ExpressionTable:
+        """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""
+        nothing = ca.SX(0, 1)
+        density = self.density or OutputDensity(nothing, nothing, nothing)
+        diffusion = nothing if self.diffusion is None else self.diffusion
+        graphs = [self.rhs, self.outputs, self.noise_variance, diffusion, density.log_density]
+        symbols = [self.x, self.u, self.t, self.theta, self.constants, density.y, density.output]
+        results = [ca.densify(graph) for graph in [*graphs, *self.initial]]
+        return ExpressionTable.of(ca.Function("model", symbols, results))
+
+    @classmethod
+    def from_table(cls, table: ExpressionTable, constant_values: Sequence[float]) -> Model:
+        """Make the graphs again, over new symbols.
+
+        Raises
+        ------
+        InputError
+            If the table is not that of a model with so many constants.
+        """
+        if not _describes_model(table, len(constant_values)):
+            raise InputError("the expression table is not that of a model: it is damaged")
+        (x, u, t, theta, constants, y, output), results = table.graphs()
+        rhs, outputs, noise_variance, diffusion, log_density, *initial = results
+        return cls(
+            x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
+            initial=tuple(initial), constants=constants, constant_values=tuple(constant_values),
+            diffusion=diffusion if diffusion.numel() else None,
+            density=OutputDensity(y, output, log_density) if y.numel() else None,
+        )  # fmt: skip
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"table": self.table(), "constant_values": self.constant_values}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(vars(Model.from_table(**state)))
+
+    def initial_states(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Initial state of the first record, (N, n), at parameter values (N, d)."""
+        function = ca.Function("initial", [self.theta], [self.with_numbers().initial[0]])
+        return np.array(function(values.T)).T
+
+    def noise_variances(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Noise variance of each output, (q, N), at parameter values (N, d)."""
+        variance = self.with_numbers().noise_variance
+        function = ca.Function("variance", [self.theta], [variance])
+        return np.array(function(values.T))
+
+
+def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
+    """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""
+    arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
+    if len(arguments) != 7 or len(results) < 6 or any(c != 1 for _, c in arguments + results):
+        return False
+    n, _, n_times, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
+    rates, outputs, variances, diffusion, densities, *initial = (rows for rows, _ in results)
+    return (
+        n_times == 1
+        and n_symbols == n_constants
+        and outputs == variances
+        and diffusion in (0, 1)
+        and n_measured == n_expected == densities
+        and densities in (0, outputs)
+        and all(size == n for size in [rates, *initial])
+    )
+
+
+# ---- What the sensors measure, as expression graphs, and how noisy they are.
+
+Parameter = Callable[..., ca.SX]
+"""The symbol or value of a parameter by its name; a second argument is its value otherwise."""
+Constant = Callable[[float, str], ca.SX]
+
+
+def observed_outputs(
+    ode: ODE,
+    observe: list[Any],
+    x: ca.SX,
+    u: ca.SX,
+    t: ca.SX,
+    rhs: ca.SX,
+    parameter: Parameter,
+) -> ca.SX:
+    """Noise-free outputs: states, derivatives (``"v'"``), or functions of either."""
+    named = {name: x[i] for i, name in enumerate(ode.states)}
+    named |= {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
+    outputs: list[ca.SX] = []
+    for what in observe:
+        if callable(what):
+            outputs += _traced_output(what, ode, named, parameter)
+        else:
+            outputs.append(_named_output(what, ode, x, rhs))
+    if len(outputs) != len(observe):
+        raise InputError(
+            f"observe returns {len(outputs)} outputs for {len(observe)} entries: "
+            "give one function per output"
+        )
+    return ca.vertcat(*outputs)
+
+
+def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
+    """Entries of ``noise``, a single one repeated."""
+    if len(noise) == 1:
+        noise = noise * len(observe)
+    if len(noise) != len(observe):
+        raise InputError(
+            f"noise has {len(noise)} entries but observe has {len(observe)}: one per output"
+        )
+    return noise
+
+
+def noise_variances(noise: list[Any], parameter: Parameter, constant: Constant) -> ca.SX:
+    """Variance of each output's noise, from a standard deviation or a parameter's name.
+
+    Infinite where a density stands in its place.
+    """
+    variances: list[ca.SX] = []
+    for number, sd in enumerate(noise):
+        if as_density(sd) is not None:
+            variances.append(ca.SX(float("inf")))
+        elif isinstance(sd, str):
+            variances.append(parameter(sd) ** 2)
+        elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
+            variances.append(constant(float(sd), f"noise[{number}]") ** 2)
+        else:
+            raise InputError(
+                f"noise is {sd!r}: give a positive standard deviation, a parameter's name, "
+                "or a density such as smcpn.Poisson()"
+            )
+    return ca.vertcat(*variances)
+
+
+def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
+    name = what.removesuffix("'") if isinstance(what, str) else what
+    if name not in ode.states:
+        raise InputError(
+            f"observe names {what!r}, which is no state of model '{ode.name}' "
+            f'({", ".join(ode.states)}): name a state, its derivative as "{ode.states[0]}\'", '
+            "or give a function"
+        )
+    place = ode.states.index(name)
+    return rhs[place] if what != name else x[place]
+
+
+def _traced_output(
+    function: Callable[..., Any], ode: ODE, named: dict[str, ca.SX], parameter: Parameter
+) -> list[ca.SX]:
+    positional, keyword = argument_names(function)
+    for name in positional:
+        if name not in named:
+            raise InputError(
+                f"observe function takes '{name}', which is no state or input of model "
+                f"'{ode.name}': make a parameter keyword-only"
+            )
+    values = {n: parameter(n, _default(n, default)) for n, default in keyword.items()}
+    return trace(function, [named[n] for n in positional], values)
+
+
+def _default(name: str, value: Any) -> float | None:
+    if value is inspect.Parameter.empty:
+        return None
+    return real_number(f"observe function: default of parameter '{name}'", value)
+
+
+LACKING = (
+    "parameter '{name}' has no prior: give prior={{'{name}': ...}} "
+    "a scipy.stats distribution, or a number to fix it"
+)
+
+
+class Constants:
+    """Known numbers as symbols, each name once; 0 and 1 stay numbers, they shape the graph."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, ca.SX] = {}
+        self.values: list[float] = []
+
+    def symbol(self, value: float, name: str) -> ca.SX:
+        """Symbol of a number."""
+        if value in (0.0, 1.0):
+            return ca.SX(value)
+        if name not in self.symbols:
+            self.symbols[name] = ca.SX.sym(name)
+            self.values.append(float(value))
+        return self.symbols[name]
+
+
+def make_model(
+    ode: ODE,
+    *,
+    observe: list[Any],
+    noise: list[Any],
+    initial: Any,
+    n_records: int,
+    free: list[str],
+    fixed: Mapping[str, float],
+    lacking: str = LACKING,
+    diffusion: str | None = None,
+) -> tuple[Model, dict[str, Distribution], list[str]]:
+    """Trace everything over one set of symbols.
+
+    Parameters
+    ----------
+    free : list of str
+        Parameters that become symbols, in this order.
+    fixed : mapping of str to float
+        Parameters that become constants.
+    lacking : str
+        Message for a parameter that is neither, with a place for its ``{name}``.
+    diffusion : str, optional
+        Parameter that holds a solver's diffusion.
+
+    Returns
+    -------
+    model : Model
+    added : dict of str to distribution
+        Parameters that the initial state added, last in theta.
+    unused : list of str
+        Free or fixed parameters that nothing depends on, defaults of the ODE aside.
+    """
+    symbols = {name: ca.SX.sym(name) for name in free}
+    used: set[str] = set()
+    constants = Constants()
+
+    def parameter(name: str, default: float | None = None) -> ca.SX:
+        used.add(name)
+        if name in symbols:
+            return symbols[name]
+        if name in fixed:
+            return constants.symbol(fixed[name], name)
+        if default is None:
+            raise InputError(lacking.format(name=name))
+        # Two functions may give one name different defaults.
+        return constants.symbol(default, f"{name}={default!r}")
+
+    x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
+    rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
+    outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
+    noise = one_per_output(noise, observe)
+    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
+        if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
+            raise InputError(
+                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
+                "distribution in prior"
+            )
+    variances = noise_variances(noise, parameter, constants.symbol)
+    density = output_density(
+        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
+    )
+    spread = None if diffusion is None else parameter(diffusion)
+    initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
+    model = Model(
+        x=x,
+        u=u,
+        t=t,
+        theta=ca.vertcat(*symbols.values(), *added.symbols),
+        rhs=rhs,
+        outputs=outputs,
+        noise_variance=variances,
+        initial=initials,
+        constants=ca.vertcat(*constants.symbols.values()),
+        constant_values=tuple(constants.values),
+        diffusion=spread,
+        density=density,
+    )
+    unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
+    return model, added.distributions, unused
+
+
+def _vector(name: str, size: int) -> ca.SX:
+    return ca.SX.sym(name, size, 1)

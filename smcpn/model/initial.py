@@ -1,0 +1,105 @@
+"""The state at the first sample: known, named by a parameter, or unknown with a prior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from smcpn.errors import InputError
+from smcpn.model.ode import ODE
+from smcpn.model.prior import Distribution
+
+Parameter = Callable[..., ca.SX]
+Constant = Callable[[float, str], ca.SX]
+
+
+@dataclass
+class AddedParameters:
+    """Parameters that an initial state with a distribution brings along."""
+
+    distributions: dict[str, Distribution] = field(default_factory=dict)
+    symbols: list[ca.SX] = field(default_factory=list)
+
+    def add(self, name: str, distribution: Distribution) -> ca.SX:
+        """Make a new parameter and return its symbol."""
+        self.distributions[name] = distribution
+        self.symbols.append(ca.SX.sym(name))
+        return self.symbols[-1]
+
+
+def initial_states(
+    ode: ODE, initial: Any, n_records: int, parameter: Parameter, constant: Constant
+) -> tuple[tuple[ca.SX, ...], AddedParameters]:
+    """Initial state of each record, (n, 1), and the parameters added for them."""
+    added = AddedParameters()
+    states: list[ca.SX] = []
+    for number, values in enumerate(_per_record(initial, n_records)):
+        label = "" if n_records == 1 else f"[{number}]"
+        entries = [
+            _entry(value, f"{state}(0){label}", parameter, constant, added)
+            for state, value in named_values(ode, values)
+        ]
+        states.append(ca.vertcat(*entries))
+    return tuple(states), added
+
+
+def named_values(ode: ODE, values: Any) -> list[tuple[str, Any]]:
+    """Every state of a model with what one record's ``initial`` gives for it.
+
+    Raises
+    ------
+    InputError
+        If ``values`` does not fit the states.
+    """
+    return list(zip(ode.states, _per_state(ode, values), strict=True))
+
+
+def _per_record(initial: Any, n_records: int) -> list[Any]:
+    one_each = (
+        n_records > 1
+        and isinstance(initial, (list, tuple))
+        and all(isinstance(i, (Mapping, list, tuple, np.ndarray)) or i == "rest" for i in initial)
+    )
+    if not one_each:
+        return [initial] * n_records
+    if len(initial) != n_records:
+        raise InputError(f"initial lists {len(initial)} states for {n_records} records")
+    return list(initial)
+
+
+def _per_state(ode: ODE, values: Any) -> list[Any]:
+    if isinstance(values, str):
+        if values == "rest":
+            return [0.0] * len(ode.states)
+        values = [values]
+    if isinstance(values, Mapping):
+        unknown = [name for name in values if name not in ode.states]
+        if unknown:
+            raise InputError(
+                f"initial names '{unknown[0]}', which is no state of model '{ode.name}' "
+                f"({', '.join(ode.states)})"
+            )
+        return [values.get(name, 0.0) for name in ode.states]
+    values = list(values) if isinstance(values, (Sequence, np.ndarray)) else [values]
+    if len(values) != len(ode.states):
+        raise InputError(
+            f"initial has {len(values)} values for the {len(ode.states)} states of model "
+            f"'{ode.name}': give 'rest', one value per state, or a mapping from state to value"
+        )
+    return values
+
+
+def _entry(
+    value: Any, name: str, parameter: Parameter, constant: Constant, added: AddedParameters
+) -> ca.SX:
+    if isinstance(value, str):
+        return parameter(value)
+    if isinstance(value, (int, float, np.number)):
+        if not np.isfinite(value):
+            raise InputError(f"initial {name} is {value}: give a finite number")
+        return constant(float(value), name)
+    return added.add(name, value)

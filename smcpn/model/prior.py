@@ -1,0 +1,355 @@
+"""Named prior distributions, and the map to the unconstrained coordinates of the sampler."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, shown
+
+# ---- Distributions of several libraries by duck typing: their draws, their support, their text.
+
+Array = NDArray[np.float64]
+
+
+def draw(distribution: Any, rng: np.random.Generator, size: int) -> Array:
+    """Draw ``size`` values, (size,), with the randomness of ``rng`` alone.
+
+    A distribution of `scipy.stats` takes the generator. One of `particles.distributions` draws
+    from numpy's global generator: that is seeded from ``rng`` for the call and put back after.
+
+    Raises
+    ------
+    InputError
+        If the draws are not ``size`` numbers.
+    """
+    if _takes_generator(distribution.rvs):
+        values = distribution.rvs(size=size, random_state=rng)
+    else:
+        with _global_generator(rng):
+            values = distribution.rvs(size=size)
+    values = np.asarray(values)
+    if values.shape != (size,):
+        raise InputError(
+            f"prior {type(distribution).__name__} draws values of shape {values.shape[1:]}: "
+            "give every parameter a distribution of its own, of one number"
+        )
+    if values.dtype.kind != "f":
+        raise InputError(
+            f"prior {type(distribution).__name__} is discrete: "
+            "choose a continuous one, or a number to fix the parameter"
+        )
+    return values.astype(np.float64)
+
+
+def support(distribution: Any) -> tuple[float, float]:
+    """Bounds of a distribution's support; the whole line where it does not tell.
+
+    ``support()`` of `scipy.stats` is asked first, then the quantile function at 0 and 1, which
+    distributions of `particles` have.
+    """
+    method = getattr(distribution, "support", None)
+    if callable(method):
+        lower, upper = _pair(method)
+        return lower, upper
+    quantile = getattr(distribution, "ppf", None)
+    if not callable(quantile):
+        return -np.inf, np.inf
+    try:
+        with np.errstate(all="ignore"):
+            lower, upper = sorted(_pair(lambda: (quantile(0.0), quantile(1.0))))
+    except NotImplementedError:
+        return -np.inf, np.inf
+    return lower, upper
+
+
+def describe(distribution: Any) -> str:
+    """Short text of a prior: family and arguments of a frozen scipy distribution."""
+    family = getattr(getattr(distribution, "dist", None), "name", None)
+    if family is None:
+        return type(distribution).__name__
+    arguments = [f"{a:.4g}" for a in distribution.args]
+    arguments += [f"{key}={value:.4g}" for key, value in distribution.kwds.items()]
+    return f"{family}({', '.join(arguments)})"
+
+
+def _pair(bounds: Callable[[], Any]) -> tuple[float, float]:
+    lower, upper = bounds()
+    return float(lower), float(upper)
+
+
+def _takes_generator(rvs: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(rvs).parameters.values()
+    except (TypeError, ValueError):
+        return True
+    return any(p.name == "random_state" or p.kind is p.VAR_KEYWORD for p in parameters)
+
+
+@contextmanager
+def _global_generator(rng: np.random.Generator) -> Generator[None]:
+    """Lend numpy's global generator a seed, and leave it as it was."""
+    before = np.random.get_state()  # noqa: NPY002
+    np.random.seed(rng.integers(2**32, dtype=np.uint32))  # noqa: NPY002
+    try:
+        yield
+    finally:
+        np.random.set_state(before)  # noqa: NPY002
+
+
+class Distribution(Protocol):
+    """What a prior must offer; frozen `scipy.stats` distributions do."""
+
+    def rvs(self, *, size: int) -> Any: ...
+    def logpdf(self, x: Array, /) -> Any: ...
+
+
+class Coordinate(Protocol):
+    """A smooth one-to-one map between the real line and the support of a prior."""
+
+    @property
+    def name(self) -> str:
+        """How a user names it."""
+        ...
+
+    def natural(self, z: Array) -> Array:
+        """Map unconstrained values to parameter values."""
+        ...
+
+    def unconstrained(self, x: Array) -> Array:
+        """Map parameter values to unconstrained values."""
+        ...
+
+    def inside(self, x: Array) -> Array:
+        """Move values at a bound to the nearest one inside that has all its digits."""
+        ...
+
+    def log_jacobian(self, z: Array) -> Array | float:
+        """Return log |dx/dz|."""
+        ...
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        """Return dx/dz and d2x/dz2."""
+        ...
+
+
+def _nearest(bound: float, towards: float) -> float:
+    """Return the number beside a bound.
+
+    Beside zero that is the smallest normal number: below, digits are lost and densities overflow.
+    """
+    beside = np.nextafter(bound, towards)
+    return float(np.copysign(max(abs(beside), np.finfo(float).tiny), beside))
+
+
+@dataclass(frozen=True)
+class Identity:
+    """x = z, for priors on the whole line."""
+
+    name: str = "identity"
+
+    def natural(self, z: Array) -> Array:
+        return z
+
+    def unconstrained(self, x: Array) -> Array:
+        return x
+
+    def inside(self, x: Array) -> Array:
+        return x
+
+    def log_jacobian(self, z: Array) -> float:
+        return 0.0
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        return np.ones_like(z), np.zeros_like(z)
+
+
+@dataclass(frozen=True)
+class Log:
+    """x = bound + sign exp(z), for priors on one side of ``bound``."""
+
+    bound: float = 0.0
+    sign: float = 1.0
+    name: str = "log"
+
+    def natural(self, z: Array) -> Array:
+        return self.bound + self.sign * np.exp(z)
+
+    def unconstrained(self, x: Array) -> Array:
+        return np.log(self.sign * (x - self.bound))
+
+    def inside(self, x: Array) -> Array:
+        nearest = _nearest(self.bound, self.sign * np.inf)
+        return np.where(self.sign * (x - nearest) > 0, x, nearest)
+
+    def log_jacobian(self, z: Array) -> Array:
+        return z
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        slope = self.sign * np.exp(z)
+        return slope, slope
+
+
+@dataclass(frozen=True)
+class Logit:
+    """x = lower + (upper - lower) / (1 + exp(-z)), for priors on an interval."""
+
+    lower: float
+    upper: float
+    name: str = "logit"
+
+    def natural(self, z: Array) -> Array:
+        return self.lower + (self.upper - self.lower) / (1.0 + np.exp(-z))
+
+    def unconstrained(self, x: Array) -> Array:
+        return np.log(x - self.lower) - np.log(self.upper - x)
+
+    def inside(self, x: Array) -> Array:
+        return np.clip(x, _nearest(self.lower, np.inf), _nearest(self.upper, -np.inf))
+
+    def log_jacobian(self, z: Array) -> Array:
+        return np.log(self.upper - self.lower) - np.logaddexp(0.0, z) - np.logaddexp(0.0, -z)
+
+    def slopes(self, z: Array) -> tuple[Array, Array]:
+        slope = np.exp(self.log_jacobian(z))
+        return slope, -slope * np.tanh(0.5 * z)
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Independent priors on named parameters.
+
+    Parameters
+    ----------
+    distributions : mapping of str to Distribution
+        Frozen `scipy.stats` distributions, those of `particles.distributions`, or anything with
+        ``rvs`` and ``logpdf``.
+    coordinates : mapping of str to str, optional
+        ``"identity"``, ``"log"`` or ``"logit"`` for parameters whose unconstrained coordinate
+        should not follow from the support of the prior.
+
+    Raises
+    ------
+    InputError
+        If a prior has no ``rvs`` and ``logpdf``, or a coordinate does not fit the support.
+    """
+
+    distributions: Mapping[str, Distribution]
+    coordinates: Mapping[str, str] = field(default_factory=dict)
+    maps: tuple[Coordinate, ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.distributions:
+            raise InputError("prior is empty: give at least one parameter a distribution")
+        unknown = set(self.coordinates) - set(self.distributions)
+        if unknown:
+            raise InputError(f"coordinates names {_listed(unknown)}, which has no prior")
+        maps = [_coordinate(n, d, self.coordinates.get(n)) for n, d in self.distributions.items()]
+        object.__setattr__(self, "maps", tuple(maps))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of theta."""
+        return tuple(self.distributions)
+
+    def __len__(self) -> int:
+        return len(self.distributions)
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
+        columns = [
+            # A draw may round to the bound of its support, which has no finite coordinate.
+            coordinate.unconstrained(coordinate.inside(draw(d, rng, size)))
+            for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
+        ]
+        return np.stack(columns, axis=1)
+
+    def natural(self, theta: Array) -> Array:
+        """Map unconstrained (n, d) to parameter values (n, d)."""
+        columns = [c.natural(theta[:, j]) for j, c in enumerate(self.maps)]
+        return np.stack(columns, axis=1)
+
+    def unconstrained(self, values: Array) -> Array:
+        """Map parameter values (n, d) to unconstrained (n, d)."""
+        columns = [c.unconstrained(values[:, j]) for j, c in enumerate(self.maps)]
+        return np.stack(columns, axis=1)
+
+    def slopes(self, theta: Array) -> tuple[Array, Array]:
+        """First and second derivative of each value by its coordinate, (n, d) both."""
+        pairs = [c.slopes(theta[:, j]) for j, c in enumerate(self.maps)]
+        first, second = zip(*pairs, strict=True)
+        return np.stack(first, axis=1), np.stack(second, axis=1)
+
+    def log_density(self, theta: Array) -> Array:
+        """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
+        total = np.zeros(len(theta))
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            for j in range(len(self)):
+                total += self.log_density_of(j, theta[:, j])
+        return np.where(np.isnan(total), -np.inf, total)
+
+    def log_density_of(self, j: int, z: Array) -> Array:
+        """Log density of one unconstrained coordinate, log-Jacobian included, shape (n,)."""
+        coordinate, distribution = self.maps[j], self.distributions[self.names[j]]
+        return distribution.logpdf(coordinate.natural(z)) + coordinate.log_jacobian(z)
+
+
+def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:
+    for method in ("rvs", "logpdf"):
+        if not callable(getattr(distribution, method, None)):
+            raise InputError(
+                f"prior of '{name}' is {distribution!r}, which has no {method}: "
+                "give a frozen scipy.stats distribution, or a number to fix the parameter"
+            )
+    lower, upper = _support(name, distribution)
+    by_support: Coordinate
+    if np.isfinite(lower) and np.isfinite(upper):
+        by_support = Logit(lower, upper)
+    elif np.isfinite(lower):
+        by_support = Log(lower)
+    elif np.isfinite(upper):
+        by_support = Log(upper, sign=-1.0)
+    else:
+        by_support = Identity()
+    if wanted is None or wanted == by_support.name:
+        return by_support
+    if wanted == "identity":
+        return Identity()
+    if wanted in ("log", "logit"):
+        raise InputError(
+            f"coordinate '{wanted}' of '{name}' does not fit its prior on ({lower:g}, {upper:g}): "
+            "truncate the prior (scipy.stats.truncnorm) or choose 'identity'"
+        )
+    raise InputError(f"coordinate '{wanted}' of '{name}' is none of identity, log, logit")
+
+
+def _support(name: str, distribution: Distribution) -> tuple[float, float]:
+    """Bounds of the support, once the distribution has shown that it is one of a number."""
+    mend = "give a frozen scipy.stats distribution of one number, such as stats.lognorm(0.5)"
+    density = np.empty(0)
+    try:
+        lower, upper = support(distribution)
+        if lower < upper:
+            with np.errstate(all="ignore"):
+                draws = draw(distribution, np.random.default_rng(0), 2)
+                density = np.asarray(distribution.logpdf(draws[:1]))
+    except InputError as error:
+        raise InputError(f"prior of '{name}': {error}") from error
+    except Exception as error:
+        why = f"{type(error).__name__}: {shown(str(error))}"
+        raise InputError(f"prior of '{name}' cannot be used ({why}): {mend}") from error
+    if not lower < upper:
+        raise InputError(f"prior of '{name}' has no valid support: check its arguments")
+    if density.shape != (1,):
+        raise InputError(f"prior of '{name}' has a density of shape {density.shape}: {mend}")
+    return lower, upper
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(f"'{name}'" for name in sorted(names))

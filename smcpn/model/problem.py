@@ -1,0 +1,308 @@
+"""What is to be identified: an equation, its records, what was measured, and the priors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+
+from smcpn.errors import InputError, shown
+from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
+from smcpn.model.noise import Density, as_density
+from smcpn.model.ode import ODE
+from smcpn.model.prior import Distribution, Prior, describe
+from smcpn.model.record import Record, as_records
+from smcpn.model.trace import function_name
+from smcpn.solver import CALIBRATED
+
+# ---- What a user gave, as plain data: a function by its name, a distribution by its text.
+
+
+def labelled(value: Any) -> Any:
+    """Numbers and text as they are, in lists and mappings; all else by what it is called."""
+    if isinstance(value, Mapping):
+        return {str(name): labelled(entry) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [labelled(entry) for entry in value]
+    if isinstance(value, (np.ndarray, np.generic)):
+        return labelled(value.tolist())
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if callable(getattr(value, "rvs", None)):
+        return describe(value)
+    return repr(value) if is_dataclass(value) else function_name(value)
+
+
+class Problem:
+    """An ODE with unknown parameters, the records to learn them from, and the priors.
+
+    Parameters
+    ----------
+    ode : ODE
+        The differential equation, made by `smcpn.ode`.
+    records : Record or sequence of Record
+        Several records share the parameters; their lengths may differ.
+    observe : str, callable, or sequence of these
+        What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
+        function of states, inputs and keyword-only parameters (a default holds unless a prior
+        names the parameter).
+    noise : float, str, density, function, or sequence of these
+        Standard deviation of the measurement noise of each output, in its unit, or the name of
+        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
+        and keyword-only parameters.
+    prior : mapping of str to distribution or float
+        A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
+    initial : "rest", mapping, or sequence
+        State at the first sample: ``"rest"`` (all zero, the default), one value per state, or a
+        mapping from state to value. A value is a number, the name of a parameter, or a
+        distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
+    coordinates : mapping of str to str, optional
+        See `Prior`.
+    diffusion : str, optional
+        Name of the parameter that holds the diffusion (standard deviation) of a solver's Wiener
+        processes; the solver names it too, ``EKF1(diffusion="kappa")``.
+
+    Attributes
+    ----------
+    model : Model
+        Everything below as expression graphs.
+    observe, noise : list
+    initial : str, list or dict
+        As given, for tables, but a function by its name and a distribution by its text.
+    fixed : mapping of str to float
+        Parameters whose value is known.
+
+    Raises
+    ------
+    InputError
+        One sentence that names what does not fit and how to mend it.
+
+    Examples
+    --------
+    >>> import numpy as np, smcpn
+    >>> from scipy import stats
+    >>> @smcpn.ode
+    ... def decay(x, *, rate):
+    ...     return -rate * x
+    >>> record = smcpn.Record(y=np.exp(-np.arange(20) / 10), dt=0.1)
+    >>> smcpn.Problem(decay, record, observe="x", noise=0.01, initial=[1.0],
+    ...               prior=dict(rate=stats.lognorm(1.0))).names
+    ('rate',)
+    """
+
+    def __init__(
+        self,
+        ode: ODE,
+        records: Record | Sequence[Record],
+        *,
+        observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
+        noise: Any,
+        prior: Mapping[str, Distribution | float],
+        initial: Any = "rest",
+        coordinates: Mapping[str, str] | None = None,
+        diffusion: str | None = None,
+    ) -> None:
+        check_ode(ode)
+        self.ode = ode
+        self.records = as_records(records)
+        given_outputs = _as_list(observe)
+        given_noise = one_per_output(_as_list(noise), given_outputs)
+        self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
+        self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
+        self._check_records()
+        self._check_values([as_density(sd) for sd in given_noise])
+        free, fixed = _split_prior(prior, ode.defaults)
+        self.model, added, unused = make_model(
+            ode,
+            observe=given_outputs,
+            noise=given_noise,
+            initial=initial,
+            n_records=len(self.records),
+            free=list(free),
+            fixed=fixed,
+            diffusion=diffusion,
+        )
+        if unused:
+            raise InputError(
+                f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
+                f"({', '.join(ode.parameters)}): remove it or correct its name"
+            )
+        self.prior = Prior({**free, **added}, coordinates or {})
+        self.fixed = fixed
+
+    @classmethod
+    def assembled(
+        cls,
+        *,
+        ode: ODE,
+        records: tuple[Record, ...],
+        model: Model,
+        prior: Prior,
+        fixed: Mapping[str, float],
+        observe: list[Any],
+        noise: list[Any],
+        initial: Any,
+        diffusion: str | None,
+    ) -> Problem:
+        """Make a problem of its attributes, as they were read from a file; nothing is traced.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        problem = cls.__new__(cls)
+        problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
+        problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
+        problem.initial, problem.diffusion = initial, diffusion
+        problem._check_records()
+        return problem
+
+    def with_records(self, records: Sequence[Record]) -> Problem:
+        """Return the same problem over records that are longer or shorter, or fewer.
+
+        Raises
+        ------
+        InputError
+            If a record does not fit.
+        """
+        return Problem.assembled(
+            ode=self.ode,
+            records=tuple(records),
+            model=replace(self.model, initial=self.model.initial[: len(records)]),
+            prior=self.prior,
+            fixed=self.fixed,
+            observe=self.observe,
+            noise=self.noise,
+            initial=self.initial,
+            diffusion=self.diffusion,
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the unknown parameters, in the order of the columns of theta."""
+        return self.prior.names
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of all records together."""
+        return sum(len(record) for record in self.records)
+
+    def model_observing(self, observe: Any) -> Model:
+        """The same model with other outputs, of which the noise is not known (variance 0)."""
+        model, what = self.model, _as_list(observe)
+
+        def parameter(name: str, default: float | None = None) -> ca.SX:
+            if name in self.names:
+                return model.theta[self.names.index(name)]
+            value = self.fixed.get(name, default)
+            if value is not None:
+                return ca.SX(value)
+            raise InputError(f"observe function takes '{name}', which is no parameter")
+
+        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
+        return replace(
+            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+        )
+
+    def _check_records(self) -> None:
+        for record in self.records:
+            check_record(record, self.ode, len(self.observe))
+            if record.n_outputs == 0 or np.isnan(record.y).all():
+                raise InputError(f"{record.name}: every y is NaN: there is nothing to learn from")
+        for j, what in enumerate(self.observe):
+            # An output may be missing from some records, but not from all.
+            if all(np.isnan(record.y[:, j]).all() for record in self.records):
+                raise InputError(
+                    f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
+                    "leave this column out of y and its entry out of observe and noise"
+                )
+
+    def _check_values(self, densities: list[Density | None]) -> None:
+        """Refuse measurements that a density cannot have made."""
+        for j, density in enumerate(densities):
+            if density is None:
+                continue
+            for record in self.records:
+                y = record.y[:, j]
+                misfit = density.misfit(y[np.isfinite(y)])
+                if misfit is not None:
+                    raise InputError(
+                        f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
+                        f"its noise {self.noise[j]}: {misfit}"
+                    )
+
+
+def check_problem(problem: Problem) -> None:
+    """Refuse what is no problem, such as a bare ODE."""
+    if not isinstance(problem, Problem):
+        raise InputError(f"problem is {shown(problem)}: give a smcpn.Problem")
+
+
+def check_ode(ode: ODE) -> None:
+    """Refuse what `smcpn.ode` has not made.
+
+    Raises
+    ------
+    InputError
+        For a plain function, for instance.
+    """
+    if not isinstance(ode, ODE):
+        raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
+
+
+def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
+    """Refuse a record whose columns are not those of the model; outputs may be absent.
+
+    Raises
+    ------
+    InputError
+        If inputs or outputs differ in number.
+    """
+    if record.n_inputs != len(ode.inputs):
+        raise InputError(
+            f"{record.name}: u has {record.n_inputs} columns but model '{ode.name}' has "
+            f"{len(ode.inputs)} inputs ({', '.join(ode.inputs) or 'none'})"
+        )
+    if record.n_outputs not in (0, n_outputs):
+        raise InputError(
+            f"{record.name}: y has {record.n_outputs} columns but observe names {n_outputs} outputs"
+        )
+
+
+def _split_prior(
+    prior: Mapping[str, Distribution | float], defaults: Mapping[str, float]
+) -> tuple[dict[str, Distribution], dict[str, float]]:
+    if not isinstance(prior, Mapping):
+        raise InputError(f"prior is {type(prior).__name__}: give a dict of name to distribution")
+    free: dict[str, Any] = {}
+    fixed = dict(defaults)
+    for name, value in prior.items():
+        if isinstance(value, (int, float, np.number)):
+            if not np.isfinite(value):
+                raise InputError(f"prior of '{name}' is {value}: give a number or a distribution")
+            fixed[name] = float(value)
+        else:
+            free[name] = value
+            fixed.pop(name, None)
+    if not free:
+        raise InputError("prior fixes every parameter: give at least one a distribution")
+    return free, fixed
+
+
+def _diffusion_name(diffusion: Any) -> str | None:
+    named = isinstance(diffusion, str) and diffusion.isidentifier() and diffusion not in CALIBRATED
+    if diffusion is None or named:
+        return diffusion
+    raise InputError(
+        f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
+        "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
+    )
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]

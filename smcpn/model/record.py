@@ -1,0 +1,361 @@
+"""A measured record: inputs and outputs on a time axis, and what the input does in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from smcpn.errors import InputError, real_number, shown
+
+Array = NDArray[np.float64]
+InputFunction = Callable[[Array], ArrayLike]
+
+HOLDS = ("zoh", "foh", "bandlimited")
+_DT_MEND = "give a positive number of seconds"
+CONTEXT = 64
+"""Input samples a slice remembers on either side, so that interpolation sees across its ends."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Inputs ``u`` and outputs ``y`` of one experiment.
+
+    Parameters
+    ----------
+    u : array_like, shape (T,) or (T, n_inputs), or callable, optional
+        Input samples. A function of time, ``u(t) -> (len(t),)`` or ``(len(t), n_inputs)``,
+        where the input is known between samples too; it then needs no ``hold``.
+        None for a system without input.
+    y : array_like, shape (T,) or (T, n_outputs), optional
+        Output samples; NaN marks a missing one. None where there is nothing to compare with.
+    dt : float, optional
+        Sampling interval in seconds. Give either ``dt`` or ``t``.
+    t : array_like, shape (T,), optional
+        Sampling times in seconds, strictly increasing.
+    hold : {"foh", "zoh", "bandlimited"}
+        The input between samples: linear, held, or the band-limited signal through the samples
+        (by FFT where ``periodic``, by a windowed sinc otherwise). On real records this choice
+        can matter more than the solver.
+    periodic : bool
+        The record is whole periods of a steady state.
+    start : float
+        Time of the first sample where ``dt`` is given.
+    y_unit : str
+        Unit of the outputs, for tables and figures.
+    name : str
+        Used in messages and figures.
+
+    Raises
+    ------
+    InputError
+        For unsorted or repeated times, NaN in ``u``, unequal lengths, an unknown hold.
+    """
+
+    u: Any = None
+    y: Any = None
+    dt: float | None = None
+    t: Any = None
+    hold: str = "foh"
+    periodic: bool = False
+    start: float = 0.0
+    y_unit: str = ""
+    name: str = "record"
+    u_function: InputFunction | None = None
+    u_before: Array | None = None
+    u_after: Array | None = None
+
+    def __post_init__(self) -> None:
+        put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        if callable(self.u):
+            put("u_function", self.u)
+            put("u", None)
+        t: Any = self.t
+        if t is not None:
+            t = _numbers(t, "t", self.name)
+            if t.ndim != 1:
+                raise InputError(f"{self.name}: t must be one-dimensional, not {t.shape}")
+        put("start", real_number(f"{self.name}: start", self.start, "give a time in seconds"))
+        if self.dt is not None:
+            dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND)
+            if dt <= 0.0:
+                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_MEND}")
+            put("dt", dt)
+        y = None if self.y is None else _columns(self.y, "y", self.name)
+        u = None if self.u is None else _columns(self.u, "u", self.name)
+        put("t", _times(t, self.dt, self.start, _length(u, y, t, self.name), self.name))
+        if self.u_function is not None and u is None:
+            u = _columns(self.u_function(self.t), "u", self.name)
+        put("u", np.empty((len(self.t), 0)) if u is None else u)
+        put("y", np.full((len(self.t), 0), np.nan) if y is None else y)
+        for name, values in (("u", self.u), ("y", self.y)):
+            length = len(np.asarray(values))
+            if length != len(self.t):
+                raise InputError(
+                    f"{self.name}: {name} has {length} samples but the time axis has {len(self.t)}"
+                )
+        self._check_values()
+        # A record is not changed by what its user does to the arrays afterwards, nor by us.
+        for values in (self.t, self.u, self.y):
+            np.asarray(values).setflags(write=False)
+
+    def _check_values(self) -> None:
+        bad = np.argwhere(~np.isfinite(self.u))
+        if len(bad):
+            raise InputError(
+                f"{self.name}: u is {self.u[tuple(bad[0])]} at sample {bad[0][0]}: an input must "
+                "be known at every sample (only y may be missing)"
+            )
+        if np.isinf(self.y).any():
+            raise InputError(f"{self.name}: y is infinite at sample {_first(np.isinf(self.y))}")
+        if self.hold not in HOLDS:
+            raise InputError(f"{self.name}: hold is '{self.hold}', none of {', '.join(HOLDS)}")
+        if self.hold == "bandlimited" and not self.uniform:
+            raise InputError(
+                f"{self.name}: hold 'bandlimited' needs uniform sampling; "
+                "choose 'foh', or resample the record"
+            )
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def __repr__(self) -> str:
+        spacing = f"every {self.interval:g} s" if self.uniform else "at irregular times"
+        hold = "a function" if self.u_function is not None else self.hold
+        inputs = f"{_count(self.n_inputs, 'input')} ({hold})" if self.n_inputs else "no input"
+        outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
+        return f"<Record '{self.name}': {len(self)} samples {spacing}, {inputs}, {outputs}>"
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs."""
+        return self.u.shape[1]
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs."""
+        return self.y.shape[1]
+
+    @property
+    def uniform(self) -> bool:
+        """Whether the sampling interval is the same throughout, to 1e-9 and rounding."""
+        if self.dt is not None or len(self.t) < 3:
+            return True
+        steps = np.diff(self.t)
+        # Seconds since 1970 are rounded to a quarter of a microsecond.
+        rounding = 4 * np.finfo(float).eps * np.abs(self.t).max()
+        return bool(np.ptp(steps) <= 1e-9 * steps.mean() + rounding)
+
+    @property
+    def interval(self) -> float:
+        """Sampling interval in seconds, the mean one where it varies."""
+        if self.dt is not None:
+            return self.dt
+        return float(self.t[-1] - self.t[0]) / (len(self.t) - 1)
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the input has no jump or kink at the samples."""
+        known = self.u_function is not None or self.n_inputs == 0
+        return known or self.hold == "bandlimited"
+
+    def __getitem__(self, index: slice) -> Record:
+        """Cut out the samples ``record[a:b]``; the input beyond the cut stays known."""
+        if not isinstance(index, slice) or index.step not in (None, 1):
+            raise InputError(f"{self.name}: slice a record as record[a:b], without a step")
+        a, b, _ = index.indices(len(self))
+        if b <= a:
+            raise InputError(f"{self.name}: the slice [{a}:{b}] is empty")
+        before, after = self.input_around()
+        extended = np.concatenate([before, self.u, after])
+        a_in, b_in = a + len(before), b + len(before)
+        return self._with(
+            u=self.u[a:b],
+            y=self.y[a:b] if self.n_outputs else None,
+            t=self.t[a:b],
+            start=float(self.t[a]),
+            periodic=self.periodic and b - a == len(self),
+            u_before=extended[max(0, a_in - CONTEXT) : a_in],
+            u_after=extended[b_in : b_in + CONTEXT],
+        )
+
+    def input_around(self) -> tuple[Array, Array]:
+        """Input samples known before and after the record, each (n, n_inputs), n may be 0."""
+        if self.periodic:
+            reach = min(CONTEXT, len(self))
+            return self.u[-reach:], self.u[:reach]
+        nothing = np.empty((0, self.n_inputs))
+        return (
+            nothing if self.u_before is None else self.u_before,
+            nothing if self.u_after is None else self.u_after,
+        )
+
+    def hide(self, a: int, b: int) -> Record:
+        """Mark the outputs ``[a, b)`` as missing: simulated through, but not compared."""
+        y = self.y.copy()
+        y[a:b] = np.nan
+        return self._with(y=y)
+
+    def unmeasured(self, n_outputs: int) -> Record:
+        """Return the record with ``n_outputs`` outputs of which no sample is known."""
+        return self._with(y=np.full((len(self), n_outputs), np.nan))
+
+    def with_hold(self, hold: str) -> Record:
+        """Return the record with another input between samples."""
+        return self._with(hold=hold)
+
+    def repeat(self, times: int) -> Record:
+        """Play a periodic record several times in a row.
+
+        With ``record.repeat(2).hide(0, len(record))`` the first period only brings the state
+        to its steady state.
+        """
+        if not self.periodic or self.dt is None:
+            raise InputError(f"{self.name}: only a periodic record with dt can be repeated")
+        return self._with(
+            u=np.tile(self.u, (times, 1)),
+            y=np.tile(self.y, (times, 1)) if self.n_outputs else None,
+        )
+
+    def followed_by(self, more: Record) -> Record:
+        """Append samples that were measured after these.
+
+        With ``dt`` they follow at once, whatever time they begin at; with ``t`` their times must.
+
+        Raises
+        ------
+        InputError
+            If the columns or intervals differ, the times overlap, the record is periodic, or its
+            input is a function.
+        """
+        reason = self._not_continued_by(more)
+        if reason:
+            raise InputError(f"{self.name} cannot be continued by {more.name}: {reason}")
+        return self._with(
+            u=np.concatenate([self.u, more.u]),
+            y=np.concatenate([self.y, more.y]),
+            t=np.concatenate([self.t, more.t]),
+            u_after=more.u_after,
+        )
+
+    def _not_continued_by(self, more: Record) -> str:
+        if self.periodic or self.u_function is not None or more.u_function is not None:
+            return "it is periodic" if self.periodic else "the input is a function of time"
+        if (self.n_inputs, self.n_outputs) != (more.n_inputs, more.n_outputs):
+            return "it has other inputs or outputs"
+        if (self.dt is None) != (more.dt is None) or self.dt != more.dt:
+            return f"its dt is {more.dt}, not {self.dt}"
+        if self.dt is None and more.t[0] <= self.t[-1]:
+            return f"it begins at t = {more.t[0]:g}, not after {self.t[-1]:g}"
+        return ""
+
+    def _with(self, **changes: Any) -> Record:
+        """Replace fields; the time axis follows from dt where there is one."""
+        if self.dt is not None:
+            changes["t"] = None
+        return replace(self, **changes)
+
+
+def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
+    """Accept one record or several.
+
+    Raises
+    ------
+    InputError
+        If there is none, or they differ in the number of inputs or outputs.
+    """
+    if not isinstance(records, (Record, Iterable)):
+        raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
+    several = (records,) if isinstance(records, Record) else tuple(records)
+    if not several:
+        raise InputError("no record: give at least one smcpn.Record")
+    for record in several:
+        if not isinstance(record, Record):
+            raise InputError(f"a record is {type(record).__name__}: give an smcpn.Record")
+        if (record.n_inputs, record.n_outputs) != (several[0].n_inputs, several[0].n_outputs):
+            raise InputError(
+                f"records '{several[0].name}' and '{record.name}' differ in the number of inputs "
+                "or outputs"
+            )
+    return several
+
+
+def _columns(values: Any, name: str, record: str) -> Array:
+    array = _numbers(values, name, record)
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2:
+        raise InputError(
+            f"{record}: {name} has shape {array.shape}: give (samples,) or (samples, channels)"
+        )
+    return array
+
+
+def _numbers(values: Any, name: str, record: str) -> Array:
+    """Copy into an array of floats what holds real numbers and nothing else."""
+    try:
+        given = np.asarray(values)
+        kind = given.dtype.kind
+        if kind in "mM":
+            raise InputError(
+                f"{record}: {name} holds {given.dtype}: give seconds as floats, for instance "
+                f"({name} - {name}[0]) / np.timedelta64(1, 's')"
+            )
+        if kind == "c":
+            raise InputError(
+                f"{record}: {name} is complex: give its real part, or both parts as two columns"
+            )
+        if kind in "SU":
+            raise InputError(f"{record}: {name} is not an array of numbers but of text")
+        return np.array(given, dtype=float, order="C")
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = " ".join(str(error).split())
+        raise InputError(f"{record}: {name} is not an array of numbers ({reason})") from error
+
+
+def _length(u: Array | None, y: Array | None, t: Any, record: str) -> int:
+    lengths = {
+        name: len(values) for name, values in (("t", t), ("u", u), ("y", y)) if values is not None
+    }
+    if not lengths:
+        raise InputError(f"{record}: give t, or samples of u or y")
+    if len(set(lengths.values())) > 1:
+        counts = ", ".join(f"{name} has {length}" for name, length in lengths.items())
+        raise InputError(f"{record}: unequal numbers of samples ({counts})")
+    length = next(iter(lengths.values()))
+    if length < 2:
+        raise InputError(f"{record}: {length} sample; a record needs at least two")
+    return length
+
+
+def _times(t: Array | None, dt: float | None, start: float, length: int, record: str) -> Array:
+    if (t is None) == (dt is None):
+        raise InputError(f"{record}: give either dt or t")
+    if t is None:
+        return start + float(dt) * np.arange(length)  # type: ignore[arg-type]
+    if not np.isfinite(t).all():
+        raise InputError(
+            f"{record}: t must be finite, it is not at sample {_first(~np.isfinite(t))}"
+        )
+    gaps = np.diff(t)
+    if (gaps <= 0).any():
+        at = _first(gaps <= 0) + 1
+        what = "repeats" if gaps[at - 1] == 0 else "comes before"
+        raise InputError(
+            f"{record}: time {t[at]:g} of sample {at} {what} the one before it: "
+            "sort the times and merge repeated ones"
+        )
+    return t
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _first(mask: NDArray[np.bool_]) -> int:
+    return int(np.argwhere(mask)[0][0])

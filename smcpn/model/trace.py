@@ -1,0 +1,179 @@
+"""Call a Python function once with symbols and keep the expression graph it returns."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, shown
+
+OPERATOR_MEND = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
+BRANCH_MEND = (
+    "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
+    "in place of if, max() and 'and'"
+)
+_OPERATORS = re.compile(r"for ([&|^]|unary ~)")
+
+
+def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
+    """Split a signature into positional names and keyword-only names with their defaults.
+
+    A keyword-only argument without a default maps to `inspect.Parameter.empty`.
+
+    Raises
+    ------
+    InputError
+        If the function takes ``*args`` or ``**kwargs``, whose names cannot be known, or gives a
+        positional argument a default.
+    """
+    if not callable(function):
+        raise InputError(f"model is {shown(function)}: give a function")
+    positional: list[str] = []
+    keyword: dict[str, Any] = {}
+    try:
+        signature = inspect.signature(function)
+    except ValueError as error:
+        raise InputError(
+            f"model '{function_name(function)}' does not tell its arguments: "
+            "give a function written in Python"
+        ) from error
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InputError(
+                f"model '{function_name(function)}' takes *{name}: "
+                "name every state, input and parameter"
+            )
+        if (
+            parameter.kind is not parameter.KEYWORD_ONLY
+            and parameter.default is not parameter.empty
+        ):
+            raise InputError(
+                f"model '{function_name(function)}' gives '{name}' a default: remove it from a "
+                f"state or input, or write '*, {name}' to make a parameter of it"
+            )
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            keyword[name] = parameter.default
+        else:
+            positional.append(name)
+    return positional, keyword
+
+
+def trace(
+    function: Callable[..., Any],
+    positional: list[ca.SX],
+    keyword: Mapping[str, ca.SX | float],
+) -> list[ca.SX]:
+    """Evaluate ``function`` on symbols and return its outputs as a list of scalar graphs.
+
+    Raises
+    ------
+    InputError
+        If the function branches on a symbol, returns something that is not a scalar
+        expression, or contains a NaN constant (``math.sin(x)`` and ``float(x)`` of a symbol
+        silently give one).
+    """
+    name = function_name(function)
+    try:
+        with _numpy_functions_on_symbols():
+            returned = function(*positional, **keyword)
+    except Exception as error:
+        if "truth value" in str(error):
+            raise InputError(f"model '{name}' branches on a traced value: {BRANCH_MEND}") from error
+        reason = str(error).splitlines()[-1] if str(error) else "no message"
+        mend = f"; {OPERATOR_MEND}" if _OPERATORS.search(reason) else ""
+        raise InputError(
+            f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){mend}"
+        ) from error
+    return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
+
+
+def _entries(returned: Any) -> list[Any]:
+    """What a function returned, entry by entry: of a sequence, or of an array (n,) or (n, 1)."""
+    if returned is None:
+        return []
+    if isinstance(returned, (tuple, list)):
+        return list(returned)
+    if (
+        isinstance(returned, np.ndarray)
+        and returned.ndim in (1, 2)
+        and returned.shape[1:] in ((), (1,))
+    ):
+        return list(returned.ravel())
+    if isinstance(returned, ca.SX) and returned.shape[1] == 1:
+        return ca.vertsplit(returned)
+    return [returned]
+
+
+def _scalar(output: Any, model: str, place: int) -> ca.SX:
+    try:
+        expression = ca.SX(output)
+    except (NotImplementedError, TypeError, RuntimeError) as error:
+        raise InputError(
+            f"model '{model}' returns {type(output).__name__} in place {place}: "
+            "return one scalar expression per entry"
+        ) from error
+    if expression.shape != (1, 1):
+        raise InputError(
+            f"model '{model}' returns an array of shape {expression.shape} in place {place}: "
+            "return one scalar expression per entry"
+        )
+    expression = ca.densify(expression)
+    if _has_nan_constant(expression):
+        raise InputError(
+            f"model '{model}' has a NaN in what it returns in place {place}: "
+            "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), "
+            "dtype=float or out = np.zeros(n), which lose the symbol"
+        )
+    return expression
+
+
+def _has_nan_constant(expression: ca.SX) -> bool:
+    graph = ca.Function("graph", ca.symvar(expression), [expression])
+    return any(
+        graph.instruction_id(k) == ca.OP_CONST
+        and graph.instruction_constant(k) != graph.instruction_constant(k)
+        for k in range(graph.n_instructions())
+    )
+
+
+@contextmanager
+def _numpy_functions_on_symbols() -> Generator[None]:
+    """Let ``np.where`` and friends act on CasADi symbols, for the time of one trace.
+
+    What they return refuses to enter an array: ``np.array([v, np.sin(x)])`` would fail, though
+    ``np.array([v, x])`` works. So it is given the way in that a symbol has.
+    """
+    before = ca.GlobalOptions.getNumpyMode()
+    ca.GlobalOptions.setNumpyMode(1)
+    own = vars(ca.ArrayInterfaceSX).get("__array__")
+    ca.ArrayInterfaceSX.__array__ = _as_object_array
+    try:
+        yield
+    finally:
+        ca.GlobalOptions.setNumpyMode(before)
+        if own is None:
+            del ca.ArrayInterfaceSX.__array__
+        else:
+            ca.ArrayInterfaceSX.__array__ = own
+
+
+def _as_object_array(self: Any, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+    # CasADi calls one expression (1, 1), a symbol enters an array as a scalar.
+    expressions = ca.vertsplit(ca.vec(ca.SX(self).T))
+    shape = () if len(expressions) == 1 else self.shape
+    array = np.empty(len(expressions), dtype=object)
+    array[:] = expressions
+    return array.reshape(shape)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return how messages call a function, also a ``functools.partial`` of it."""
+    inner = getattr(function, "func", function)
+    return getattr(inner, "__name__", type(inner).__name__)

@@ -1,0 +1,503 @@
+"""The population that follows a stream, and the thread that rejuvenates it.
+
+Rejuvenations are `Ibis`'s own, made by a thread whose compiled loops release the interpreter.
+Until the rejuvenated population has caught up with the present, the one before is weighed on; then
+it takes its place. Both follow the exact posterior at any time.
+
+While the rejuvenated population is little behind it absorbs what it has missed sample by sample,
+and is the same, to the byte, as that of a batch run. When it is far behind (at the start of a
+stream, where nearly every sample calls for a rejuvenation, or on a slow machine) it takes all that
+it has missed in one leap, tempered as one informative sample would be.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.growing import GrowingLikelihood
+from smcpn.model.prior import Prior
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.sampler import Snapshot
+from smcpn.smc.target import Target, finite_or_excluded
+
+# ---- Populations that take one sample at a time, at the least cost.
+
+Array = NDArray[np.float64]
+
+TRACED = 64
+"""Samples whose effective sample size and evidence are added to the trace together."""
+
+
+class Weighed:
+    """What one sample does to the weights of a population.
+
+    Attributes
+    ----------
+    system : ParticleSystem
+        With the sample absorbed whole.
+    ess : float
+    log_mean : float
+        Log of the mean weight.
+    innovation : ndarray, (q,)
+        Measured minus predicted output in predictive standard deviations; nan where missing.
+    """
+
+    __slots__ = ("ess", "innovation", "log_mean", "system")
+
+    def __init__(
+        self, system: ParticleSystem, ess: float, log_mean: float, innovation: Array
+    ) -> None:
+        self.system, self.ess, self.log_mean, self.innovation = system, ess, log_mean, innovation
+
+
+class Weigher:
+    """Weighs one sample after the other; the parameters are prepared once."""
+
+    def __init__(self, prior: Prior, likelihood: GrowingLikelihood) -> None:
+        self._prior, self._likelihood = prior, likelihood
+        self._theta, self.columns = np.empty(0), np.empty(0)
+        self._log_weights, self._weights = np.empty(0), np.empty(0)
+
+    def prepare(self, system: ParticleSystem) -> None:
+        """Have the parameters of a population at hand."""
+        if system.theta is not self._theta:
+            self._theta = system.theta
+            self.columns = self._likelihood.columns(self._prior.natural(system.theta))
+
+    def __call__(self, system: ParticleSystem, sample: int) -> Weighed:
+        """Absorb a sample: the arithmetic of `Ibis` for a block of one."""
+        self.prepare(system)
+        likelihood, place = self._likelihood, self._likelihood.place(sample)
+        state, increment = likelihood.weigh(self.columns, system.state, place)
+        predicted = likelihood.predicted(self.columns, state, place)
+        with np.errstate(all="ignore"):
+            innovation = standardised(place.y, predicted, self.weights(system))
+            if not isfinite(np.add.reduce(increment)):
+                increment = finite_or_excluded(increment)
+            log_weights = system.log_weights + increment
+            top = np.maximum.reduce(log_weights)
+            top = top if isfinite(top) else 0.0
+            weights = np.exp(log_weights - top)
+            total = weights.sum()
+            squares = np.einsum("...i,...i->...", weights, weights)
+            log_mean = np.log(total / len(weights)) + top
+            ess = float(total * total / (squares if squares > 0 else 1.0))
+        moved = ParticleSystem(
+            theta=system.theta,
+            log_weights=log_weights,
+            log_prior=system.log_prior,
+            log_likelihood=system.log_likelihood + increment,
+            pending=system.pending,
+            state=state,
+            eve=system.eve,
+            family=system.family,
+        )
+        if total > 0:
+            self._log_weights, self._weights = log_weights, weights / total
+        return Weighed(moved, ess, float(log_mean), innovation)
+
+    def states(self, system: ParticleSystem) -> Array:
+        """Values of the states, (n, N)."""
+        return system.state[self._likelihood.places]
+
+    def weights(self, system: ParticleSystem) -> Array:
+        """Normalised weights of a population, known already if it was the last one weighed."""
+        if system.log_weights is not self._log_weights:
+            self._log_weights, self._weights = system.log_weights, system.weights
+        return self._weights
+
+
+def standardised(y: Array, predicted: Array, weights: Array) -> Array:
+    """Measured minus predicted outputs in predictive standard deviations, (q,).
+
+    Parameters
+    ----------
+    y : ndarray, (q,)
+    predicted : ndarray, (2 q, N)
+        Mean and variance for every particle.
+    weights : ndarray, (N,)
+        Before the sample.
+    """
+    q = len(y)
+    expected = predicted[:q] @ weights
+    if not all(map(isfinite, expected.tolist())):
+        # A diverged particle has no weight, but nan times zero is nan.
+        predicted = np.where(weights > 0, predicted, 0.0)
+        expected = predicted[:q] @ weights
+    centred = predicted[:q] - expected[:, None]
+    centred *= centred
+    centred += predicted[q:]
+    return (y - expected) / np.sqrt(centred @ weights)
+
+
+def state_mean(weigher: Weigher, system: ParticleSystem) -> Array:
+    """Posterior mean of the states, (n,)."""
+    states, weights = weigher.states(system), weigher.weights(system)
+    mean = states @ weights
+    return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
+
+
+@dataclass(frozen=True)
+class BlockTarget(Target):
+    """prior x p(y_<sample | theta) x p(y_sample, ..., y_end-1 | theta)^exponent.
+
+    Attributes
+    ----------
+    end : int
+        The samples from `sample` to before this one are pending together.
+    """
+
+    likelihood: GrowingLikelihood
+    end: int = 0
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that an evaluation weighs."""
+        return self.end
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """See `Target.evaluate`."""
+        values, n = self.prior.natural(theta), len(theta)
+        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, pending = self.likelihood.total(values, state, self.sample, self.end)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=finite_or_excluded(log_likelihood),
+            pending=finite_or_excluded(pending),
+            state=state,
+            eve=np.zeros(n, dtype=np.int64),
+            family=np.zeros(n, dtype=np.int64),
+        )
+
+
+class StreamIbis(Ibis):
+    """`Ibis` that also absorbs single samples, as long as they call for no rejuvenation.
+
+    `absorb` and `advance` make the same particle system, to the byte.
+    """
+
+    likelihood: GrowingLikelihood
+    last_ess = float("nan")
+    innovation = np.empty(0)
+
+    @cached_property
+    def _weigher(self) -> Weigher:
+        return Weigher(self.prior, self.likelihood)
+
+    @cached_property
+    def _recent(self) -> list[tuple[float, float]]:
+        return []
+
+    def absorb(self) -> bool:
+        """Absorb the next sample; where it calls for a rejuvenation change nothing, False."""
+        weighed = self._weigher(self.system, self.sample)
+        self.innovation = weighed.innovation
+        if weighed.ess < self._threshold:
+            return False
+        self.system, self.last_ess = weighed.system, weighed.ess
+        self.sample += 1
+        self._recent.append((weighed.ess, self._log_evidence_at_resampling + weighed.log_mean))
+        if len(self._recent) >= TRACED:
+            self.flush()
+        return True
+
+    def begin(self) -> None:
+        """Take the solver's state from the first sample, which makes it known."""
+        values = self.prior.natural(self.system.theta)
+        self.system = replace(self.system, state=self.likelihood.start(values))
+
+    def advance_by_one(self) -> None:
+        """Absorb the next sample, with the rejuvenations that it calls for."""
+        last = self.sample + 1
+        while self.sample < last:
+            self.advance(last)
+        self.last_ess = self.system.ess
+
+    @property
+    def evidence_base(self) -> float:
+        """Log-evidence where the weights were last equal."""
+        return self._log_evidence_at_resampling
+
+    def state_mean(self) -> Array:
+        """Posterior mean of the states, (n,)."""
+        return state_mean(self._weigher, self.system)
+
+    def flush(self) -> None:
+        """Add what `absorb` has seen to the trace."""
+        if self._recent:
+            self.trace = self.trace.extended(*np.array(self._recent).T)
+            self._recent.clear()
+
+    def advance(self, last: int) -> None:
+        """See `Ibis.advance`."""
+        self.flush()
+        super().advance(last)
+
+    def leap(self, end: int) -> None:
+        """Absorb the samples up to ``end`` together, bridged as one informative sample would be.
+
+        The posterior is the one that single samples lead to, by fewer rejuvenations.
+        """
+        self.flush()
+        system, begin = self.system, self.sample
+        values = self.prior.natural(system.theta)
+        state, pending = self.likelihood.total(values, system.state, begin, end)
+        self.system = replace(system, pending=finite_or_excluded(pending), state=state)
+        self._begin_bridge()
+        while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
+            pass
+        system = self.system
+        self.system = replace(
+            system,
+            log_likelihood=system.log_likelihood + system.pending,
+            pending=np.zeros(len(system)),
+        )
+        self.sample = end
+        unknown = np.full((2, end - begin), np.nan)
+        unknown[:, -1] = system.ess, self.log_evidence
+        self.trace = self.trace.extended(*unknown)
+
+    def snapshot(self) -> Snapshot:
+        """See `Sampler.snapshot`."""
+        self.flush()
+        return super().snapshot()
+
+
+class Provisional:
+    """A population that is weighed on while the rejuvenated one is being made.
+
+    It follows the posterior all the time, with fewer and fewer particles that count.
+    """
+
+    def __init__(self, sampler: StreamIbis) -> None:
+        self.system, self.sample = sampler.system, sampler.sample
+        self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
+        self.innovation = sampler.innovation
+        self._weigher = Weigher(sampler.prior, sampler.likelihood)
+
+    def absorb(self) -> None:
+        """Absorb the next sample, whatever it does to the weights."""
+        weighed = self._weigher(self.system, self.sample)
+        self.system, self.last_ess = weighed.system, weighed.ess
+        self.innovation = weighed.innovation
+        self.sample += 1
+
+    def state_mean(self) -> Array:
+        """Posterior mean of the states, (n,)."""
+        return state_mean(self._weigher, self.system)
+
+
+DEGRADED = 0.1
+"""Share of the particles that must count for a summary to be trusted."""
+SWITCH_INTERVAL = 2e-5
+"""Seconds after which the thread at work gives way to an update."""
+LEAP, LEAP_SHARE = 16, 0.1
+"""Samples, absolute and as a share of the history, by which the rejuvenated population must be
+behind to take the samples in between together."""
+MARGIN = 2e-4
+"""Seconds of a budget that are kept free."""
+
+Population = StreamIbis | Provisional
+
+
+class Follower:
+    """One population that follows the posterior of a growing likelihood.
+
+    Parameters
+    ----------
+    likelihood : GrowingLikelihood
+    engine : StreamIbis
+    observe : callable
+        Called with the population after every sample that an update absorbs.
+    """
+
+    def __init__(
+        self,
+        likelihood: GrowingLikelihood,
+        engine: StreamIbis,
+        observe: Callable[[Population], None],
+    ) -> None:
+        self.likelihood, self.engine, self._observe = likelihood, engine, observe
+        self._provisional: Provisional | None = None
+        self._offered: Provisional | None = None
+        self._work: _Work | None = None
+        self._frozen = False
+
+    @classmethod
+    def begun(
+        cls,
+        likelihood: GrowingLikelihood,
+        engine: Callable[[], StreamIbis],
+        observe: Callable[[Population], None],
+    ) -> Follower:
+        """Begin with samples that are known already, in a thread; see `ready`."""
+        follower = cls.__new__(cls)
+        follower.likelihood, follower._observe = likelihood, observe
+        follower._provisional, follower._offered, follower._frozen = None, None, False
+
+        def begin(work: _Work) -> None:
+            follower.engine = engine()
+            follower._catch_up(work)
+
+        follower._work = _Work(begin)
+        return follower
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has caught up with the present."""
+        return self._work is None or self._work.done.is_set()
+
+    @property
+    def population(self) -> Population:
+        """The one that knows most about the present."""
+        return self.engine if self._provisional is None else self._provisional
+
+    @property
+    def busy(self) -> bool:
+        """Whether a rejuvenation is under way."""
+        return self._work is not None
+
+    @property
+    def lag(self) -> int:
+        """Samples that the rejuvenation under way has still to catch up with."""
+        return self.likelihood.n_samples - min(self.engine.sample, self.population.sample)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether too few particles count."""
+        return self.population.last_ess < DEGRADED * self.engine.settings.particles
+
+    def follow(self, deadline: float | None) -> None:
+        """Absorb the samples that count, up to the ``deadline`` (of `time.perf_counter`).
+
+        Without one, rejuvenations are made at once.
+        """
+        if self._frozen:
+            self._follow_provisionally(deadline)
+            return
+        if self._work is not None:
+            if not self._work.done.is_set():
+                self._follow_provisionally(deadline)
+                return
+            self._take_over()
+        engine = self.engine
+        while engine.sample < self.likelihood.n_samples:
+            if engine.sample == 0:
+                engine.begin()
+            if not engine.absorb():
+                if deadline is not None:
+                    self.rejuvenate()
+                    self._follow_provisionally(deadline)
+                    return
+                engine.advance_by_one()
+            self._observe(engine)
+
+    def snapshot(self) -> Snapshot:
+        """What to go on from; while a rejuvenation is under way, the engine before it."""
+        return self.engine.snapshot() if self._work is None else self._before
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it rejuvenates no more."""
+        return self._frozen
+
+    def settle(self) -> None:
+        """Absorb all samples that count and wait for rejuvenations."""
+        if self._work is not None:
+            self._work.done.wait()
+            if not self._frozen:
+                self._take_over()
+        self.follow(None)
+
+    def rejuvenate(self) -> None:
+        """Let the engine catch up in a thread, and go on provisionally."""
+        self._provisional, self._before = Provisional(self.engine), self.engine.snapshot()
+        self._work = _Work(self._catch_up)
+
+    def _catch_up(self, work: _Work) -> None:
+        """Go on until there is no sample left; the thread's work."""
+        engine, likelihood = self.engine, self.likelihood
+        while engine.sample < likelihood.n_samples and not work.given_up:
+            if engine.sample == 0:
+                engine.begin()
+            made, behind = len(engine.rejuvenations), likelihood.n_samples - engine.sample
+            if behind > max(LEAP, LEAP_SHARE * engine.sample):
+                engine.leap(likelihood.n_samples)
+            else:
+                engine.advance(likelihood.n_samples)
+                while engine.exponent is not None:
+                    engine.advance(likelihood.n_samples)
+            if len(engine.rejuvenations) > made:
+                self._offer()
+
+    def freeze(self) -> None:
+        """Rejuvenate no more, only weigh: the model does not fit what is coming."""
+        self.give_up()
+        self._frozen = True
+        if self._provisional is None:
+            self._provisional = Provisional(self.engine)
+
+    def give_up(self) -> None:
+        """Have the thread end after the part it is at."""
+        if self._work is not None:
+            self._work.given_up = True
+
+    def _offer(self) -> None:
+        """Let updates go on with the population as it is, the rest of the samples weighed."""
+        fresh = Provisional(self.engine)
+        while fresh.sample < self.likelihood.n_samples:
+            fresh.absorb()
+        self._offered = fresh
+
+    def _follow_provisionally(self, deadline: float | None) -> None:
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        try:
+            offered, self._offered = self._offered, None
+            if offered is not None:
+                self._provisional = offered
+            population = self._provisional
+            assert population is not None
+            while population.sample < self.likelihood.n_samples:
+                population.absorb()
+                self._observe(population)
+                if deadline is not None and time.perf_counter() > deadline - MARGIN:
+                    break
+        finally:
+            sys.setswitchinterval(interval)
+
+    def _take_over(self) -> None:
+        work, self._work = self._work, None
+        self._provisional = self._offered = None
+        if work is not None and work.error is not None:
+            raise work.error
+        self.engine.last_ess = self.engine.system.ess
+
+
+class _Work:
+    """A task in a thread of its own."""
+
+    def __init__(self, task: Callable[[_Work], None]) -> None:
+        self.done, self.given_up, self.error = threading.Event(), False, None
+        self._task = task
+        threading.Thread(target=self._run, name="smcpn-online", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._task(self)
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.done.set()

@@ -1,0 +1,92 @@
+"""Nordsieck coordinates m_j = h^j x^(j) / j! of several processes, (order + 1, d), compiled."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.cache import compiled
+
+# ---- Square roots of covariances in compiled code: triangular factors by Householder reflections.
+
+Array = NDArray[np.float64]
+
+
+@compiled
+def triangularise(rows: Array, n_pivots: int, n_rows: int, n_columns: int):
+    """Make ``rows`` lower triangular in its first ``n_pivots`` rows, leaving rows rows' as it is.
+
+    Row k is reflected onto its k-th entry, which becomes the non-negative diagonal; what is right
+    of it is left as scratch. A row that has nothing there, of a singular covariance, is skipped.
+    """
+    for k in range(min(n_pivots, n_columns)):
+        beyond = 0.0
+        for j in range(k + 1, n_columns):
+            beyond += rows[k, j] * rows[k, j]
+        head = rows[k, k]
+        if beyond == 0.0:
+            if head < 0.0:
+                for r in range(k, n_rows):
+                    rows[r, k] = -rows[r, k]
+            continue
+        norm = sqrt(head * head + beyond)
+        # head - norm without cancellation
+        first = head - norm if head <= 0.0 else -beyond / (head + norm)
+        scale = 2.0 / (first * first + beyond)
+        for r in range(k + 1, n_rows):
+            dot = rows[r, k] * first
+            for j in range(k + 1, n_columns):
+                dot += rows[r, j] * rows[k, j]
+            dot *= scale
+            rows[r, k] -= dot * first
+            for j in range(k + 1, n_columns):
+                rows[r, j] -= dot * rows[k, j]
+        rows[k, k] = norm
+
+
+@compiled
+def clear(rows: Array, n_rows: int, n_columns: int):
+    """Set the first rows and columns to zero."""
+    for r in range(n_rows):
+        for column in range(n_columns):
+            rows[r, column] = 0.0
+
+
+@compiled
+def copy(source: Array, target: Array):
+    """Copy a matrix; numba takes seconds to compile the assignment of a slice."""
+    for r in range(source.shape[0]):
+        for column in range(source.shape[1]):
+            target[r, column] = source[r, column]
+
+
+@compiled
+def solve_lower(lower: Array, n: int, vector: Array):
+    """Overwrite ``vector`` by the solution of L y = vector; a zero pivot gives zero."""
+    for i in range(n):
+        value = vector[i]
+        for j in range(i):
+            value -= lower[i, j] * vector[j]
+        vector[i] = value / lower[i, i] if lower[i, i] > 0.0 else 0.0
+
+
+@compiled
+def rescale(mean: Array, ratio: float, result: Array):
+    """Turn coordinates of a step h into those of ``ratio`` h."""
+    power = 1.0
+    for j in range(mean.shape[0]):
+        for p in range(mean.shape[1]):
+            result[j, p] = power * mean[j, p]
+        power *= ratio
+
+
+@compiled
+def extrapolate(mean: Array):
+    """Go on by one step (10a): Pascal's matrix, by additions in place."""
+    size = mean.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            for p in range(mean.shape[1]):
+                mean[j, p] += mean[j + 1, p]

@@ -1,0 +1,1 @@
+"""What an identification returns, and tables and comparisons of it."""

@@ -1,0 +1,300 @@
+"""Several models of the same data in one table: evidence, likelihood, information criteria."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from smcpn.columns import align
+from smcpn.errors import InputError, shown
+from smcpn.estimate.laplace import Laplace
+from smcpn.estimate.log_density import POSTERIOR
+from smcpn.estimate.maximum import Maximum
+from smcpn.model.problem import Problem
+from smcpn.results.posterior import Posterior
+
+# ---- A Laplace approximation beside a sampled posterior.
+
+
+@dataclass(frozen=True)
+class AgreementRow:
+    """One parameter in both.
+
+    Attributes
+    ----------
+    name : str
+    mean, sd : float
+        Of the posterior.
+    laplace_mean, laplace_sd : float
+    """
+
+    name: str
+    mean: float
+    sd: float
+    laplace_mean: float
+    laplace_sd: float
+
+    @property
+    def difference(self) -> float:
+        """Difference of the means in posterior standard deviations."""
+        return (self.laplace_mean - self.mean) / self.sd
+
+    @property
+    def sd_ratio(self) -> float:
+        """Standard deviation of the approximation over that of the posterior."""
+        return self.laplace_sd / self.sd
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How far a Gaussian approximation is right.
+
+    Attributes
+    ----------
+    rows : tuple of AgreementRow
+    log_evidence, log_evidence_se, laplace_log_evidence : float
+    """
+
+    rows: tuple[AgreementRow, ...]
+    log_evidence: float
+    log_evidence_se: float
+    laplace_log_evidence: float
+
+    def summary(self) -> str:
+        """Both as one table."""
+        header = ["parameter", "mean", "sd", "Laplace mean", "sd", "difference / sd", "sd ratio"]
+        rows = [
+            [row.name, f"{row.mean:.5g}", f"{row.sd:.2g}", f"{row.laplace_mean:.5g}",
+             f"{row.laplace_sd:.2g}", f"{row.difference:+.2f}", f"{row.sd_ratio:.2f}"]
+            for row in self.rows
+        ]  # fmt: skip
+        evidence = (
+            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}, "
+            f"Laplace {self.laplace_log_evidence:.2f}"
+        )
+        return "\n".join([align([header, *rows], left=(0,)), "", evidence])
+
+
+def agreement(laplace: Laplace, posterior: Posterior) -> Agreement:
+    """Compare a Laplace approximation with a posterior.
+
+    Raises
+    ------
+    InputError
+        If their parameters differ.
+    """
+    if laplace.names != posterior.names:
+        raise InputError(
+            f"the posterior has the parameters {', '.join(posterior.names)}, the approximation "
+            f"{', '.join(laplace.names)}: compare two of the same model"
+        )
+    ours, theirs = (laplace.mean, laplace.sd), (posterior.mean, posterior.sd)
+    return Agreement(
+        rows=tuple(
+            AgreementRow(name, theirs[0][name], theirs[1][name], ours[0][name], ours[1][name])
+            for name in laplace.names
+        ),
+        log_evidence=posterior.log_evidence,
+        log_evidence_se=posterior.log_evidence_se,
+        laplace_log_evidence=laplace.log_evidence,
+    )
+
+
+Result = Posterior | Maximum | Laplace
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """What is known of one model; nan for what its results do not tell.
+
+    Attributes
+    ----------
+    name : str
+    parameters, measurements : int
+        Unknown parameters k, and measured values n.
+    log_evidence, log_evidence_se : float
+        Of the sampler, and its standard error.
+    laplace_log_evidence : float
+    log_likelihood : float
+        The largest known.
+    at : {"maximum", "mode", "particle"}
+        Where it is: the maximum of the likelihood, the mode of the posterior, or the best
+        particle. Only the first is what the information criteria mean; the others are below it.
+    """
+
+    name: str
+    parameters: int
+    measurements: int
+    log_evidence: float
+    log_evidence_se: float
+    laplace_log_evidence: float
+    log_likelihood: float
+    at: str
+
+    @property
+    def aic(self) -> float:
+        """Akaike's information criterion, 2 k - 2 log L."""
+        return 2 * self.parameters - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's information criterion, k log n - 2 log L."""
+        return self.parameters * float(np.log(self.measurements)) - 2 * self.log_likelihood
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """Models of the same data.
+
+    Attributes
+    ----------
+    rows : tuple of ModelRow
+        In the order given.
+    """
+
+    rows: tuple[ModelRow, ...]
+
+    def __getitem__(self, name: str) -> ModelRow:
+        """The row of a model."""
+        for row in self.rows:
+            if row.name == name:
+                return row
+        known = ", ".join(row.name for row in self.rows)
+        raise InputError(f"no model '{name}': choose one of {known}")
+
+    def relative(self, figure: str) -> dict[str, float]:
+        """A figure of each model less that of the best, the largest evidence or the least AIC.
+
+        Parameters
+        ----------
+        figure : {"log_evidence", "laplace_log_evidence", "log_likelihood", "aic", "bic"}
+        """
+        values = np.array([getattr(row, figure) for row in self.rows])
+        best = np.nan
+        if np.isfinite(values).any():
+            known = values[np.isfinite(values)]
+            best = known.min() if figure in ("aic", "bic") else known.max()
+        return {row.name: float(v - best) for row, v in zip(self.rows, values, strict=True)}
+
+    def summary(self) -> str:
+        """The table as text; a figure is followed by its difference from the best."""
+        header = ["model", "k", "log-evidence", "", "Laplace", "", "log-likelihood", "at", "AIC",
+                  "", "BIC", ""]  # fmt: skip
+        figures = ("log_evidence", "laplace_log_evidence", "aic", "bic")
+        relative = {figure: self.relative(figure) for figure in figures}
+
+        def pair(row: ModelRow, figure: str) -> list[str]:
+            return [_text(getattr(row, figure)), _text(relative[figure][row.name], "+.2f")]
+
+        rows = []
+        for row in self.rows:
+            evidence, behind = pair(row, "log_evidence")
+            if np.isfinite(row.log_evidence_se):
+                evidence += f" +- {row.log_evidence_se:.2g}"
+            rows.append(
+                [row.name, str(row.parameters), evidence, behind,
+                 *pair(row, "laplace_log_evidence"), _text(row.log_likelihood), row.at,
+                 *pair(row, "aic"), *pair(row, "bic")]
+            )  # fmt: skip
+        return align([header, *rows], left=(0, 7))
+
+
+def compare(models: Mapping[str, Result | Sequence[Result]]) -> ModelComparison:
+    """Compare models of the same data.
+
+    Evidences and information criteria can be compared where the measured values are the same;
+    what a model makes of them (its inputs, their hold, its noise) may differ.
+
+    Parameters
+    ----------
+    models : mapping of str to Posterior, Maximum, Laplace, or a sequence of these
+        One or several results of each model.
+
+    Returns
+    -------
+    ModelComparison
+
+    Raises
+    ------
+    InputError
+        If results are of different data, or those of one model have different parameters.
+
+    References
+    ----------
+    Kass, R. E., Raftery, A. E. (1995). Bayes factors. JASA 90.
+
+    Examples
+    --------
+    >>> print(smcpn.compare({  # doctest: +SKIP
+    ...     "linear": smcpn.laplace(linear), "cubic": smcpn.laplace(cubic)}).summary())
+    """
+    if not isinstance(models, Mapping) or not models:
+        raise InputError(f"models is {shown(models)}: give a mapping of name to result")
+    results = {name: _results(name, given) for name, given in models.items()}
+    (first, those), *others = results.items()
+    for name, ours in [(first, those), *others]:
+        for one in ours:
+            if one.names != ours[0].names:
+                raise InputError(f"'{name}' has results with different parameters: name each model")
+            if not _same_measurements(those[0].problem, one.problem):
+                raise InputError(
+                    f"'{name}' is of other measurements than '{first}': only results over the "
+                    "same t and y can be compared"
+                )
+    return ModelComparison(tuple(_row(name, given) for name, given in results.items()))
+
+
+def _results(name: str, given: Result | Sequence[Result]) -> list[Result]:
+    several = list(given) if isinstance(given, (list, tuple)) else [given]
+    known = [one for one in several if isinstance(one, Result)]
+    if not several or len(known) < len(several):
+        raise InputError(
+            f"models['{name}'] is {shown(given)}: give what smcpn.ibis, smcpn.maximise or "
+            "smcpn.laplace return"
+        )
+    return known
+
+
+def _same_measurements(one: Problem, other: Problem) -> bool:
+    """Whether times and measured values agree; inputs are a part of the model."""
+    return len(one.records) == len(other.records) and all(
+        np.array_equal(a.t, b.t) and np.array_equal(a.y, b.y, equal_nan=True)
+        for a, b in zip(one.records, other.records, strict=True)
+    )
+
+
+def _row(name: str, results: list[Result]) -> ModelRow:
+    problem = results[0].problem
+    posteriors = [one for one in results if isinstance(one, Posterior)]
+    approximations = [one for one in results if isinstance(one, Laplace)]
+    sampled = min(posteriors, key=lambda one: _unknown_last(one.log_evidence_se), default=None)
+    log_likelihood, at = max(map(_best, results))
+    return ModelRow(
+        name=name,
+        parameters=len(problem.names),
+        measurements=sum(int(np.isfinite(record.y).sum()) for record in problem.records),
+        log_evidence=NAN if sampled is None else sampled.log_evidence,
+        log_evidence_se=NAN if sampled is None else sampled.log_evidence_se,
+        laplace_log_evidence=max((one.log_evidence for one in approximations), default=NAN),
+        log_likelihood=log_likelihood,
+        at=at,
+    )
+
+
+def _best(result: Result) -> tuple[float, str]:
+    """The largest log-likelihood of a result, and where it is."""
+    if isinstance(result, Posterior):
+        return float(result.log_likelihood.max()), "particle"
+    maximum = result.maximum if isinstance(result, Laplace) else result
+    return maximum.log_likelihood, "mode" if maximum.target == POSTERIOR else "maximum"
+
+
+def _unknown_last(error: float) -> float:
+    return error if np.isfinite(error) else np.inf
+
+
+def _text(value: float, form: str = ".2f") -> str:
+    return format(value, form) if np.isfinite(value) else "-"

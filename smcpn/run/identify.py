@@ -1,0 +1,259 @@
+"""From a problem to its posterior."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+
+from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_run
+from smcpn.checkpoint.writer import Keeper
+from smcpn.codegen.kernel import CLOCK
+from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.estimate.laplace import Laplace
+from smcpn.likelihood.gradient import Ceiling
+from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.model.problem import Problem, check_problem
+from smcpn.results.posterior import Posterior, Timing
+from smcpn.run.progress import progress_line
+from smcpn.run.run import PATHS, Configuration, Run
+from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.smc.particles import normalise
+from smcpn.smc.proposals import DefensiveGaussian
+from smcpn.smc.replicates import Populations, SamplerWarning
+from smcpn.smc.resampling import SCHEMES
+from smcpn.smc.sampler import Progress, Settings
+
+BEYOND_SHARE = 0.01
+"""Share of the weight that may have a likelihood that is none."""
+LEAST_PARTICLES = 10
+
+
+def ibis(
+    problem: Problem,
+    *,
+    solver: Solver | None = None,
+    likelihood: str | None = None,
+    particles: int = 1000,
+    seed: int | None = None,
+    ess: float = 0.5,
+    block: int = 64,
+    max_moves: int = 10,
+    moves: MoveStrategy | None = None,
+    path: str | None = None,
+    start: Laplace | None = None,
+    resampling: str = "systematic",
+    replicates: int = 1,
+    threads: int | None = None,
+    progress: bool | Callable[[Progress], None] | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    checkpoint_every: float = 60.0,
+    existing: str = "resume",
+) -> Posterior:
+    """Identify the parameters of a problem by iterated batch importance sampling.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : EKF0, EKF1 or RK4
+        `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
+        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
+        By default the one the solver stands for: marginal for `EKF0`, filtering for `EKF1`,
+        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
+        that coarse steps and chaos do less harm.
+    particles : int
+        Number of particles.
+    seed : int, optional
+        The same seed gives the same bytes, for any ``threads`` and ``block``.
+    ess : float
+        Rejuvenate when the effective sample size falls below this share of ``particles``.
+    block : int
+        Most samples weighed in one call.
+    max_moves : int
+        Most moves of one rejuvenation, where ``moves`` is not given.
+    moves : MoveStrategy, optional
+        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
+    path : {"data", "tempering", "diffusion"}
+        Absorb one sample after the other, the whole record at rising exponents, or the whole
+        record at a falling diffusion, which a likelihood with local maxima calls for. By default
+        ``"data"``, or ``"tempering"`` with a ``start``.
+    start : Laplace, optional
+        Draw the particles from a Laplace approximation of the same problem, and temper from there:
+        few rejuvenations where it is good, and the same posterior and evidence where it is not,
+        but for a mode that it does not reach. It brings its solver and likelihood, where none is
+        given.
+    resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
+    replicates : int
+        Independent populations of ``particles`` each, combined by their evidence; they give the
+        error of the log-evidence and R-hat.
+    threads : int, optional
+        Threads of the kernel; all processors by default.
+    progress : bool or callable, optional
+        A progress line on standard error; by default where that is a terminal. A function is
+        called with a `Progress` after each block instead.
+    checkpoint : path, optional
+        HDF5 file in which the run is kept while it goes on: after rejuvenations, and when the
+        process is interrupted or terminated. A run that ended early goes on from it to the same
+        bytes, by this same call or by `resume`.
+    checkpoint_every : float
+        Most seconds between two writes.
+    existing : {"resume", "overwrite", "raise"}
+        What to do where ``checkpoint`` exists: go on with it, if it is of the same problem and
+        settings (the data may have become longer), begin anew, or refuse.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    InputError
+        For settings out of range, or when the model diverges for every particle.
+
+    Warns
+    -----
+    SamplerWarning
+        For what deserves a second look; `Posterior.concerns` keeps the sentences.
+    CheckpointWarning
+        If the checkpoint cannot be written, or is damaged and the one before it is used.
+
+    References
+    ----------
+    Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
+    Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
+    """
+    check_problem(problem)
+    if seed is not None:
+        seed = whole_number("seed", seed, 0)
+    if threads is not None:
+        threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
+    if start is not None:
+        _check_start(start, problem)
+        if solver is None and likelihood in (None, start.likelihood):
+            solver, likelihood = start.solver, start.likelihood
+    if path is None:
+        path = "data" if start is None else "tempering"
+    max_moves = whole_number("max_moves", max_moves, 1)
+    replicates = whole_number("replicates", replicates, 1)
+    settings = Settings(
+        particles=whole_number("particles", particles, LEAST_PARTICLES),
+        ess=real_number("ess", ess, "choose a share between 0 and 1"),
+        block=whole_number("block", block, 1),
+        moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
+        resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
+        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
+    )
+    solver = default_solver(problem, likelihood) if solver is None else solver
+    configuration = Configuration(
+        solver=solver,
+        likelihood=likelihood_name(solver, likelihood),
+        settings=settings,
+        path=_choice("path", path, PATHS),
+        replicates=replicates,
+        seed=seed,
+        entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
+    )
+    if checkpoint is None:
+        return identified(lambda: Run(problem, configuration, threads), progress)
+    file = Path(checkpoint)
+    every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
+    _choice("existing", existing, EXISTING)
+    with held(file):
+        contents = contents_to_take_up(file, problem, configuration, existing)
+        begin, keeper = kept_run(file, problem, configuration, contents, every, threads)
+        return identified(begin, progress, keeper)
+
+
+def identified(
+    begin: Callable[[], Run],
+    progress: bool | Callable[[Progress], None] | None,
+    keeper: Keeper | None = None,
+) -> Posterior:
+    """Take a run to its end.
+
+    Parameters
+    ----------
+    begin : callable
+        Makes the run; what it compiles is counted.
+    progress
+        As of `ibis`.
+    keeper : Keeper, optional
+        Is offered a snapshot after every part.
+    """
+    began, before = time.perf_counter(), replace(CLOCK)
+    with progress_line(progress) as report, keeper or nullcontext():
+        run = begin()
+        while run.outcome is None:
+            run.advance()
+            if keeper is not None:
+                keeper.offer(run.snapshot())
+            state = run.progress()
+            if report is not None and state is not None:
+                report(state)
+    posterior = posterior_of(run, () if keeper is None else keeper.concerns)
+    work = CLOCK.since(before)
+    timing = Timing(
+        wall=time.perf_counter() - began - work.compile_seconds,
+        compile=work.compile_seconds,
+        kernel=work.run_seconds,
+        theta_steps=work.theta_steps,
+    )
+    for concern in posterior.concerns:
+        warnings.warn(concern, SamplerWarning, stacklevel=3)
+    return replace(posterior, timing=timing)
+
+
+def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
+    """Return the posterior of a run, at its end or of the samples absorbed so far."""
+    populations, budget = run.outcome or run.judged()
+    concerns = populations.concerns + budget.concerns + further_concerns
+    if run.outcome is not None:
+        concerns += beyond_the_data(run, populations)
+    return Posterior(
+        problem=run.problem,
+        solver=run.solver,
+        likelihood=run.configuration.likelihood,
+        budget=budget,
+        timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
+        seed=run.configuration.seed,
+        **vars(replace(populations, concerns=concerns)),
+    )
+
+
+def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
+    """Tell of weight on log-likelihoods that no density of the measurements can have."""
+    likelihood = run.configuration.likelihood
+    values = run.problem.prior.natural(populations.theta)
+    possible = Ceiling(run.problem, likelihood).admits(values, populations.log_likelihood)
+    share = normalise(populations.log_weights)[~possible].sum()
+    if share < BEYOND_SHARE:
+        return ()
+    return (
+        f"{share:.0%} of the weight has a {likelihood} likelihood above what measurements of this "
+        "noise can have: the solver diverges without data at these steps; raise steps, or choose "
+        "likelihood='filtering'",
+    )
+
+
+def _check_start(start: Laplace, problem: Problem) -> None:
+    """Refuse a start in other coordinates than those of the problem."""
+    if not isinstance(start, Laplace):
+        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)")
+    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
+        raise InputError(
+            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
+            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem"
+        )
+
+
+def _choice(name: str, value: str, known: Collection[str]) -> str:
+    if value not in known:
+        raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
+    return value

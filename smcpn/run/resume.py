@@ -1,0 +1,110 @@
+"""Go on with a run from its checkpoint, or look at the posterior in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from os import PathLike
+from pathlib import Path
+
+from smcpn.checkpoint.session import held, kept_run
+from smcpn.checkpoint.stored_run import stored_contents, stored_problem, taken_up
+from smcpn.errors import InputError, real_number
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.results.posterior import Posterior
+from smcpn.run.identify import identified, posterior_of
+from smcpn.run.run import Run
+from smcpn.smc.sampler import Progress
+
+
+def resume(
+    path: str | PathLike[str],
+    *,
+    data: Record | None = None,
+    threads: int | None = None,
+    progress: bool | Callable[[Progress], None] | None = None,
+    checkpoint_every: float = 60.0,
+) -> Posterior:
+    """Go on with the run of a checkpoint to the result it would have had uninterrupted.
+
+    Everything is read from the file and the file of records beside it; no code is run from
+    either. Where a part of the run could not be stored, such as a prior of your own class, run
+    the script again instead: ``ibis(problem, checkpoint=path)`` goes on as well.
+
+    Parameters
+    ----------
+    path : path
+        Of the checkpoint. If it is damaged the one before it is used, with a warning.
+    data : Record, optional
+        Samples that follow the last record. A finished run then goes on with them.
+    threads, progress
+        As of `ibis`.
+    checkpoint_every : float
+        Most seconds between two writes.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, in one sentence.
+    """
+    path = Path(path)
+    every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
+    with held(path):
+        contents = stored_contents(path)
+        problem = stored_problem(contents, path)
+        if data is not None:
+            problem = _extended(problem, data)
+        configuration = contents.begun.require_stored(path)
+        begin, keeper = kept_run(path, problem, configuration, contents, every, threads)
+        return identified(begin, progress, keeper)
+
+
+def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
+    """Return the posterior in a checkpoint: of all samples, or of those absorbed so far.
+
+    Nothing is written, and a run at work on the file is not disturbed.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be used, or the run has not come far enough to have a posterior.
+
+    Examples
+    --------
+    >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
+    """
+    path = Path(path)
+    contents = stored_contents(path)
+    problem = stored_problem(contents, path)
+    configuration = contents.begun.require_stored(path)
+    run = taken_up(contents, problem, configuration, path, threads)
+    finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
+    if finished:
+        run.samplers = finished
+        return posterior_of(run)
+    return posterior_of(_so_far(run, path))
+
+
+def _so_far(run: Run, path: Path) -> Run:
+    """Cut the records to what the population at work has absorbed."""
+    absorbed = run.samplers[0].sample if run.samplers else 0
+    if absorbed < 2:
+        raise InputError(
+            f"{path} has absorbed {absorbed} samples: there is no posterior to show yet"
+        )
+    snapshot, left, records = run.snapshot(), absorbed, []
+    for record in run.problem.records:
+        if left >= 2:
+            records.append(record[:left])
+        left -= len(record)
+    problem = run.problem.with_records(records)
+    return Run.resumed(problem, run.configuration, snapshot, run.threads)
+
+
+def _extended(problem: Problem, data: Record) -> Problem:
+    *others, last = problem.records
+    return problem.with_records([*others, last.followed_by(data)])

@@ -1,0 +1,166 @@
+"""Diffusion tempering: from a solver that doubts the ODE to the one that trusts it.
+
+With a large diffusion the solution interpolates the data whatever the parameters are, and the
+likelihood is smooth in them; as the diffusion falls to its value its valleys and peaks appear one
+by one (Tronarp et al., Fenrir, section 5.4, who let an optimiser find this path). Here it is a
+sequence of targets prior x L_k(theta) for a falling factor k on the diffusion, each bridged by the
+weights that the effective sample size allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
+from smcpn.smc.particles import ParticleSystem, effective_sample_size
+from smcpn.smc.sampler import Sampler
+from smcpn.smc.target import RecordTarget, finite_or_excluded
+from smcpn.smc.trace import Trace
+
+Array = NDArray[np.float64]
+
+FACTORS = 10.0 ** np.arange(13)
+"""Factors on the diffusion that are tried in search of a flat likelihood."""
+GAIN = 0.1
+"""A larger factor must leave this share more particles effective."""
+FLAT = 0.9
+"""Share of the particles that a likelihood must leave effective to count as flat."""
+SLACK = 0.1
+"""A factor is accepted when the ESS is above the threshold by at most this share of it."""
+BISECTIONS = 30
+
+
+class DiffusionTempering(Sampler):
+    """An adaptive path of factors on the diffusion, from a flat likelihood down to one.
+
+    Where no factor flattens the likelihood, the first target is reached by exponents, as
+    `Tempering` does; where none makes it flatter, the path is that of `Tempering`.
+
+    Raises
+    ------
+    InputError
+        If the likelihood has no diffusion to raise.
+    """
+
+    def advance(self, last: int) -> None:
+        """Begin, absorb more of the flat likelihood, or lower the diffusion once."""
+        if not self.factors:
+            self._begin()
+        if self.exponent is not None:
+            self._cross(self._target(self.factors[-1]))
+        else:
+            self._lower()
+        if self.exponent is None and self.factors[-1] <= 1.0:
+            self._finish()
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `Sampler.recomputed`."""
+        values = self.prior.natural(self.system.theta[index])
+        nothing = np.zeros(len(values))
+        if not self.factors:
+            return self.likelihood.start(values), nothing, nothing
+        likelihood = self._at(self.factors[-1])
+        state, log_likelihood = likelihood.browse(values, likelihood.n_samples)
+        whole = finite_or_excluded(log_likelihood)
+        return (state, whole, nothing) if self.sample else (state, nothing, whole)
+
+    def _at(self, factor: float) -> Likelihood:
+        """The likelihood at another diffusion.
+
+        Raises
+        ------
+        InputError
+            If it has none.
+        """
+        if not hasattr(self.likelihood, "at_diffusion"):
+            raise InputError(
+                "path 'diffusion' needs a likelihood with a diffusion: choose "
+                "likelihood='fenrir', 'dalton' or 'filtering', or path='tempering'"
+            )
+        return cast(DiffusedLikelihood, self.likelihood).at_diffusion(factor)
+
+    def _begin(self) -> None:
+        """Begin at the diffusion that makes the likelihood flattest."""
+        factor, self.system = self._flattest()
+        self.factors.append(factor)
+        self._begin_bridge()
+
+    def _flattest(self) -> tuple[float, ParticleSystem]:
+        """Raise the diffusion while that leaves more particles effective.
+
+        Linearised filters are not flat at any: as the diffusion grows, the determinants of their
+        covariances begin to tell the parameters apart.
+        """
+        chosen, most = (1.0, self.system), -1.0
+        for factor in FACTORS:
+            weighed = self._weighed(factor)
+            effective = float(effective_sample_size(weighed.pending))
+            if effective > most * (1.0 + GAIN):
+                chosen, most = (factor, weighed), effective
+            if effective >= FLAT * np.isfinite(weighed.pending).sum():
+                break
+        return chosen
+
+    def _lower(self) -> None:
+        """Go down to the least factor that the weights can bear, and rejuvenate there."""
+        factor, weighed = self._next(self.factors[-1])
+        self.factors.append(factor)
+        self.system = weighed
+        self._check_alive()
+        if self.system.ess < self._threshold * (1.0 + SLACK):
+            self._rejuvenate(replace(self._target(factor), exponent=1.0))
+
+    def _next(self, factor: float) -> tuple[float, ParticleSystem]:
+        """Bisect on the logarithm of the factor, with one browse for each candidate."""
+        whole = self._reweighed(1.0)
+        if whole.ess >= self._threshold:
+            return 1.0, whole
+        low, high, chosen = 0.0, float(np.log(factor)), None
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            candidate = self._reweighed(float(np.exp(middle)))
+            if candidate.ess < self._threshold:
+                low = middle
+                continue
+            high, chosen = middle, candidate
+            if candidate.ess < (1.0 + SLACK) * self._threshold:
+                break
+        if chosen is not None and np.exp(high) < 0.999 * factor:
+            return float(np.exp(high)), chosen
+        # Where solutions begin to diverge the likelihood jumps, and no step is small enough.
+        halved = max(1.0, 0.5 * factor)
+        return halved, self._reweighed(halved)
+
+    def _reweighed(self, factor: float) -> ParticleSystem:
+        """The population as it would be at another factor."""
+        there, here = self._weighed(factor), self.system
+        alive = np.isfinite(here.pending) & np.isfinite(here.log_weights)
+        with np.errstate(invalid="ignore"):
+            change = there.pending - here.pending
+            weights = np.where(alive, here.log_weights + change, -np.inf)
+        return replace(there, log_weights=weights)
+
+    def _weighed(self, factor: float) -> ParticleSystem:
+        values = self.prior.natural(self.system.theta)
+        likelihood = self._at(factor)
+        state, log_likelihood = likelihood.browse(values, likelihood.n_samples)
+        pending = finite_or_excluded(log_likelihood)
+        return replace(self.system, pending=pending, state=state)
+
+    def _target(self, factor: float) -> RecordTarget:
+        return RecordTarget(self.prior, self._at(factor), 0, 0.0)
+
+    def _finish(self) -> None:
+        samples = self.likelihood.n_samples
+        self.system = replace(
+            self.system,
+            log_likelihood=self.system.pending,
+            pending=np.zeros(len(self.system)),
+        )
+        self.sample = samples
+        self.trace = Trace.of_end(samples, self.system.ess, self.log_evidence)

@@ -1,0 +1,90 @@
+"""IBIS: iterated batch importance sampling over the samples of a record (Chopin 2002)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.smc.particles import accumulated, ess_and_log_mean
+from smcpn.smc.sampler import Sampler
+from smcpn.smc.target import Target, finite_or_excluded
+
+Array = NDArray[np.float64]
+
+SMALL_BLOCK = 4
+"""Samples looked at after a rejuvenation; doubled while there is no further one."""
+
+
+class Ibis(Sampler):
+    """A sequential sampler: it absorbs one sample after the other.
+
+    The posterior given the samples so far is valid at any time.
+    """
+
+    _block = SMALL_BLOCK
+
+    def advance(self, last: int) -> None:
+        """Weigh a block of samples, or go on across a sample that is being absorbed by parts."""
+        if self.exponent is None:
+            block = min(self._block, self.settings.block)
+            self._weigh(min(self.sample + block, last))
+            self._block = 2 * block
+        if self.exponent is not None:
+            self._block = SMALL_BLOCK
+            if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
+                self._absorb_pending()
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `Sampler.recomputed`."""
+        values = self.prior.natural(self.system.theta[index])
+        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        pending = np.zeros(len(values))
+        if self.exponent is not None:
+            state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
+            pending = finite_or_excluded(increments[0])
+        return state, finite_or_excluded(log_likelihood), pending
+
+    def _weigh(self, end: int) -> None:
+        """Weigh the samples up to ``end``, or up to the first that calls for a rejuvenation."""
+        system, begin = self.system, self.sample
+        values = self.prior.natural(system.theta)
+        state, increments = self.likelihood.advance(values, system.state, begin, end)
+        increments = finite_or_excluded(increments)
+        weights = accumulated(system.log_weights, increments)
+        ess, log_means = ess_and_log_mean(weights[1:])
+        low = np.flatnonzero(ess < self._threshold)
+        calm = int(low[0]) if len(low) else end - begin
+        likelihood = np.add.reduce(np.vstack([system.log_likelihood, increments[:calm]]))
+        evidence = self._log_evidence_at_resampling + log_means[:calm]
+        self.trace = self.trace.extended(ess[:calm], evidence)
+        self.sample = begin + calm
+        whole = begin + calm == end
+        if not whole:
+            crossing = begin + calm + 1
+            if crossing < end:
+                state, _ = self.likelihood.advance(values, system.state, begin, crossing)
+        self.system = replace(
+            system,
+            log_weights=weights[calm],
+            log_likelihood=likelihood,
+            pending=np.zeros(len(system)) if whole else increments[calm],
+            state=state,
+        )
+        if not whole:
+            self._ess_before = float(ess[calm])
+            self._begin_bridge()
+
+    def _absorb_pending(self) -> None:
+        """Count the pending sample among those absorbed."""
+        self.trace = self.trace.extended(
+            np.array([self._ess_before]), np.array([self.log_evidence])
+        )
+        self.system = replace(
+            self.system,
+            log_likelihood=self.system.log_likelihood + self.system.pending,
+            pending=np.zeros(len(self.system)),
+        )
+        self.sample += 1

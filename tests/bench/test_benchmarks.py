@@ -1,0 +1,132 @@
+"""Parts of the benchmarks that a wrong figure could come from."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import smcpn
+from benchmarks.machine import machine
+from benchmarks.scaling_problems import chain
+from benchmarks.scaling_study import Study, Taken, figures_of
+from benchmarks.scaling_table import markdown, printed
+from benchmarks.side_by_side import methods
+from benchmarks.side_by_side.data import Data
+from benchmarks.side_by_side.reference import Reference
+from smcpn.cases.silverbox import DUFFING_PRIOR
+from smcpn.datasets.models import duffing
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.hold import substep_inputs
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def problem():
+    rng = np.random.default_rng(3)
+    u = 0.05 * np.convolve(rng.normal(size=60), np.ones(4) / 4, mode="same")
+    record = smcpn.Record(u=u, y=0.1 * rng.normal(size=60), dt=1 / 610.35, hold="bandlimited")
+    prior: Any = DUFFING_PRIOR
+    return smcpn.Problem(duffing, record, observe="x", noise=1e-2, prior=prior)
+
+
+@pytest.mark.numerics
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["numba_scalar", "numba_lanes"])
+def test_peers_have_the_same_likelihood(problem, kernel):
+    record = problem.records[0]
+    u = np.ascontiguousarray(substep_inputs(record, 2 * STEPS)[:, :, 0])
+    y, h = record.y[1:, 0].copy(), record.interval / STEPS
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 70))
+    log_likelihood = methods.import_module(f"{methods.HERE}.{kernel}").log_likelihood
+    whole = log_likelihood(np.log(values), np.zeros((70, 2)), u, y, h, 1e-2)
+    # Carried over a cut it adds up to the same.
+    state = np.zeros((70, 2))
+    parts = log_likelihood(np.log(values), state, u[:20], y[:20], h, 1e-2)
+    parts = parts + log_likelihood(np.log(values), state, u[20:], y[20:], h, 1e-2)
+    ours = build_likelihood(problem, smcpn.RK4(STEPS), threads=1).browse(values, 60)[1]
+    stable = np.isfinite(ours)
+    assert stable.sum() > 50
+    np.testing.assert_allclose(parts[stable], whole[stable], rtol=1e-10)
+    # They leave out what does not depend on the parameters.
+    difference = (ours - whole)[stable]
+    np.testing.assert_allclose(difference, difference[0], atol=1e-9 * np.abs(ours[stable]).max())
+
+
+def test_data_survive_a_file(tmp_path):
+    data = Data(np.ones((3, 9)), np.arange(3.0), 0.1, 1e-3, np.zeros(4), np.ones(4))
+    data.save(tmp_path / "data.npz")
+    loaded = Data.load(tmp_path / "data.npz")
+    assert isinstance(loaded.h, float)
+    for kept, value in zip(loaded, data, strict=True):
+        np.testing.assert_array_equal(kept, value)
+
+
+def test_whitened_errors_of_independent_draws():
+    rng = np.random.default_rng(0)
+    factor = np.tril(rng.normal(size=(4, 4))) + 2 * np.eye(4)
+    reference = Reference(np.arange(4.0), factor @ factor.T, np.inf)
+    squares = []
+    for _ in range(200):
+        draws = reference.mean + rng.normal(size=(50, 4)) @ factor.T
+        error, _ = reference.whitened(draws.mean(axis=0), np.cov(draws.T))
+        squares.append(np.mean(error**2))
+    # 800 squares of standard normals over 50: standard error 5 %, checked at four.
+    assert np.mean(squares) * 50 == pytest.approx(1.0, abs=0.2)
+    _, spread = reference.whitened(reference.mean, 4.0 * reference.covariance)
+    np.testing.assert_allclose(spread, 1.0)
+
+
+def test_lines_are_those_of_code_in_the_marked_part(tmp_path):
+    text = f'import a\n{methods.BEGIN}\n\ndef f(x):\n    """Doc.\n\n    More.\n    """\n'
+    text += f'    # why\n    return g(\n        x, "text"\n    )\n\n{methods.END}\nb = 1\n'
+    path = tmp_path / "user.py"
+    path.write_text(text)
+    assert methods.lines_of_code(path) == 4
+    assert all(method.lines > 5 for method in methods.METHODS.values())
+
+
+def test_absent_peer_is_an_import_error(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "emcee", None)
+    monkeypatch.delitem(sys.modules, f"{methods.HERE}.emcee_stretch", raising=False)
+    with pytest.raises(ImportError):
+        methods.METHODS["emcee, numba"].prepared(tmp_path)
+
+
+def test_slopes_of_a_power():
+    sizes = [10, 100, 1000]
+    # Twice the processor time of the wall time, and twice as much weighed at the largest.
+    taken = [
+        Taken(2.0 * n**1.04, 4.0 * n**1.04 * k, k) for n, k in zip(sizes, (1, 1, 2), strict=True)
+    ]
+    study = Study("", "samples", sizes, taken, 1.0)
+    assert study.slope == pytest.approx(1.04)
+    assert study.last_slope == pytest.approx(1.04)
+    assert study.weighed_slope == pytest.approx(1.04)
+    assert study.processor_slope == pytest.approx(1.04 + np.log10(2.0) / 2.0)
+    assert study.met
+
+
+def test_a_single_size_has_no_slope():
+    study = Study("", "threads", [1], [Taken(1.0, 1.0)])
+    assert "slope" not in figures_of(study)
+    used = [
+        {"samples": n, "run_MB": mb, "record_bytes_per_sample": 8, "table_bytes_per_sample": 8}
+        for n, mb in ((100, 4.0), (1000, 5.5))
+    ]
+    for text in (printed, markdown):
+        shown = text({"threads": [study]}, used, machine())
+        assert "one size only" in shown
+        assert "+1.5 MB from the shortest to the longest" in shown
+
+
+def test_masses_in_a_row():
+    problem = chain(2, 20)
+    assert problem.ode.states == ("x0", "x1", "v0", "v1")
+    values = dict.fromkeys(problem.names, 1.0)
+    names = ("c0", "c1", "k0", "k1")
+    theta = [values[name] for name in names]
+    # x'' of the first: u does not reach it; of the last: u - k (x1 - x0) - c v1.
+    rate = np.array(problem.ode.rhs([0.5, 2.0, 0.0, 1.0], [3.0], 0.0, theta)).ravel()
+    np.testing.assert_allclose(rate, [0.0, 1.0, 1.5 - 0.5, 3.0 - 1.5 - 1.0])

@@ -1,0 +1,337 @@
+"""A run kept in a file: the same bytes after any interruption, and no wrong posterior ever."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from small_oscillator import DT, measured, oscillator, problem
+
+import smcpn
+from smcpn.checkpoint import keeper as keeping
+from smcpn.checkpoint.container import previous_of
+from smcpn.checkpoint.stored_run import stored_contents
+from smcpn.checkpoint.writer import records_path
+
+pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+SOLVER = smcpn.EKF0(order=2, steps=2)
+OPTIONS = {"solver": SOLVER, "particles": 100, "seed": 1, "progress": False}
+
+
+class Stopped(Exception):  # noqa: N818
+    """What a test ends a run with."""
+
+
+def run(file=None, samples=80, **changes):
+    options = OPTIONS | changes
+    return smcpn.ibis(problem(measured(samples=samples)), checkpoint=file, **options)
+
+
+def fingerprint(posterior):
+    arrays = (posterior.theta, posterior.log_weights, posterior.log_likelihood, posterior.eve)
+    numbers = (posterior.log_evidence, posterior.log_evidence_se, str(posterior.solver))
+    return *(a.tobytes() for a in arrays), posterior.ess_path.tobytes(), repr(numbers)
+
+
+def stopped_after(file, parts, monkeypatch, **changes):
+    """Run until a number of parts was offered to the file, and stop without a last write."""
+    offered = 0
+    original = keeping.Keeper.offer
+
+    def offer(self, snapshot):
+        nonlocal offered
+        original(self, snapshot)
+        offered += 1
+        if offered == parts:
+            self._settle()
+            self._offered = None
+            raise Stopped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keeping.Keeper, "offer", offer)
+        try:
+            run(file, checkpoint_every=0.0, **changes)
+        except Stopped:
+            return True
+    return False
+
+
+CASES = {
+    "data": {},
+    "tempering": {"path": "tempering"},
+    "replicates": {"replicates": 2},
+    "auto": {"solver": smcpn.EKF0(order=2, steps="auto")},
+    "waste-free": {"moves": smcpn.WasteFree()},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch):
+    changes, parts, ends = CASES[case], 1, []
+    expected = fingerprint(run(**changes))
+    while True:
+        path = tmp_path / f"{parts}.h5"
+        if not stopped_after(path, parts, monkeypatch, **changes):
+            break
+        ends.append(fingerprint(smcpn.resume(path, progress=False)))
+        parts += 7
+    assert len(ends) >= 2
+    assert all(end == expected for end in ends)
+
+
+def test_the_script_itself_goes_on(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    assert stopped_after(path, 12, monkeypatch)
+    before = stored_contents(path).snapshot.sample
+    assert 0 < before < 80
+    assert fingerprint(run(path)) == fingerprint(run())
+    # A finished run is not run again.
+    steps = run(path).timing.theta_steps
+    assert steps < run().timing.theta_steps / 10
+
+
+def test_a_finished_run_goes_on_with_more_samples(tmp_path):
+    """What was learned from 60 samples and then from 20 more is what all 80 tell: the log-evidence
+    to its standard error, and the likelihood of every particle to rounding."""
+    path = tmp_path / "run.h5"
+    whole = measured(samples=80)
+    smcpn.ibis(problem(whole[:60]), checkpoint=path, **OPTIONS)
+    more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=DT)
+    extended = smcpn.resume(path, data=more, progress=False)
+    direct = run()
+    assert extended.problem.n_samples == 80
+    error = np.hypot(extended.log_evidence_se, direct.log_evidence_se)
+    assert abs(extended.log_evidence - direct.log_evidence) < 5 * error < 1.0
+    likelihood = smcpn.likelihood.registry.build_likelihood(problem(whole), SOLVER)
+    _, again = likelihood.browse(extended.values, 80)
+    np.testing.assert_allclose(again, extended.log_likelihood, rtol=1e-9)
+    # And the file now holds the longer record.
+    assert smcpn.load(path).problem.n_samples == 80
+    assert len(list(tmp_path.glob("run.data-*.h5"))) <= 2
+
+
+def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
+    path, whole = tmp_path / "run.h5", measured(samples=80)
+    smcpn.ibis(problem(whole[:60]), checkpoint=path, **OPTIONS)
+    again = smcpn.ibis(problem(whole), checkpoint=path, **OPTIONS)
+    assert again.problem.n_samples == 80
+
+
+def test_the_posterior_so_far(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    assert stopped_after(path, 14, monkeypatch)
+    snapshot = stored_contents(path).snapshot
+    posterior = smcpn.load(path)
+    assert posterior.problem.n_samples == snapshot.sample < 80
+    assert posterior.theta.tobytes() == snapshot.samplers[0].system.theta.tobytes()
+    assert "k " in posterior.summary()
+    assert posterior.report(tmp_path / "so_far.html").stat().st_size > 10_000
+
+
+def test_nothing_to_show_yet(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    assert stopped_after(path, 1, monkeypatch)
+    with pytest.raises(smcpn.InputError, match="no posterior to show yet"):
+        smcpn.load(path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "run.h5"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = fingerprint(run(path))
+    previous_of(path).unlink()
+    return path, path.read_bytes(), expected
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.3, 0.999])
+def test_a_truncated_file_is_refused(finished, tmp_path, share):
+    _, content, _ = finished
+    path = tmp_path / "run.h5"
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(smcpn.InputError, match=r"empty|damaged|no smcpn checkpoint"):
+        smcpn.load(path)
+
+
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+def test_a_flipped_bit_is_refused(finished, tmp_path_factory, place, bit):
+    _, content, _ = finished
+    path = tmp_path_factory.getbasetemp() / "flipped.h5"
+    damaged = bytearray(content)
+    damaged[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(damaged)
+    with pytest.raises(smcpn.InputError):
+        smcpn.load(path)
+
+
+def test_the_one_before_is_used_and_said(finished, tmp_path):
+    source, content, expected = finished
+    path = tmp_path / "run.h5"
+    path.write_text("garbled")
+    previous_of(path).write_bytes(content)
+    records = next(source.parent.glob("run.data-*.h5"))
+    (tmp_path / records.name).write_bytes(records.read_bytes())
+    with pytest.warns(smcpn.CheckpointWarning, match=r"no smcpn checkpoint.*the one before"):
+        assert fingerprint(smcpn.load(path)) == expected
+
+
+def test_records_that_are_absent_or_damaged_are_refused(finished, tmp_path):
+    _, content, _ = finished
+    path = tmp_path / "run.h5"
+    path.write_bytes(content)
+    with pytest.raises(smcpn.InputError, match="not beside the checkpoint"):
+        smcpn.resume(path)
+    records_path(path, stored_contents(path).begun.data_fingerprint).write_bytes(b"no records")
+    with pytest.raises(smcpn.InputError, match="no smcpn records"):
+        smcpn.resume(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"particles": 200}, "begun with particles = 100, not 200"),
+        ({"seed": 2}, "begun with seed = 1, not 2"),
+        ({"solver": smcpn.RK4(steps=2)}, "begun with solver"),
+        ({"samples": 84}, "other data"),
+    ],
+)
+def test_another_question_is_refused(tmp_path, changes, match):
+    path = tmp_path / "run.h5"
+    run(path)
+    with pytest.raises(smcpn.InputError, match=match):
+        run(path, **changes)
+    assert fingerprint(run(path, existing="overwrite", **changes)) == fingerprint(run(**changes))
+
+
+def test_another_prior_is_refused(tmp_path):
+    path, record = tmp_path / "run.h5", measured(samples=80)
+    run(path)
+    prior = {"c": stats.lognorm(0.5, scale=0.5), "k": stats.lognorm(0.5, scale=6.0)}
+    other = smcpn.Problem(oscillator, record, observe="x", noise=0.02, prior=prior)
+    with pytest.raises(smcpn.InputError, match="another model or other priors"):
+        smcpn.ibis(other, checkpoint=path, **OPTIONS)
+
+
+def test_existing_files_can_be_refused(tmp_path):
+    path = tmp_path / "run.h5"
+    run(path)
+    with pytest.raises(smcpn.InputError, match="exists: choose"):
+        run(path, existing="raise")
+    with pytest.raises(smcpn.InputError, match="existing is 'append'"):
+        run(path, existing="append")
+
+
+@pytest.mark.parametrize(
+    ("name", "match"), [("nowhere/run.h5", "folder does not exist"), (".", "is a folder")]
+)
+def test_a_path_that_cannot_be_is_refused(tmp_path, name, match):
+    with pytest.raises(smcpn.InputError, match=match):
+        run(tmp_path / name)
+
+
+class OwnPrior:
+    """A prior object of the user's."""
+
+    def rvs(self, size=None, random_state=None):
+        return stats.lognorm(0.5, scale=5.0).rvs(size=size, random_state=random_state)
+
+    def logpdf(self, x):
+        return stats.lognorm(0.5, scale=5.0).logpdf(x)
+
+
+def test_what_cannot_be_stored_asks_for_the_script(tmp_path, monkeypatch):
+    path = tmp_path / "run.h5"
+    own = smcpn.Problem(
+        oscillator,
+        measured(samples=80),
+        observe="x",
+        noise=0.02,
+        prior={"c": stats.lognorm(0.5, scale=0.5), "k": OwnPrior()},
+    )
+    first = smcpn.ibis(own, checkpoint=path, **OPTIONS)
+    with pytest.raises(smcpn.InputError, match=r"prior of 'k' .* OwnPrior.* Run your script again"):
+        smcpn.resume(path)
+    assert fingerprint(smcpn.ibis(own, checkpoint=path, **OPTIONS)) == fingerprint(first)
+
+
+def test_a_second_process_is_refused(tmp_path):
+    path = tmp_path / "run.h5"
+
+    def progress(state):
+        if state.sample == 80:
+            code = f"import smcpn; smcpn.resume({str(path)!r})"
+            second = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, check=False
+            )
+            assert "in use by another process" in second.stderr.splitlines()[-1]
+
+    run(path, progress=progress, checkpoint_every=0.0)
+
+
+def test_a_folder_that_cannot_be_written_is_told_once_and_at_the_end(tmp_path, monkeypatch):
+    def full(path, content):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keeping, "publish", full)
+    with pytest.warns(smcpn.CheckpointWarning, match="No space left on device") as told:
+        posterior = run(tmp_path / "run.h5", checkpoint_every=0.0)
+    assert sum(w.category is smcpn.CheckpointWarning for w in told) == 1
+    assert fingerprint(posterior) == fingerprint(run())
+    assert any("could not be written" in concern for concern in posterior.concerns)
+
+
+def test_other_readers_find_values_and_names(finished):
+    path, _, _ = finished
+    with h5py.File(path) as file:
+        assert file.attrs["format"] == "smcpn checkpoint"
+        particles = file["populations/0/particles"]
+        assert list(particles["values"].attrs["names"]) == ["c", "k"]
+        np.testing.assert_allclose(particles["values"][...], np.exp(particles["theta"][...]))
+        assert json.loads(file.attrs["configuration"])["particles"] == 100
+
+
+SCRIPT = """
+import sys, warnings
+sys.path.insert(0, {tests!r})
+warnings.simplefilter("ignore")
+import test_checkpoint_run as t
+t.run({path!r}, samples=400, solver=t.smcpn.RK4(steps=400), checkpoint_every=0.0,
+      progress=lambda state: print(state.sample, flush=True))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)]
+)
+def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, code):
+    path = str(tmp_path / "run.h5")
+    script = textwrap.dedent(SCRIPT).format(tests=str(Path(__file__).parents[1]), path=path)
+    child = subprocess.Popen(
+        [sys.executable, "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"SMCPN_THREADS": "1"},
+    )
+    assert child.stdout is not None
+    while int(child.stdout.readline()) < 5:
+        pass
+    child.send_signal(number)
+    _, stderr = child.communicate(timeout=60)
+    assert child.returncode == code
+    assert f"'smcpn resume {path}' goes on" in stderr
+    contents = stored_contents(Path(path))
+    assert contents.status == "interrupted"
+    assert 5 <= contents.snapshot.sample < 400

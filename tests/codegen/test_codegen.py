@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import casadi as ca
+import numpy as np
+import pytest
+from scipy import stats
+
+from smcpn import EKF0, InputError, Problem, Record
+from smcpn.codegen import cache, kernel
+from smcpn.codegen.emit import kernel_source
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.lower import OPERATIONS, Level, lower
+from smcpn.codegen.lower import Rows as SymbolRows
+from smcpn.codegen.program import LaneProgram
+from smcpn.datasets.models import duffing
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import instructions
+
+A, B = ca.SX.sym("a"), ca.SX.sym("b")
+EXPRESSIONS = {
+    "arithmetic": A * B - A / B + 2 * A - (-B) + A**2 + 1 / A,
+    "powers": ca.sqrt(ca.fabs(A)) + ca.fabs(A) ** 2.5 + ca.fabs(A) ** B,
+    "exponentials": ca.exp(-A) + ca.log(ca.fabs(B)) + ca.log1p(ca.fabs(A)) + ca.expm1(B),
+    "circular": ca.sin(A) + ca.cos(B) + ca.tan(A) + ca.atan(B) + ca.atan2(A, B),
+    "inverse circular": ca.asin(A / 4) + ca.acos(B / 4),
+    "hyperbolic": ca.sinh(A) + ca.cosh(B) + ca.tanh(A),
+    "inverse hyperbolic": ca.asinh(A) + ca.acosh(1 + ca.fabs(B)) + ca.atanh(A / 4),
+    "rounding": ca.floor(A) + ca.ceil(B) + ca.fmod(A, 0.7) + ca.sign(A) + ca.copysign(A, B),
+    "extrema": ca.fmax(A, B) + 3 * ca.fmin(A, B) + ca.fabs(A - B),
+    "comparisons": (A < B) + 2 * (A <= B) + 4 * (A == B) + 8 * (A != B) + 16 * ca.logic_not(A < 0),
+    "logic": ca.logic_and(A > 0, B > 0) + 2 * ca.logic_or(A > 0, B > 0),
+    "choice": ca.if_else(A > B, A, B * 3),
+    "special": ca.erf(A) + ca.hypot(A, B),
+}
+
+
+def emit(expression: ca.SX, theta: np.ndarray, shared: np.ndarray, threads: int = 1) -> np.ndarray:
+    """Emit ``expression`` of a (per particle) and b (shared) once, for every particle."""
+    nothing, state = ca.SX.sym("none", 0, 1), ca.SX.sym("state")
+    program = LaneProgram(
+        theta=A,
+        state=state,
+        start_row=nothing,
+        step_row=nothing,
+        gain_row=nothing,
+        sample_row=B,
+        start=ca.SX(0),
+        step=state,
+        emitted=expression,
+    )
+    lanes = LaneKernel(program, threads=threads)
+    rows = Rows(np.empty(0), np.empty((0, 0)), np.empty((1, 0)), shared[:, None], 1)
+    start = lanes.start(theta[None, :], rows)
+    return lanes.advance(theta[None, :], start, rows, 0, 1, store=True)[1][0, 0]
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+def test_every_operation_computes_what_casadi_computes(name):
+    theta = np.concatenate([np.random.default_rng(0).uniform(-3, 3, 97), [0.5, -0.5, 1.7]])
+    expected = ca.Function("f", [A, B], [EXPRESSIONS[name]])(theta[None, :], 1.7)
+    values = emit(EXPRESSIONS[name], theta, np.array([1.7]))
+    np.testing.assert_allclose(values, np.array(expected)[0], rtol=5e-14, atol=1e-15)
+
+
+def test_every_listed_operation_is_tested():
+    graph = ca.Function("f", [A, B], list(EXPRESSIONS.values()))
+    met = {instruction.operation for instruction in instructions(graph)}
+    assert set(OPERATIONS) <= met
+
+
+def test_logarithm_over_the_range_of_doubles():
+    x = np.exp(np.random.default_rng(1).uniform(-700, 700, 5000))
+    near_one = 1 + np.linspace(-1e-3, 1e-3, 501)
+    x = np.concatenate([x, near_one[near_one != 1]])
+    np.testing.assert_allclose(emit(ca.log(A), x, np.zeros(1)), np.log(x), rtol=1e-15)
+
+
+def test_logarithm_of_what_has_none():
+    values = emit(ca.log(A), np.array([0.0, -1.0, np.inf, np.nan, 1.0]), np.zeros(1))
+    np.testing.assert_array_equal(values, [-np.inf, np.nan, np.inf, np.nan, 0.0])
+
+
+@pytest.mark.parametrize("expression", [ca.fmax(A, B), ca.fmin(A, B), ca.sign(A), ca.fmax(B, A)])
+def test_nan_passes_through(expression):
+    assert np.isnan(emit(expression, np.array([np.nan]), np.zeros(1))).all()
+
+
+def test_unsupported_operation_is_named():
+    with pytest.raises(InputError, match="operation erfinv"):
+        lower(ca.erfinv(A), [SymbolRows(A, "p", Level.LANE)], "a")
+
+
+def test_what_depends_on_parameters_only_leaves_the_loop():
+    state = ca.SX.sym("m")
+    statements = lower(
+        state / (A * A),
+        [SymbolRows(A, "p", Level.PARTICLE), SymbolRows(state, "m", Level.LANE)],
+        "a",
+    )
+    assert len(statements.by_level[Level.PARTICLE]) == 2
+    assert len(statements.by_level[Level.LANE]) == 1
+    assert "*" in statements.by_level[Level.LANE][0][1]
+
+
+def test_second_start_compiles_nothing(tmp_path):
+    script = (
+        "import sys; sys.path.insert(0, 'tests')\n"
+        "from problems import duffing_problem\n"
+        "from smcpn import EKF0\n"
+        "from smcpn.likelihood.registry import build_likelihood\n"
+        "build_likelihood(duffing_problem(), EKF0(steps=2))\n"
+        "from numba.core.dispatcher import Dispatcher\n"
+        "kernel = [m for n, m in sys.modules.items() if n.startswith('kernel_')][0]\n"
+        "stats = kernel.advance.stats\n"
+        "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))\n"
+    )
+
+    def start() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "SMCPN_CACHE": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    assert start() == "0 1"
+    assert start() == "1 0"
+
+
+def test_damaged_kernel_file_is_written_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    for number, damaged in enumerate(["", "answer = (", "answer = 0\n"]):
+        source = f"answer = {41 + number}\n"
+        cache.load_kernel(source)
+        (file,) = (f for f in tmp_path.glob("kernel_*.py") if f.read_text() == source)
+        del sys.modules[file.stem]
+        file.write_text(damaged)
+        assert cache.load_kernel(source).answer == 41 + number
+        assert file.read_text() == source
+
+
+def test_only_the_newest_kernels_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(cache, "KERNELS_KEPT", 3)
+    compiled = tmp_path / "__pycache__"
+    compiled.mkdir()
+    for age in range(5):
+        file = tmp_path / f"kernel_{age}.py"
+        file.touch()
+        os.utime(file, (1e9 - age, 1e9 - age))
+        (compiled / f"kernel_{age}.advance-1.py311.nbi").touch()
+    cache.load_kernel("newest = True\n")
+    left = {file.stem for file in tmp_path.glob("*.py")}
+    assert len(left) == 3
+    assert {"kernel_0", "kernel_1"} < left
+    names = {file.name.split(".")[0] for file in compiled.iterdir()}
+    assert names - left == set()
+    assert {"kernel_0", "kernel_1"} <= names
+
+
+def test_temporary_folder_is_removed_at_exit(tmp_path):
+    unwritable = tmp_path / "file"
+    unwritable.touch()
+    script = "from smcpn.codegen.cache import _folder; print(_folder())"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "SMCPN_CACHE": str(unwritable), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(str(tmp_path / "smcpn-kernels-"))
+    assert list(tmp_path.iterdir()) == [unwritable]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_child_has_threads_of_its_own(monkeypatch):
+    monkeypatch.setattr(kernel, "INLINE_STEPS", 0)
+
+    def work() -> None:
+        theta = np.linspace(-3, 3, 1000)
+        np.testing.assert_array_equal(emit(A + B, theta, np.ones(1), threads=2), theta + 1)
+
+    work()
+    assert kernel._pool.cache_info().currsize
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(timeout=60)
+    if child.exitcode is None:
+        child.kill()
+    assert child.exitcode == 0
+
+
+def test_another_number_is_not_another_kernel():
+    """Noise, fixed parameters and initial values reach the kernel as arguments."""
+    record = Record(u=np.ones(20), y=np.zeros(20), dt=0.1)
+    kernels, logs = set(), set()
+    for noise, k3, x0 in ((0.1, 0.5, 0.3), (0.2, 0.7, 0.4)):
+        problem = Problem(
+            duffing, record, observe="x", noise=noise, initial=[x0, 0.0],
+            prior={"m": stats.lognorm(0.2), "c": 0.3, "k": 2.0, "k3": k3},
+        )  # fmt: skip
+        kernel = build_likelihood(problem, EKF0(steps=2))
+        kernels.add(kernel_source(kernel._kernel.program))
+        logs.add(float(kernel.browse(np.ones((1, 1)), 20)[1][0]))
+    assert len(kernels) == 1
+    assert len(logs) == 2
+
+
+def test_rows_of_another_shape_are_refused():
+    """Compiled code would read beyond them."""
+    problem = Problem(
+        duffing, Record(u=np.ones(20), y=np.zeros(20), dt=0.1), observe="x", noise=0.1,
+        prior={"m": stats.lognorm(0.2), "c": 0.3, "k": 2.0, "k3": 0.5},
+    )  # fmt: skip
+    likelihood = build_likelihood(problem, EKF0(steps=2))
+    with pytest.raises(ValueError, match="not of the program's shape"):
+        likelihood.browse(np.ones((5, 2)), 20)
+    short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
+    with pytest.raises(ValueError, match="not of the program's shape"):
+        likelihood._kernel.start(np.ones((1, 5)), short)
+
+
+def test_kernel_removed_under_our_hands_is_written_again(tmp_path, monkeypatch):
+    """Another process keeps the folder small at the moment of our import."""
+    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
+    looked, removed = cache._text, []
+
+    def removed_after_the_look(path):
+        text = looked(path)
+        if not removed and text is not None:
+            removed.append(path)
+            path.unlink()
+        return text
+
+    source = "VALUE = 41 + 1"
+    path = cache.load_kernel(source).__file__
+    del sys.modules[Path(str(path)).stem]
+    monkeypatch.setattr(cache, "_text", removed_after_the_look)
+    assert cache.load_kernel(source).VALUE == 42
+    assert removed

@@ -1,0 +1,194 @@
+"""Lines to samples: what is read, and what is reported instead of read."""
+
+from __future__ import annotations
+
+import json
+import threading
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smcpn.errors import InputError
+from smcpn.io.events import Event
+from smcpn.io.parse import LONGEST, BadLineError, Channels, LineParser, LineSplitter, Sample
+from smcpn.io.sources import Lines, Samples
+
+ONE = Channels(("force",), ("x",))
+TWO = Channels(("a", "b"), ("x", "y1"))
+
+
+class Pieces:
+    """A byte source of given chunks."""
+
+    name, replays = "pieces", True
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.chunks = chunks
+
+    def read(self, stop, position):
+        yield from self.chunks
+
+
+def read(*chunks: bytes, channels: Channels = ONE, **options):
+    items = list(Lines(Pieces(*chunks), LineParser(channels, **options)).items(threading.Event()))
+    samples = [item for item in items if isinstance(item, Sample)]
+    return samples, [item for item in items if isinstance(item, Event)]
+
+
+def rows(samples: list[Sample]) -> list[tuple]:
+    return [(s.line, s.t, s.u.tolist(), s.y.tolist()) for s in samples]
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (b"1,2\n", (1, None, [1.0], [2.0])),
+        (b"0.5,1,2\n", (1, 0.5, [1.0], [2.0])),
+        (b"t,force,x\n0.5,1,2\n", (2, 0.5, [1.0], [2.0])),
+        (b"x [mm],other,t (s),u\n2,7,0.5,1\n", (2, 0.5, [1.0], [2.0])),
+        (b'"time","y","force"\r\n"0.5","2","1"\r\n', (2, 0.5, [1.0], [2.0])),
+        (b"\xef\xbb\xbft,u0,y0\n\n# a comment\n0.5,1,2\n", (4, 0.5, [1.0], [2.0])),
+        (b'{"t": 0.5, "u": 1, "y": 2}\n', (1, 0.5, [1.0], [2.0])),
+        (b'{"time": 0.5, "force": 1, "x": 2, "more": {}}\n', (1, 0.5, [1.0], [2.0])),
+        (b'{"u": [1], "y": [2], "t": null}\n', (1, None, [1.0], [2.0])),
+        (b'{"t": 0.5, "u": 1, "y": 2}', (1, 0.5, [1.0], [2.0])),
+    ],
+)
+def test_one_sample_in_every_dress(text, row):
+    samples, events = read(text)
+    assert rows(samples) == [row]
+    assert events == []
+
+
+def test_several_channels_and_missing_outputs():
+    samples, events = read(
+        b"1,2,,4\n", b"t,x,y1,b,a\n0.5,3,NaN,2,1\n", b'{"u":[1,2],"y":[null,4]}\n',
+        b'{"a":1,"b":2,"x":3}\n', channels=TWO,
+    )  # fmt: skip
+    assert events == []
+    np.testing.assert_array_equal([s.u for s in samples], np.tile([1.0, 2.0], (4, 1)))
+    np.testing.assert_array_equal(
+        [s.y for s in samples], [[np.nan, 4], [3, np.nan], [np.nan, 4], [3, np.nan]]
+    )
+
+
+def test_a_name_of_the_problem_wins_over_a_word():
+    samples, _ = read(b'{"n": 3, "y": 2}\n', channels=Channels(("n",), ("x",)))
+    assert samples[0].number is None
+    assert samples[0].u.tolist() == [3.0]
+
+
+def test_sequence_numbers():
+    samples, events = read(b"n,u,y\n7,1,2\n", b'{"seq": 8, "u": 1, "y": 2}\n7.5,1,2\n')
+    assert [s.number for s in samples] == [7, 8]
+    assert [e.line for e in events] == [4]
+
+
+BAD = [
+    b"1,2,3,4", b"5", b"a,b", b"1,two", b"1_0,2", b"0x1,2", "\u0661,2".encode(), b"inf,2",
+    b"1,-inf", b",2", b"nan,1,2", b"\xff\xfe\x00,1", b'"1,2', b"\x00,2", b"1;2",
+    b"1,9" + b"9" * 400,
+    b"x" * (LONGEST + 1), b"{", b"{}", b'{"u": 1}', b'{"y": 1}', b'{"u": "1", "y": 2}',
+    b'{"u": true, "y": 2}', b'{"u": [1, 2], "y": 2}', b'{"u": 1, "y": 1e999}',
+    b'{"u": Infinity, "y": 1}', b'{"u": null, "y": 1}', b'{"t": "now", "u": 1, "y": 1}',
+    b'{"u": 1, "y": ' + b"9" * 400 + b"}", b'{"a":' * 9000, b'{"n": 1e20, "u": 1, "y": 1}',
+    b'{"u": 1, "y": ' + b"9" * 5000 + b"}", b'{"u":1,"y":2}{"u":1,"y":2}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("bad", BAD, ids=[str(text[:12]) for text in BAD])
+def test_a_bad_line_is_reported_with_its_number_and_skipped(bad):
+    samples, events = read(b"0,1,2\n" + bad + b"\n1,1,2\n")
+    assert [s.line for s in samples] == [1, 3]
+    assert [(e.kind, e.line) for e in events] == [("bad-line", 2)]
+    assert len(str(events[0])) < 300
+    assert str(events[0]).isprintable()
+
+
+def test_json_only_reads_no_csv_and_the_other_way():
+    assert [e.line for e in read(b'1,2\n{"u":1,"y":2}\n', format="json")[1]] == [1]
+    assert [e.line for e in read(b'1,2\n{"u":1,"y":2}\n', format="csv")[1]] == [2]
+    with pytest.raises(InputError, match="format is 'xml'"):
+        LineParser(ONE, "xml")
+
+
+def test_a_line_cut_off_at_the_end_is_no_sample():
+    """12.5 that lost its last digit is still a number."""
+    samples, events = read(b"0,1,2\n1,1,12.", b"")
+    assert [s.line for s in samples] == [1]
+    assert [e.line for e in events] == [2]
+    assert "cut off" in events[0].message
+    assert [e.line for e in read(b'{"u": 1, "y": 2')[1]] == [1]
+
+
+def test_columns_may_be_named_and_a_header_must_be_whole():
+    samples, _ = read(b"2,9,1,0.5\n", columns=["y", "-", "u", "t"])
+    assert rows(samples) == [(1, 0.5, [1.0], [2.0])]
+    for options, text in (({"columns": ["t", "y"]}, b""), ({}, b"t,force,position\n1,2,3\n")):
+        with pytest.raises(InputError, match="names no"):
+            read(text, **options)
+    with pytest.raises(InputError, match="twice"):
+        read(b"t,u,force,y\n")
+
+
+def test_files_strung_together_bring_their_headers_along():
+    samples, events = read(b"t,u,y\n0,1,2\n", b"y,u,t\n2,1,1\n", b"some,other,words\n")
+    assert rows(samples) == [(2, 0.0, [1.0], [2.0]), (4, 1.0, [1.0], [2.0])]
+    assert [e.line for e in events] == [5]
+
+
+def test_memory_of_an_endless_line_is_bounded():
+    splitter = LineSplitter(longest=100)
+    for _ in range(1000):
+        assert list(splitter.feed(b"x" * 64)) == []
+        assert len(splitter._rest) <= 100
+    lines = list(splitter.feed(b"\n1,2\n"))
+    assert [(line.number, line.too_long) for line in lines] == [(1, True), (2, False)]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12))
+def test_noise_never_raises_and_lines_after_it_are_read(chunks):
+    noise = b"".join(chunks)
+    samples, _ = read(*chunks, b'\n{"t": 1, "u": 2, "y": 3}\n', format="json")
+    assert rows(samples)[-1:] == [(noise.count(b"\n") + 2, 1.0, [2.0], [3.0])]
+
+
+@given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=5))
+def test_lines_do_not_depend_on_the_chunks(content, cuts):
+    def lines(*chunks: bytes):
+        splitter = LineSplitter()
+        found = [line for chunk in chunks for line in splitter.feed(chunk)]
+        rest = splitter.cut()
+        return [*found, rest] if rest else found
+
+    places = [0, *sorted(cuts), len(content)]
+    pieces = [content[a:b] for a, b in pairwise(places)]
+    assert lines(*pieces) == lines(content)
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 3), min_size=1, max_size=9
+    )
+)
+def test_numbers_survive_to_the_last_bit(values):
+    text = "".join(f"{t!r},{u!r},{y!r}\n" for t, u, y in values)
+    objects = "".join(json.dumps({"t": t, "u": u, "y": y}) + "\n" for t, u, y in values)
+    expected = [(k, t, [u], [y]) for k, (t, u, y) in enumerate(values, 1)]
+    assert rows(read(text.encode())[0]) == expected
+    assert rows(read(objects.encode())[0]) == expected
+
+
+def test_an_iterable_is_checked_like_lines():
+    given_samples = [(1.0, 2.0), (0.5, [1.0], [np.nan]), (np.nan, 1.0), "xy", (1.0,), None]
+    items = list(Samples(given_samples).items(threading.Event()))
+    assert [type(item) for item in items] == [Sample, Sample, Event, Event, Event, Event]
+    assert items[1].t == 0.5
+
+
+def test_a_fault_says_what_it_is():
+    with pytest.raises(BadLineError, match="'force' is nan: an input must be known"):
+        LineParser(ONE).parse(next(LineSplitter().feed(b"nan,2\n")))

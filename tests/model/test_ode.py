@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import functools
+import math
+
+import casadi as ca
+import numpy as np
+import pytest
+
+from smcpn import InputError, ode
+from smcpn.datasets.models import duffing
+
+
+def test_signature_gives_states_inputs_parameters():
+    assert duffing.states == ("x", "v")
+    assert duffing.inputs == ("u",)
+    assert duffing.parameters == ("m", "c", "k", "k3")
+
+
+def test_rhs_is_the_function():
+    values = duffing.rhs([0.5, -1.0], [2.0], 0.0, [2.0, 0.1, 3.0, 4.0])
+    expected = [-1.0, (2.0 + 0.1 - 1.5 - 0.5) / 2.0]
+    np.testing.assert_allclose(np.array(values).ravel(), expected, rtol=1e-15)
+
+
+def test_chain_is_found_only_where_a_derivative_is_a_state():
+    assert duffing.chains == {"x": "v"}
+
+    @ode
+    def scaled(x, v, *, k):
+        return 2 * v, -k * x
+
+    assert scaled.chains == {}
+
+
+def test_time_and_defaults():
+    @ode
+    def model(x, u, t, *, rate, gain=2.0):
+        return -rate * x + gain * u * np.sin(t)
+
+    assert (model.states, model.inputs) == (("x",), ("u",))
+    assert model.defaults == {"gain": 2.0}
+    assert float(model.rhs([1.0], [3.0], 0.5, [1.0, 2.0])) == pytest.approx(-1 + 6 * math.sin(0.5))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        lambda x: x if x > 0 else -x,
+        lambda x: max(x, 0.0),
+        lambda x: -x if x > 0 and x < 1 else x,
+    ],
+)
+def test_branching_is_refused_with_the_mend(body):
+    with pytest.raises(InputError, match=r"branches on a traced value: write numpy\.where"):
+
+        @ode
+        def model(x, *, k):
+            return body(x) * k
+
+
+@pytest.mark.parametrize("lose", [math.sin, float])
+def test_silent_nan_is_refused(lose):
+    with pytest.raises(InputError, match=r"NaN in what it returns in place 1: use numpy"):
+
+        @ode
+        def model(x, v, *, k):
+            return v, -k * lose(x)
+
+
+def test_other_refusals():
+    with pytest.raises(InputError, match="returns 2 derivatives but names only 1"):
+
+        @ode
+        def too_many(x, *, k):
+            return -k * x, x
+
+    with pytest.raises(InputError, match="name every state"):
+
+        @ode
+        def anonymous(*states):
+            return states
+
+    with pytest.raises(InputError, match=r"cannot be traced.*write numpy\.logical_and"):
+
+        @ode
+        def conjunction(x, *, k):
+            return np.where((x > 0) & (k > 0), x, k)
+
+    with pytest.raises(InputError, match=r"cannot be traced.*write numpy\..*logical_not"):
+
+        @ode
+        def negation(x, *, k):
+            return np.where(~(x > 0), x, k)
+
+    with pytest.raises(InputError, match=r"\(NameError: name 'rate' is not defined\)$"):
+
+        @ode
+        def misspelt(x, *, k):
+            return -rate * x  # noqa: F821
+
+    with pytest.raises(InputError, match="has a parameter 't', which is the time"):
+
+        @ode
+        def timed(x, *, t):
+            return -x * t
+
+    with pytest.raises(InputError, match="'nothing' returns nothing"):
+
+        @ode
+        def nothing(x, *, k):
+            return []
+
+    with pytest.raises(InputError, match="'forgotten' returns nothing"):
+
+        @ode
+        def forgotten(x, *, k):
+            -k * x
+
+    with pytest.raises(InputError, match=r"not .* out = np\.zeros"):
+
+        @ode
+        def filled(x, v, *, k):
+            out = np.zeros(2)
+            out[0], out[1] = v, -k * np.sin(x)
+            return out
+
+    with pytest.raises(InputError, match="model 'dict' does not tell its arguments"):
+        ode(dict)
+
+    with pytest.raises(InputError, match=r"gives 'u' a default: .* write '\*, u'"):
+
+        @ode
+        def defaulted(x, u=0.0, *, k):
+            return -k * x + u
+
+    with pytest.raises(InputError, match="model 'square' returns an array of shape"):
+
+        @ode
+        def square(x, v, *, k):
+            return np.array([[x, v], [v, x]])
+
+    with pytest.raises(InputError, match="model is 3: give a function"):
+        ode(3)
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_derivatives_may_be_an_array(shape):
+    @ode
+    def pendulum(angle, rate, u, *, k):
+        return np.array([rate, u - k * np.sin(angle)]).reshape(shape)
+
+    assert (pendulum.states, pendulum.inputs) == (("angle", "rate"), ("u",))
+    assert pendulum.chains == {"angle": "rate"}
+    values = np.array(pendulum.rhs([0.5, 2.0], [3.0], 0.0, [4.0])).ravel()
+    np.testing.assert_allclose(values, [2.0, 3.0 - 4.0 * np.sin(0.5)], rtol=1e-15)
+
+
+def test_partial_of_a_function():
+    def decay(x, u, *, rate, gain):
+        return -rate * x + gain * u
+
+    model = ode(functools.partial(decay, gain=2.0))
+    assert (model.name, model.parameters) == ("decay", ("rate", "gain"))
+    assert model.defaults == {"gain": 2.0}
+
+
+def test_tracing_leaves_casadi_as_it_was():
+    before = ca.GlobalOptions.getNumpyMode()
+    attributes = set(vars(ca.ArrayInterfaceSX))
+
+    @ode
+    def model(x, *, k):
+        return np.tanh(k * x)
+
+    assert ca.GlobalOptions.getNumpyMode() == before
+    assert set(vars(ca.ArrayInterfaceSX)) == attributes

@@ -1,0 +1,205 @@
+"""Figures draw what they say, in one style, without touching anything global."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+import small_oscillator as small
+from matplotlib.collections import FillBetweenPolyCollection, LineCollection
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+
+import smcpn
+from smcpn.report.html import svg_text
+from smcpn.report.prediction import prediction_figure
+from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
+
+
+@pytest.fixture(scope="module")
+def posterior() -> smcpn.Posterior:
+    return small.posterior("right")
+
+
+def line(axes, label):
+    return next(one for one in axes.get_lines() if one.get_label() == label)
+
+
+def test_every_method_returns_a_figure(posterior):
+    record = small.measured(seed=9)
+    figures = [
+        posterior.plot_parameters(),
+        posterior.plot_corner(),
+        posterior.plot_run(),
+        posterior.plot_prediction(record),
+        posterior.plot_innovations(),
+        posterior.plot_frf(),
+        posterior.plot_frf(record),
+        posterior.plot_error_budget(),
+    ]
+    assert all(type(one) is Figure for one in figures)
+    assert all(svg_text(one).startswith("<?xml") for one in figures)
+
+
+def test_parameters_are_counted_in_units_of_the_truth(posterior):
+    drawing = posterior.plot_parameters(small.TRUTH)
+    assert len(drawing.axes) == 2 * len(posterior.names)
+    for axes in drawing.axes:
+        assert line(axes, "truth").get_xdata()[0] == 1.0
+        assert line(axes, "prior").get_ydata().max() > 0
+    low, high = drawing.axes[3].get_xlim()
+    assert low < posterior.mean["k"] / small.TRUTH["k"] < high
+    assert high - low < 12 * posterior.sd["k"] / small.TRUTH["k"]
+
+
+def test_a_density_over_the_posterior_range_has_mass_one(posterior):
+    axes = posterior.plot_parameters(small.TRUTH).axes[1]
+    heights, edges, _ = axes.patches[0].get_data()
+    assert heights @ np.diff(edges) == pytest.approx(1.0, abs=0.01)
+
+
+def test_an_unknown_truth_is_refused(posterior):
+    with pytest.raises(smcpn.InputError, match="truth names 'mass'"):
+        posterior.plot_parameters({"mass": 1.0})
+
+
+def test_the_corner_has_every_pair_once(posterior):
+    drawing = posterior.plot_corner(small.TRUTH)
+    assert len(drawing.axes) == 3
+    scatter = drawing.axes[1].get_lines()[0]
+    assert scatter.get_rasterized()
+    assert len(scatter.get_xdata()) == len(posterior.theta)
+    weights, theta = posterior.weights, posterior.theta
+    expected = np.cov(theta.T, aweights=weights)
+    r = expected[0, 1] / np.sqrt(expected[0, 0] * expected[1, 1])
+    assert drawing.axes[1].get_title(loc="right") == f"{r:+.2f}"
+
+
+def test_the_run_marks_every_rejuvenation(posterior):
+    ess, moves, evidence = posterior.plot_run().axes
+    marks = line(ess, "rejuvenation")
+    assert len(marks.get_xdata()) == len(posterior.rejuvenations) > 0
+    assert list(marks.get_xdata()) == [r.sample + 1 for r in posterior.rejuvenations]
+    assert list(moves.get_lines()[0].get_ydata()) == [r.acceptance for r in posterior.rejuvenations]
+    assert evidence.get_lines()[0].get_ydata()[-1] == posterior.log_evidence_path[-1]
+
+
+def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
+    simulation = posterior.simulate(small.measured(seed=9))
+    whole, error, close, close_error = prediction_figure(simulation).axes
+    y, mean = simulation.record.y[:, 0], simulation.mean[:, 0]
+    np.testing.assert_array_equal(line(whole, "measured").get_ydata(), y)
+    np.testing.assert_array_equal(line(whole, "simulated").get_ydata(), mean)
+    np.testing.assert_array_equal(error.get_lines()[0].get_ydata(), y - mean)
+    band = next(c for c in whole.collections if isinstance(c, FillBetweenPolyCollection))
+    assert band.get_paths()[0].vertices[:, 1].max() == pytest.approx(simulation.upper.max())
+    worst = simulation.record.t[np.argmax(np.abs(y - mean))]
+    for axes in (close, close_error):
+        assert axes.get_xlim()[0] <= worst <= axes.get_xlim()[1]
+    assert f"RMSE {simulation.rmse_of_mean[0]:.3g} mm" in whole.get_title()
+    assert r"\$x\$" in whole.get_title()
+
+
+def test_a_record_without_outputs_is_drawn_alone(posterior):
+    measured = small.measured()
+    silent = smcpn.Record(u=measured.u, dt=small.DT)
+    (axes,) = posterior.plot_prediction(silent).axes
+    assert [one.get_label() for one in axes.get_lines()] == ["simulated"]
+
+
+def test_innovations_show_every_lag_and_mark_those_outside(posterior):
+    _, _, auto, cross = posterior.plot_innovations().axes
+    for axes, lags in ((auto, 25), (cross, 51)):
+        stems = next(c for c in axes.collections if isinstance(c, LineCollection))
+        assert len(stems.get_segments()) == lags
+    tests = small.posterior("wrong").validate().outputs[0]
+    marked = small.posterior("wrong").plot_innovations().axes[2].get_lines()[1]
+    outside = np.abs(tests.autocorrelation) > tests.autocorrelation_band
+    assert len(marked.get_xdata()) == outside.sum() > 0
+
+
+def test_the_error_budget_draws_shares_and_shifts(posterior):
+    shares, shifts = posterior.plot_error_budget().axes
+    solver = line(shares, "solver").get_ydata()
+    np.testing.assert_allclose(
+        solver[1:], posterior.validate().innovations[0].solver_share[1:, 0], rtol=1e-12
+    )
+    halving = posterior.validate().halving
+    assert [bar.get_width() for bar in shifts.patches[: len(posterior.names)]] == pytest.approx(
+        list(halving.shift.values())
+    )
+
+
+def test_a_frequency_response_is_drawn_in_decibels(posterior):
+    magnitude, phase, coherence = posterior.plot_frf().axes
+    measured = line(magnitude, "measured").get_ydata()
+    static = 20 * np.log10(1 / posterior.mean["k"])
+    assert measured[0] == pytest.approx(static, abs=1.5)
+    assert len(phase.get_lines()) == 2
+    assert coherence.get_lines()[0].get_ydata().max() <= 1
+
+
+def test_an_envelope_keeps_every_peak():
+    t = np.arange(100_000.0)
+    values = np.random.default_rng(0).normal(size=len(t))
+    values[12_345], values[54_321] = 50.0, -60.0
+    values[70_000:80_000] = np.nan
+    times, kept = envelope(t, values, bins=300)
+    assert len(kept) == 600
+    assert np.nanmax(kept) == 50.0
+    assert np.nanmin(kept) == -60.0
+    assert (np.diff(times) >= 0).all()
+    assert np.isnan(kept[np.searchsorted(times, 75_000)])
+    _, lower, upper = band_envelope(t, values - 1, values + 1, bins=300)
+    assert np.nanmin(lower) == -61.0
+    assert np.nanmax(upper) == 51.0
+    short = envelope(t[:100], values[:100])
+    assert short[1] is not None
+    np.testing.assert_array_equal(short[1], values[:100])
+
+
+def test_a_long_record_stays_a_small_file():
+    n = 100_000
+    rng = np.random.default_rng(1)
+    record = smcpn.Record(u=rng.normal(size=n), y=rng.normal(size=n), dt=0.01)
+    problem = small.problem(small.measured())
+    values = np.array([list(small.TRUTH.values())])
+    simulation = smcpn.simulation.particles.simulate_particles(
+        problem, record, values, np.ones(1), steps=1
+    )
+    assert len(svg_text(prediction_figure(simulation))) < 400_000
+
+
+def test_the_same_figure_gives_the_same_bytes(posterior):
+    assert svg_text(posterior.plot_corner()) == svg_text(posterior.plot_corner())
+
+
+def test_the_style_is_neither_the_users_nor_left_behind(posterior):
+    with mpl.rc_context({"lines.linewidth": 9.0, "axes.facecolor": "red"}):
+        drawing = posterior.plot_run()
+        assert mpl.rcParams["axes.facecolor"] == "red"
+    assert drawing.axes[2].get_lines()[0].get_linewidth() == 1.0
+    assert drawing.axes[0].get_facecolor()[:3] == (1.0, 1.0, 1.0)
+
+
+def test_the_tones_differ_in_lightness():
+    lightness = [np.dot(to_rgb(tone), (0.299, 0.587, 0.114)) for tone in (DARK, MIDDLE, LIGHT)]
+    assert (np.diff(lightness) > 0.2).all()
+
+
+def test_importing_smcpn_loads_no_figures():
+    code = "import sys, smcpn; print([m for m in ('matplotlib', 'jinja2') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_drawing_needs_no_pyplot(posterior):
+    code = (
+        "import sys, numpy as np; from smcpn.report import envelope, frequency, html, parameters,"
+        " prediction, residuals, run; print('matplotlib.pyplot' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,158 @@
+"""Closed loop and prediction kernels against plain loops."""
+
+import casadi as ca
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.cases.emps import PositionLoop
+from smcpn.datasets.emps import Controller
+from smcpn.simulation.sampled import ClosedLoop
+from smcpn.simulation.windows import StateFilter, WindowPrediction
+
+TRUE = {"M": 95.0, "Fv": 200.0, "Fc": 20.0, "offset": -3.0}
+CONTROLLER = Controller(kp=160.0, kv=240.0, gtau=35.0, limit=4.0)
+DT = 1e-3
+SAMPLES = 300
+
+
+def _force(rng):
+    return 60.0 * np.cumsum(rng.standard_normal(SAMPLES)) / np.sqrt(SAMPLES)
+
+
+def _problem(y=None) -> smcpn.Problem:
+    rng = np.random.default_rng(1)
+    record = smcpn.Record(
+        u=_force(rng), y=np.zeros(SAMPLES) if y is None else y, dt=DT, hold="zoh", name="joint"
+    )
+    prior = {name: stats.norm(value, abs(value)) for name, value in TRUE.items()}
+    return smcpn.Problem(smcpn.models.emps, record, observe="q", noise=1e-5, prior=prior)
+
+
+PROBLEM = _problem()
+THETA = np.array([[TRUE[name]] for name in PROBLEM.names])
+
+
+def _rate(x, force, M=95.0, Fv=200.0, Fc=20.0, offset=-3.0, width=1e-3):
+    _, v = x
+    return np.array([v, (force - Fv * v - Fc * v / np.hypot(v, width) - offset) / M])
+
+
+def _interval(x, force, steps=2):
+    h = DT / steps
+    for _ in range(steps):
+        k1 = _rate(x, force)
+        k2 = _rate(x + h / 2 * k1, force)
+        k3 = _rate(x + h / 2 * k2, force)
+        k4 = _rate(x + h * k3, force)
+        x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return x
+
+
+def _outputs(simulator, theta=THETA):
+    return np.concatenate([part for _, _, part in simulator(theta)])[:, 0]
+
+
+def test_closed_loop_is_the_plain_loop():
+    reference = 0.1 * np.linspace(0, 1, SAMPLES) ** 2
+    disturbance = np.where(np.arange(SAMPLES) > 150, 2.0, 0.0)
+    start = np.array([1e-3, 0.01])
+    x, positions, commands = start, [], []
+    for n in range(SAMPLES):
+        positions.append(x[0])
+        before = positions[max(n - 2, 0)]
+        wanted = 240.0 * (160.0 * (reference[n] - x[0]) - (x[0] - before) / (2 * DT))
+        commands.append(min(max(wanted, -4.0), 4.0))
+        x = _interval(x, 35.0 * (commands[-1] + disturbance[n]))
+    signals = np.column_stack([reference, disturbance])
+    loop = ClosedLoop(
+        PROBLEM.model, PROBLEM.records[0], start[None, :], PositionLoop(CONTROLLER), signals, 2
+    )
+    np.testing.assert_allclose(_outputs(loop)[:, 0], positions, rtol=0, atol=1e-13)
+    assert max(np.abs(commands)) == 4.0, "the case must reach the saturation"
+    np.testing.assert_allclose(CONTROLLER.command(reference, np.array(positions)), commands)
+
+
+def test_closed_loop_refuses_signals_of_another_length():
+    with pytest.raises(smcpn.InputError, match="signals has 5 samples"):
+        ClosedLoop(
+            PROBLEM.model, PROBLEM.records[0], np.zeros((1, 2)), PositionLoop(CONTROLLER),
+            np.zeros((5, 2)), 2,
+        )  # fmt: skip
+
+
+FILTER = StateFilter(sensor=1e-5, disturbance=(0.0, 0.05), initial=(1e-4, 1e-2))
+
+
+def _measured():
+    rng = np.random.default_rng(2)
+    force, x, y = _force(np.random.default_rng(1)), np.array([0.0, 0.02]), []
+    for n in range(SAMPLES):
+        y.append(x[0] + 1e-5 * rng.standard_normal())
+        x = _interval(x, force[n] + 5.0)
+    return np.array(y)
+
+
+def _plain_prediction(y, force, start, horizon):
+    """Extended Kalman filter with a numerical Jacobian, restarted windows beside it."""
+    mean, free = start.copy(), start.copy()
+    P = np.diag(np.square(FILTER.initial))
+    Q = np.diag(np.square(FILTER.disturbance)) * DT
+    H = np.array([[1.0, 0.0]])
+    predicted = []
+    for n in range(len(y)):
+        predicted.append(free[0])
+        if np.isfinite(y[n]):
+            K = P @ H.T / (H @ P @ H.T + FILTER.sensor**2)
+            mean = mean + (K * (y[n] - mean[0])).ravel()
+            P = P - K @ H @ P
+        if n % horizon == 0:
+            free = mean.copy()
+        steps = np.eye(2) * 1e-7
+        F = np.column_stack(
+            [(_interval(mean + e, force[n]) - _interval(mean - e, force[n])) / 2e-7 for e in steps]
+        )
+        mean, free = _interval(mean, force[n]), _interval(free, force[n])
+        P = F @ P @ F.T + Q
+    return np.array(predicted)
+
+
+@pytest.mark.parametrize("horizon", [1, 50])
+def test_prediction_is_the_plain_filter(horizon):
+    y = _measured()
+    y[40:60] = np.nan
+    problem = _problem(y)
+    start = np.array([0.0, 0.0])
+    simulator = WindowPrediction(
+        problem.model, problem.records[0], start[None, :], horizon, FILTER, 2
+    )
+    force = problem.records[0].u[:, 0]
+    plain = _plain_prediction(y, force, start, horizon)
+    np.testing.assert_allclose(_outputs(simulator)[:, 0], plain, rtol=0, atol=1e-11)
+
+
+def test_a_window_does_not_see_what_comes_after_its_start():
+    y, later = _measured(), _measured()
+    later[101:] += 1.0
+    first, second = (
+        _outputs(
+            WindowPrediction(problem.model, problem.records[0], np.zeros((1, 2)), 50, FILTER, 2)
+        )
+        for problem in (_problem(y), _problem(later))
+    )
+    np.testing.assert_array_equal(first[:151], second[:151])
+    assert np.abs(first[151:] - second[151:]).min() > 0.1
+
+
+def test_prediction_refuses_no_horizon():
+    with pytest.raises(smcpn.InputError, match="horizon is 0"):
+        WindowPrediction(PROBLEM.model, PROBLEM.records[0], np.zeros((1, 2)), 0, FILTER, 2)
+
+
+def test_the_loop_graph_remembers_two_positions():
+    loop = PositionLoop(CONTROLLER)
+    y, memory, signals = ca.SX(3.0), ca.SX([2.0, 1.0]), ca.SX([3.0, 0.0])
+    command, remembered = loop.command(memory, y, signals)
+    assert float(command) == -35.0 * 4.0
+    assert np.array(ca.DM(remembered)).ravel().tolist() == [3.0, 2.0]

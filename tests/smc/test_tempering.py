@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sampling_problems import Linear, decay_problem
+
+import smcpn
+from smcpn import RK4, InputError
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.sampler import Settings
+from smcpn.smc.tempering import Tempering
+
+
+def run(kind, likelihood, seed=0, **settings):
+    sampler = kind(likelihood.prior, likelihood, Settings(**settings), np.random.default_rng(seed))
+    sampler.run()
+    return sampler
+
+
+@pytest.mark.parametrize("noise", [0.5, 1e-4])
+def test_evidence_and_posterior_are_exact(noise):
+    """Ten runs; 4 standard errors, estimated from the runs themselves; sd of one about 0.02."""
+    likelihood = Linear(30, 2, noise)
+    runs = [run(Tempering, likelihood, seed) for seed in range(10)]
+    errors = np.array([r.log_evidence for r in runs]) - exact(likelihood)
+    assert abs(errors.mean()) < 4 * max(errors.std(ddof=1), 0.01) / np.sqrt(10)
+    assert errors.std(ddof=1) < 0.1
+    mean, covariance = likelihood.moments()
+    whitening = np.linalg.inv(np.linalg.cholesky(covariance))
+    means = [whitening @ (r.system.weights @ r.system.theta - mean) for r in runs]
+    # Of 400 independent draws at least in each run, ten runs, 5 standard errors.
+    assert (np.abs(np.mean(means, axis=0)) < 5 / np.sqrt(4000)).all()
+
+
+def exact(likelihood: Linear) -> float:
+    """Sum of predictive densities, from orthogonal coordinates: stable for small noise."""
+    u, s, _ = np.linalg.svd(likelihood.x, full_matrices=True)
+    variance = np.full(likelihood.n_samples, likelihood.noise**2)
+    variance[: len(s)] += s**2
+    z = u.T @ likelihood.y
+    return float(-0.5 * (z**2 / variance + np.log(2 * np.pi * variance)).sum())
+
+
+def test_exponents_rise_to_one_and_keep_the_ess():
+    sampler = run(Tempering, Linear(30, 2, 0.05))
+    exponents = [record.exponent for record in sampler.rejuvenations]
+    assert (np.diff(exponents) > 0).all()
+    assert 0 < exponents[0] < exponents[-1] <= 1.0
+    for record in sampler.rejuvenations[:-1]:
+        assert record.ess == pytest.approx(500, rel=1e-3)
+        assert record.browsed == record.evaluations * 30
+
+
+def test_needs_no_increments():
+    likelihood = Linear()
+    likelihood.advance = None  # type: ignore[assignment]
+    whole = Linear()
+    likelihood.browse = whole.browse  # type: ignore[method-assign]
+    assert run(Tempering, likelihood).log_evidence == run(Tempering, whole).log_evidence
+
+
+def test_both_paths_agree_on_an_ode():
+    """Combined stated errors: 5 of them for the evidence."""
+    problem = decay_problem()
+    ibis, tempered = (
+        smcpn.ibis(problem, solver=RK4(2), seed=1, path=path) for path in ("data", "tempering")
+    )
+    error = np.hypot(ibis.log_evidence_se, tempered.log_evidence_se)
+    assert error < 0.2
+    assert abs(ibis.log_evidence - tempered.log_evidence) < 5 * error
+    for name in problem.names:
+        # Means of about 500 effective draws each.
+        gap = abs(ibis.mean[name] - tempered.mean[name])
+        assert gap < 5 * np.sqrt(2 / 500) * ibis.sd[name]
+    assert tempered.path_samples.tolist() == [30]
+    assert tempered.log_evidence_path.tolist() == [tempered.log_evidence]
+    assert tempered.ess_path.shape == (1,)
+
+
+@pytest.mark.parametrize("path", ["data", "tempering"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"moves": smcpn.RandomWalkMetropolis()},
+        {"moves": smcpn.WasteFree()},
+        {"resampling": "ssp"},
+        {"replicates": 2},
+    ],
+    ids=str,
+)
+def test_same_bytes_for_any_threads_and_block(path, options):
+    problem = decay_problem()
+    runs = [
+        smcpn.ibis(
+            problem, solver=RK4(2), particles=200, seed=3, path=path, threads=threads, block=block,
+            **options,
+        )
+        for threads, block in ((1, 64), (2, 64), (2, 1), (1, 7))
+    ]  # fmt: skip
+    assert len({r.theta.tobytes() + r.log_weights.tobytes() for r in runs}) == 1
+    assert len({(r.log_evidence, r.log_evidence_se) for r in runs}) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"path": "sideways"}, "path is 'sideways': choose one of data, tempering"),
+        ({"resampling": "magic"}, "resampling is 'magic': choose one of systematic, ssp"),
+        ({"replicates": 0}, "replicates is 0: give a whole number from 1"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_wrong_options_are_refused(options, sentence):
+    with pytest.raises(InputError, match=sentence):
+        smcpn.ibis(decay_problem(), solver=RK4(2), **options)
+
+
+def test_a_record_that_no_draw_survives_is_refused():
+    class Nan(Linear):
+        def browse(self, values, b):
+            return self.start(values), np.full(len(values), np.nan)
+
+    with pytest.raises(InputError, match="NaN or infinite at every draw"):
+        run(Tempering, Nan())
+
+
+def test_ibis_and_tempering_see_the_same_single_sample():
+    """With one sample the data path is a tempering path: the same bytes."""
+    likelihood = Linear(1, 2, 1e-3)
+    first, second = run(Ibis, likelihood), run(Tempering, likelihood)
+    assert first.log_evidence == second.log_evidence
+    assert first.system.theta.tobytes() == second.system.theta.tobytes()

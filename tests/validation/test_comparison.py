@@ -1,0 +1,62 @@
+"""Likelihoods compared by weighing the particles of a posterior again."""
+
+import numpy as np
+import pytest
+from small_oscillator import posterior
+from typer.testing import CliRunner
+
+from smcpn import InputError
+from smcpn.cli.app import app
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.solver import RK4
+from smcpn.validation.comparison import compare_likelihoods
+
+pytestmark = pytest.mark.numerics
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return {row.name: row for row in compare_likelihoods(posterior())}
+
+
+def test_the_own_likelihood_changes_nothing(rows):
+    own = rows["marginal"]
+    assert own.solver == posterior().solver
+    assert own.kept == pytest.approx(1.0)
+    assert own.shift == pytest.approx(0.0, abs=1e-9)
+    assert own.log_likelihood == pytest.approx(
+        posterior().weights @ posterior().log_likelihood, rel=1e-9
+    )
+
+
+def test_with_fine_steps_all_likelihoods_see_the_same(rows):
+    for row in rows.values():
+        assert row.kept == pytest.approx(1.0, abs=0.05)
+        assert row.shift < 0.1
+        assert row.log_likelihood == pytest.approx(rows["marginal"].log_likelihood, abs=0.1)
+
+
+def test_another_mean_is_that_of_importance_weights(rows):
+    p = posterior()
+    _, log_likelihood = build_likelihood(p.problem, RK4(8)).browse(p.values, p.problem.n_samples)
+    weights = p.weights * np.exp(log_likelihood - p.log_likelihood)
+    mean = (weights / weights.sum()) @ p.values
+    shifts = np.abs(mean - list(p.mean.values())) / list(p.sd.values())
+    assert rows["classical"].shift == pytest.approx(shifts.max(), rel=1e-6)
+
+
+def test_an_unknown_likelihood_is_refused():
+    with pytest.raises(InputError, match="likelihood is 'exact'"):
+        compare_likelihoods(posterior(), ["exact"])
+
+
+def test_the_report_has_the_comparison(tmp_path):
+    path = posterior().report(tmp_path / "report.html", likelihoods=["marginal", "classical"])
+    text = path.read_text()
+    assert "Likelihoods compared" in text
+    assert "RK4(steps=8)" in text
+
+
+def test_the_command_asks_for_a_report():
+    result = CliRunner().invoke(app, ["identify", "bouc-wen", "--compare"])
+    assert "--compare adds a page to the report" in str(result.exception)
