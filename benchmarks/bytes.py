@@ -76,7 +76,7 @@ def counts() -> smcpn.Problem:
 def posterior(of: smcpn.Problem | None = None, **options: Any) -> list[np.ndarray]:
     """Particles, weights and evidence of an identification."""
     arguments: dict[str, Any] = {"particles": PARTICLES, "seed": 1, "progress": False} | options
-    return arrays_of(smcpn.ibis(of or problem(), **arguments))
+    return arrays_of(smcpn.identify(of or problem(), **arguments))
 
 
 def arrays_of(result: smcpn.Posterior) -> list[np.ndarray]:
@@ -181,9 +181,9 @@ RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
     "ibis, two replicates": lambda: posterior(replicates=2),
     "ibis, random walk": lambda: posterior(moves=smcpn.RandomWalkMetropolis()),
     "ibis, waste-free": lambda: posterior(moves=smcpn.WasteFree(length=8)),
-    "tempering": lambda: posterior(path="tempering"),
+    "tempering": lambda: posterior(method="tempering"),
     "diffusion tempering": lambda: posterior(
-        path="diffusion",
+        method="diffusion-tempering",
         solver=smcpn.EKF0(order=2, steps=2, diffusion=1.0),
         likelihood="filtering",
     ),

@@ -88,7 +88,7 @@ FULL, QUICK = Size(), Size(particles=200, silverbox_samples=8192, quick=True)
 def identify(case: Case, size: Size, seed: int = 1) -> Posterior:
     """Identify a case with its own solver."""
     solver = smcpn.EKF0(order=case.order, steps=case.steps)
-    return smcpn.ibis(
+    return smcpn.identify(
         case.problem, solver=solver, particles=size.particles, seed=seed, progress=False
     )
 
@@ -177,7 +177,7 @@ def solver_honesty(size: Size) -> Iterator[Row]:
     case = load_case("silverbox")
     fine = identify(replace(case, order=3, steps=16), size)
     for solver, wanted in ((smcpn.EKF0(order=2, steps=4), True), (smcpn.RK4(steps=1), False)):
-        coarse = smcpn.ibis(
+        coarse = smcpn.identify(
             case.problem, solver=solver, particles=size.particles, seed=1, progress=False
         )
         study = f"solver honesty, {type(solver).__name__}, 4 evaluations per sample"

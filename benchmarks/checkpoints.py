@@ -134,14 +134,16 @@ def writing(quick: bool) -> dict[str, Any]:
     options: dict[str, Any] = {"solver": smcpn.EKF0(order=2, steps=4), "seed": 1}
     with tempfile.TemporaryDirectory() as folder, _silent():
         path = Path(folder) / "run.h5"
-        smcpn.ibis(problem, checkpoint=path, **options)
+        smcpn.identify(problem, checkpoint=path, **options)
         contents = stored_contents(path)
         seconds = [_write_seconds(path, contents, problem.prior) for _ in range(50)]
         pairs = [
             (
-                _seconds(lambda: smcpn.ibis(problem, **options)),
+                _seconds(lambda: smcpn.identify(problem, **options)),
                 _seconds(
-                    lambda: smcpn.ibis(problem, checkpoint=path, existing="overwrite", **options)
+                    lambda: smcpn.identify(
+                        problem, checkpoint=path, existing="overwrite", **options
+                    )
                 ),
             )
             for _ in range(2 if quick else 7)
@@ -192,7 +194,9 @@ def size(quick: bool) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, _silent():
         for samples in (400, 2000) if quick else (400, 20000):
             path = Path(folder) / f"{samples}.h5"
-            smcpn.ibis(ten_parameters(samples), solver=smcpn.RK4(steps=1), seed=1, checkpoint=path)
+            smcpn.identify(
+                ten_parameters(samples), solver=smcpn.RK4(steps=1), seed=1, checkpoint=path
+            )
             sizes[f"{samples} samples"] = path.stat().st_size / 1e6
     return {"megabytes": sizes, "target_megabytes": 1.0}
 
@@ -224,7 +228,7 @@ def _starved(path: Path, expected: str) -> dict[str, Any]:
     return {
         "completes_with_the_same_bytes": digest(posterior) == expected,
         "checkpoint_warnings": kinds["CheckpointWarning"],
-        "note_at_the_end": [c for c in posterior.concerns if "checkpoint" in c],
+        "note_at_the_end": [c for c in posterior.warnings if "checkpoint" in c],
     }
 
 
@@ -236,7 +240,7 @@ def _mount(*arguments: str) -> bool:
 
 def _small_run(path: Path | None, quiet: bool = True) -> smcpn.Posterior:
     with _silent() if quiet else warnings.catch_warnings():
-        return smcpn.ibis(
+        return smcpn.identify(
             ten_parameters(200),
             solver=smcpn.RK4(steps=1),
             particles=200,

@@ -166,10 +166,10 @@ def measure() -> dict[str, float]:
     def scalar() -> np.ndarray:
         return scalar_log_likelihood(theta, start, gains, rows.inputs, samples, STEPS)
 
-    _, lanes = likelihood.browse(values, SAMPLES)
+    _, lanes = likelihood.evaluate(values, SAMPLES)
     difference = np.abs(lanes / scalar() - 1).max()
     work = PARTICLES * (SAMPLES - 1) * STEPS
-    ns = float(np.median(seconds(lambda: likelihood.browse(values, SAMPLES)))) / work * 1e9
+    ns = float(np.median(seconds(lambda: likelihood.evaluate(values, SAMPLES)))) / work * 1e9
     scalar_ns = float(np.median(seconds(scalar))) / work * 1e9
     chains, rounds = np.ones(512), 20_000
     # The best time, not the median: a floor is what the core can do undisturbed.

@@ -20,7 +20,7 @@ import numpy as np
 
 import smcpn
 from smcpn.cases import load_case
-from smcpn.checkpoint import keeper
+from smcpn.checkpoint import writer as keeper
 from smcpn.smc.sampler import Sampler
 
 PARTICLES, STEPS = 300, 2
@@ -36,7 +36,7 @@ def digest(posterior: smcpn.Posterior) -> str:
         posterior.theta,
         posterior.log_weights,
         posterior.log_likelihood,
-        posterior.eve,
+        posterior.ancestor,
         posterior.ess_path,
         posterior.log_evidence_path,
         np.array([posterior.log_evidence, posterior.log_evidence_se]),
@@ -52,7 +52,7 @@ def killed_runs(count: int) -> Iterator[str]:
     def run(path: Path | None) -> smcpn.Posterior:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return smcpn.ibis(
+            return smcpn.identify(
                 problem,
                 solver=smcpn.EKF0(order=2, steps=STEPS),
                 particles=PARTICLES,

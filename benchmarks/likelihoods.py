@@ -278,11 +278,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _at(likelihood: LaneLikelihood, theta: Array) -> float:
-    return float(likelihood.browse(np.asarray(theta)[None, :], likelihood.n_samples)[1][0])
+    return float(likelihood.evaluate(np.asarray(theta)[None, :], likelihood.n_samples)[1][0])
 
 
 def _browse(likelihood: LaneLikelihood) -> Batch:
-    return lambda theta: likelihood.browse(theta, likelihood.n_samples)[1]
+    return lambda theta: likelihood.evaluate(theta, likelihood.n_samples)[1]
 
 
 def _same_as(own: Mapping[str, LaneLikelihood], peer: str) -> LaneLikelihood:
@@ -313,7 +313,7 @@ def _identified(problem: Problem, **options: object) -> Posterior:
     with warnings.catch_warnings():
         # The figures say what the warnings would.
         warnings.simplefilter("ignore", smcpn.SamplerWarning)
-        return smcpn.ibis(problem, progress=False, **options)  # type: ignore[arg-type]
+        return smcpn.identify(problem, progress=False, **options)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from scipy import signal
 
 from benchmarks.command import print_figures
 from benchmarks.online_sources import source_robustness
-from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, ibis, simulate
+from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, identify, simulate
 from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.datasets.models import duffing
 from smcpn.errors import InputError
@@ -48,7 +48,9 @@ def silverbox(samples: int) -> Problem:
 @cache
 def batch(samples: int, seed: int) -> Posterior:
     """The posterior of the same samples by `ibis`."""
-    return ibis(silverbox(samples), solver=SOLVER, particles=PARTICLES, seed=seed, progress=False)
+    return identify(
+        silverbox(samples), solver=SOLVER, particles=PARTICLES, seed=seed, progress=False
+    )
 
 
 def real_time(samples: int) -> dict[str, Any]:
@@ -107,7 +109,7 @@ def replay(samples: int) -> dict[str, Any]:
         live.update(u, y)
     ratio = samples * PERIOD / (time.perf_counter() - begin)
     reference, found = batch(samples, 1), live.posterior()
-    names = ("theta", "log_weights", "log_likelihood", "eve", "ess_path", "log_evidence_path")
+    names = ("theta", "log_weights", "log_likelihood", "ancestor", "ess_path", "log_evidence_path")
     same = all(np.array_equal(getattr(found, n), getattr(reference, n)) for n in names)
     return {
         "target": ">= 10 x real time; same bytes as ibis",

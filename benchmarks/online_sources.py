@@ -4,7 +4,7 @@ A server on this machine sends a simulated Duffing record and, at random places,
 connection in the middle of a line, replays from an earlier sample, sends noise, overlong and
 mistyped lines, and pauses. Then the command ``smcpn stream`` reads the same from its standard
 input; it is killed at random moments and resumed from its checkpoint. In both cases the samples
-absorbed, the numbers of the lines reported as bad, and the posterior are compared with what was
+assimilated, the numbers of the lines reported as bad, and the posterior are compared with what was
 sent and with an identification that nothing disturbed.
 """
 
@@ -54,8 +54,8 @@ class Outcome:
 
     Attributes
     ----------
-    sent, absorbed, lost, doubled : int
-        Samples; ``doubled`` were absorbed twice.
+    sent, assimilated, lost, doubled : int
+        Samples; ``doubled`` were assimilated twice.
     spoilt, reported : int
         Bad lines sent, and those of them reported with their numbers; nothing else may be.
     misreported : int
@@ -67,7 +67,7 @@ class Outcome:
     """
 
     sent: int
-    absorbed: int
+    assimilated: int
     lost: int
     doubled: int
     spoilt: int
@@ -213,7 +213,7 @@ def _outcome(
     expected, sent = undisturbed(problem), problem.records[0].t.tolist()
     return Outcome(
         sent=len(sent),
-        absorbed=len(times),
+        assimilated=len(times),
         lost=len(set(sent) - set(times)),
         doubled=len(times) - len(set(times)),
         spoilt=len(spoilt),

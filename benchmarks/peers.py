@@ -42,7 +42,7 @@ def _static_model(target: LogisticRegression) -> Any:
 
         def loglik(self, theta: Any, t: int | None = None) -> Any:
             values = np.stack([theta[name] for name in names], axis=1)
-            return target.browse(values, self.T if t is None else t + 1)[1]
+            return target.evaluate(values, self.T if t is None else t + 1)[1]
 
     prior = distributions.StructDist(
         {name: distributions.Normal(loc=0.0, scale=5.0) for name in names}

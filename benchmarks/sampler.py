@@ -21,7 +21,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.run.identify import ibis
+from smcpn.run.identify import identify
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, RandomWalkMetropolis
 from smcpn.smc.proposals import DefensiveGaussian
@@ -144,7 +144,7 @@ def bouc_wen_ridge() -> dict[str, Any]:
     except InputError as error:
         return {"target": text, "passed": None, "skipped": str(error)}
     solver = EKF0(order=3, steps=case.steps)
-    posterior = ibis(case.problem, solver=solver, particles=PARTICLES, seed=1, progress=False)
+    posterior = identify(case.problem, solver=solver, particles=PARTICLES, seed=1, progress=False)
     last = posterior.rejuvenations[-1].acceptance
     return {
         "target": text,
@@ -172,8 +172,8 @@ def calibration() -> dict[str, Any]:
 
 
 def overhead() -> dict[str, Any]:
-    """Time per sample outside the kernel: absorbing alone, and with all rejuvenations."""
-    text = "absorbing < 20 us per sample"
+    """Time per sample outside the kernel: assimilating alone, and with all rejuvenations."""
+    text = "assimilating < 20 us per sample"
     try:
         problem = load_case("silverbox").problem
     except InputError as error:
@@ -183,7 +183,7 @@ def overhead() -> dict[str, Any]:
     return {
         "target": text,
         "passed": calm < 20,
-        "absorbing_us": calm,
+        "assimilating_us": calm,
         "with_rejuvenations_us": whole,
         "samples": problem.n_samples,
     }

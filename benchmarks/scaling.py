@@ -58,11 +58,11 @@ def best(function: Callable[[], object], repeats: int = REPEATS) -> Taken:
     return Taken(min(t.seconds for t in times), min(t.processor_seconds for t in times))
 
 
-def browse(problem: Problem, particles: int, solver: Any = SOLVER, threads: int = 1) -> Taken:
+def evaluate(problem: Problem, particles: int, solver: Any = SOLVER, threads: int = 1) -> Taken:
     """Time of one evaluation of the log-likelihood."""
     likelihood = build_likelihood(problem, solver, threads)
     values = problem.prior.natural(problem.prior.sample(np.random.default_rng(1), particles))
-    return best(lambda: likelihood.browse(values, likelihood.n_samples))
+    return best(lambda: likelihood.evaluate(values, likelihood.n_samples))
 
 
 def run(problem: Problem, particles: int, threads: int = 1) -> Taken:
@@ -79,7 +79,7 @@ def particles(quick: bool) -> list[Study]:
     sizes = [128, 1024, 8192] if quick else [128, 512, 2048, 8192, 32768, 131072]
     problem = oscillator(2000)
     return [
-        Study("browse, T = 2000", "particles", sizes, [browse(problem, n) for n in sizes], 1.0),
+        Study("browse, T = 2000", "particles", sizes, [evaluate(problem, n) for n in sizes], 1.0),
         Study("run, T = 2000", "particles", sizes, [run(problem, n) for n in sizes], 1.0),
     ]
 
@@ -89,7 +89,7 @@ def samples(quick: bool) -> list[Study]:
     sizes = [1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000]
     problems = [oscillator(size) for size in sizes]
     return [
-        Study("browse, N = 256", "samples", sizes, [browse(p, 256) for p in problems], 1.0),
+        Study("browse, N = 256", "samples", sizes, [evaluate(p, 256) for p in problems], 1.0),
         Study("run, N = 1024", "samples", sizes, [run(p, 1024) for p in problems], 1.0),
     ]
 
@@ -97,7 +97,7 @@ def samples(quick: bool) -> list[Study]:
 def states(quick: bool) -> list[Study]:
     """Masses in a row: d states and d parameters."""
     masses = [1, 4] if quick else [1, 2, 4, 8, 16]
-    taken = [browse(chain(n, 1000), 1024) for n in masses]
+    taken = [evaluate(chain(n, 1000), 1024) for n in masses]
     return [Study("browse, N = 1024, T = 1000", "states", [2 * n for n in masses], taken)]
 
 
@@ -105,7 +105,7 @@ def steps(quick: bool) -> list[Study]:
     """Solver steps per sample."""
     sizes = [1, 4, 16] if quick else [1, 2, 4, 8, 16, 32, 64]
     problem = oscillator(2000)
-    taken = [browse(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
+    taken = [evaluate(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
     return [Study("browse, N = 1024, T = 2000", "steps", sizes, taken)]
 
 
@@ -113,7 +113,7 @@ def threads(quick: bool) -> list[Study]:
     """Threads up to the processors there are."""
     sizes = [n for n in (1, 2, 4, 8, 16, 32) if n <= processors()]
     problem, count = oscillator(2000), 1024 if quick else 8192
-    browses = [browse(problem, count, threads=n) for n in sizes]
+    browses = [evaluate(problem, count, threads=n) for n in sizes]
     runs = [run(problem, 1024, threads=n) for n in sizes]
     return [
         Study(f"browse, N = {count}, T = 2000", "threads", sizes, browses),

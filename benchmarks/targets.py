@@ -51,8 +51,8 @@ class LinearRegression:
         residual = (self.y[a:b, None] - predicted) / self.noise
         return state, -0.5 * residual**2 - np.log(self.noise * np.sqrt(2 * np.pi))
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.browse`."""
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
         state = self.start(values)
         return state, self.advance(values, state, 0, b)[1].sum(axis=0)
 
@@ -97,8 +97,8 @@ class LogisticRegression:
         z = self.signed[a:b] @ values.T
         return state, np.minimum(z, 0.0) - np.log1p(np.exp(-np.abs(z)))
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.browse`."""
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
         total = np.zeros(len(values))
         for begin in range(0, b, self.CHUNK):
             z = self.signed[begin : min(begin + self.CHUNK, b)] @ values.T
@@ -143,8 +143,8 @@ class CurvedModes:
         target = logsumexp(parts, axis=0)
         return state, (target - self.prior.log_density(values))[None, :]
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.browse`."""
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
         state = self.start(values)
         if b == 0:
             return state, np.zeros(len(values))

@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
         prior=dict(paper.problem.prior.distributions),
         initial="rest",
     )
-    posterior = smcpn.ibis(problem, solver=smcpn.EKF0(order=3, steps=2), particles=1000, seed=1)
+    posterior = smcpn.identify(problem, solver=smcpn.EKF0(order=3, steps=2), particles=1000, seed=1)
     print(posterior.summary())
     posterior.plot_parameters(truth=paper.truth).savefig(folder / "parameters.svg")
     posterior.plot_corner(truth=paper.truth).savefig(folder / "corner.png", dpi=100)

@@ -38,7 +38,7 @@ def main(folder: Path) -> None:
         },
         initial={"q": train.y[0, 0], "v": velocity},
     )
-    posterior = smcpn.ibis(problem, solver=smcpn.EKF0(order=2, steps=2), particles=1000, seed=1)
+    posterior = smcpn.identify(problem, solver=smcpn.EKF0(order=2, steps=2), particles=1000, seed=1)
     print(posterior.summary())
     posterior.plot_parameters().savefig(folder / "parameters.svg")
     posterior.plot_run().savefig(folder / "run.svg")

@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
         },
         initial="rest",
     )
-    posterior = smcpn.ibis(problem, solver=smcpn.EKF0(order=3, steps=8), particles=1000, seed=1)
+    posterior = smcpn.identify(problem, solver=smcpn.EKF0(order=3, steps=8), particles=1000, seed=1)
     print(posterior.summary())
     posterior.plot_parameters().savefig(folder / "parameters.svg")
     posterior.plot_run().savefig(folder / "run.svg")

@@ -18,7 +18,7 @@ from .pn.solution import Solution
 from .pn.solve import solve
 from .results.compare import ModelComparison, compare
 from .results.posterior import Posterior
-from .run.identify import ibis
+from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
 from .simulation.simulator import simulate
@@ -61,7 +61,7 @@ __all__ = [
     "WasteFree",
     "compare",
     "datasets",
-    "ibis",
+    "identify",
     "laplace",
     "load",
     "maximise",

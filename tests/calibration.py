@@ -103,7 +103,7 @@ def shares_below_truth(setting: Setting, draws: int, seed: int, particles: int) 
         problem = setting.problem(exact + sd * rng.standard_normal(exact.shape))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", smcpn.SamplerWarning)
-            posterior = smcpn.ibis(
+            posterior = smcpn.identify(
                 problem, solver=setting.solver, particles=particles, seed=number, progress=False,
                 **setting.options,
             )  # fmt: skip

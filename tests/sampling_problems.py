@@ -26,7 +26,7 @@ class Linear:
         predicted = np.einsum("td,nd->tn", self.x[a:b], values, optimize=False)
         return state, stats.norm.logpdf(self.y[a:b, None], predicted, self.noise)
 
-    def browse(self, values, b):
+    def evaluate(self, values, b):
         state = self.start(values)
         return state, self.advance(values, state, 0, b)[1].sum(axis=0)
 

@@ -53,4 +53,4 @@ def posterior(kind: str = "right", steps: int = 8, hold: str = "foh") -> smcpn.P
     """Learned by the linear model from linear ("right") or hardening ("wrong") data."""
     record = measured(oscillator if kind == "right" else hardening, hold=hold)
     solver = smcpn.EKF0(order=2, steps=steps)
-    return smcpn.ibis(problem(record), solver=solver, particles=200, seed=1, progress=False)
+    return smcpn.identify(problem(record), solver=solver, particles=200, seed=1, progress=False)

@@ -35,7 +35,7 @@ class StandInState:
     projected: float = float("nan")
     rejuvenations: int = 0
     alarm: Alarm | None = None
-    status: str = "absorbed"
+    status: str = "assimilated"
     missing: int = 0
     approximate: str = ""
 

@@ -25,7 +25,7 @@ class Stateless:
     def advance(self, values, state, a, b):
         return state, self.log_densities(values, a, b)
 
-    def browse(self, values, b):
+    def evaluate(self, values, b):
         return self.start(values), self.log_densities(values, 0, b).sum(axis=0)
 
 

@@ -130,12 +130,12 @@ def of_laplace(study: Study, found: Laplace, step: str, seconds: float) -> Margi
 
 
 def sampled(study: Study, likelihood: str, grid: Grid, start: Laplace, quick: bool) -> Marginals:
-    """The posterior by `smcpn.ibis`, tempered from a Laplace approximation of the same problem."""
+    """The posterior, tempered from a Laplace approximation of the same problem."""
     began = time.perf_counter()
     with warnings.catch_warnings():
         # That the solver's error exceeds the noise is what the study is about.
         warnings.simplefilter("ignore", smcpn.SamplerWarning)
-        posterior = smcpn.ibis(
+        posterior = smcpn.identify(
             study.problem, solver=grid.solver, likelihood=likelihood, start=start,
             particles=PARTICLES[quick], seed=0, progress=False,
         )  # fmt: skip

@@ -12,7 +12,7 @@ def identify(record, seed, solver, size):
     """Return the posterior."""
     problem = silverbox(record)
     start = smcpn.laplace(problem, solver=solver, seed=seed)
-    return smcpn.ibis(problem, start=start, particles=size, seed=seed)
+    return smcpn.identify(problem, start=start, particles=size, seed=seed)
 
 
 # user code ends

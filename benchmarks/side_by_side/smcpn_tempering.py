@@ -10,7 +10,9 @@ from benchmarks.side_by_side.smcpn_problem import silverbox
 
 def identify(record, seed, solver, size):
     """Return the posterior."""
-    return smcpn.ibis(silverbox(record), solver=solver, path="tempering", particles=size, seed=seed)
+    return smcpn.identify(
+        silverbox(record), solver=solver, method="tempering", particles=size, seed=seed
+    )
 
 
 # user code ends

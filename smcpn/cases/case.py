@@ -39,7 +39,7 @@ class Choices:
     solver : Solver, optional
     likelihood : str, optional
     arguments : mapping of str to object
-        Further arguments of `smcpn.ibis`.
+        Further arguments of `smcpn.identify`.
     report, picture : Path, optional
         Files to write.
     """

@@ -59,7 +59,7 @@ def configuration_document(configuration: Configuration) -> tuple[dict[str, Any]
         "moves": moves,
         "resampling": resampling,
         "start": start,
-        "path": configuration.path,
+        "method": configuration.method,
         "replicates": configuration.replicates,
         "seed": configuration.seed,
         "entropy": configuration.entropy,
@@ -80,7 +80,7 @@ def configuration_of(document: Mapping[str, Any]) -> Configuration:
             resample=SCHEMES[document["resampling"]],
             start=_start_of(document.get("start")),
         ),
-        path=document["path"],
+        method=document["method"],
         replicates=document["replicates"],
         seed=document["seed"],
         entropy=document["entropy"],
@@ -201,7 +201,7 @@ class Begun:
         The reason, where something cannot be stored: the run is then resumed from its script.
     model_fingerprint, data_fingerprint : str
     n_samples : int
-        Samples of the records that the run is to absorb.
+        Samples of the records that the run is to assimilate.
     data_file : str
         Name of the file beside this one that holds the records; empty where there is none.
     created : str
@@ -232,7 +232,7 @@ class Begun:
         if self.not_stored:
             raise InputError(
                 f"{path} does not hold the whole run: {self.not_stored}. Run your script again, "
-                f"ibis(..., checkpoint='{path}') goes on from here"
+                f"identify(..., checkpoint='{path}') goes on from here"
             )
         return configuration_of(self.configuration)
 

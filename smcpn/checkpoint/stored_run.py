@@ -146,9 +146,9 @@ def taken_up(
         more samples.
     """
     longer = problem.n_samples > contents.begun.n_samples
-    if longer and configuration.path != "data":
+    if longer and configuration.method != "ibis":
         raise InputError(
-            f"{path} is of a run along path '{configuration.path}', which weighs its record as a "
+            f"{path} is of a run by method '{configuration.method}', which weighs its record as a "
             "whole: only path 'data' goes on with more samples"
         )
     run = Run.resumed(problem, configuration, contents.snapshot, threads)

@@ -175,7 +175,7 @@ class Keeper:
         self._pool.shutdown(wait=True)
 
     @property
-    def concerns(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """One sentence where the file is not what it should be."""
         if not self._failure:
             return ()

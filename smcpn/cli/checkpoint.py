@@ -99,7 +99,7 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
-        "concerns": list(posterior.concerns),
+        "warnings": list(posterior.warnings),
         "parameters": {
             name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
             for name in posterior.names

@@ -124,7 +124,7 @@ def _as_dict(outcome: Fit) -> dict[str, Any]:
         "log_density": _number(maximum.log_density),
         "log_likelihood": _number(maximum.log_likelihood),
         "log_evidence": _number(found.log_evidence),
-        "concerns": list(found.concerns),
+        "warnings": list(found.warnings),
         "parameters": {
             row.name: {
                 "mode": _number(maximum[row.name]),

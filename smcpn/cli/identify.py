@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+import smcpn
 from smcpn.cases import Case, load_case
 from smcpn.cli.options import (
     OUTPUT,
@@ -36,7 +37,6 @@ from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import LIKELIHOODS, check_likelihood, likelihood_name
 from smcpn.results.posterior import Posterior
-from smcpn.run.identify import ibis
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import EKF0
@@ -141,7 +141,7 @@ def identify_case(name: str, options: Options) -> None:
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
-        posterior = ibis(case.problem, solver=solver, **_arguments(case, options))
+        posterior = smcpn.identify(case.problem, solver=solver, **_arguments(case, options))
     simulations = case.simulations(posterior)
     scores = scores_of(posterior, simulations)
     work = CLOCK.since(before)
@@ -252,7 +252,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
-        "concerns": list(posterior.concerns),
+        "warnings": list(posterior.warnings),
         "parameters": {
             name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
             for name in posterior.names

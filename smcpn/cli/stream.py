@@ -135,7 +135,7 @@ def stream_model(options: StreamOptions) -> int:
         with closing(run.sink):
             code = run.run()
     if stop.signal is not None:
-        _tell_stopped(stop.signal, run.absorbed, options.checkpoint)
+        _tell_stopped(stop.signal, run.assimilated, options.checkpoint)
     return code
 
 
@@ -215,10 +215,10 @@ def _event_log(path: str | None) -> EventLog:
         raise InputError(f"--events '{path}' cannot be written: {error.strerror}") from error
 
 
-def _tell_stopped(number: int, absorbed: int, checkpoint: str | None) -> None:
+def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:
     name = signal.Signals(number).name
     kept = f"resume with --checkpoint {checkpoint}" if checkpoint else "no checkpoint was named"
-    print(f"smcpn: stopped by {name} after {absorbed} samples; {kept}", file=sys.stderr)
+    print(f"smcpn: stopped by {name} after {assimilated} samples; {kept}", file=sys.stderr)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem
 from smcpn.run.identify import LEAST_PARTICLES
-from smcpn.run.run import PATHS
+from smcpn.run.run import METHODS
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.resampling import SCHEMES
 from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4
@@ -49,14 +49,14 @@ ARGUMENTS = {
     "block": partial(whole_number, least=1),
     "max_moves": partial(whole_number, least=1),
     "moves": one_of(MOVES),
-    "path": one_of(PATHS),
+    "method": one_of(METHODS),
     "resampling": one_of(SCHEMES),
     "replicates": partial(whole_number, least=1),
     "threads": partial(whole_number, least=1),
     "checkpoint_every": _seconds,
     "existing": one_of(EXISTING),
 }
-"""Arguments of `smcpn.ibis` in [run], and what reads them."""
+"""Arguments of `smcpn.identify` in [run], and what reads them."""
 FILES = ("checkpoint", "report", "picture")
 """Files that [run] may have written; they are relative to the configuration."""
 RUN = (*ARGUMENTS, *FILES)
@@ -101,7 +101,7 @@ def solver_of(section: Section, problem: Problem) -> Solver:
 
 
 def arguments_of(section: Section) -> dict[str, Any]:
-    """Return the further arguments of `smcpn.ibis` in [run].
+    """Return the further arguments of `smcpn.identify` in [run].
 
     Raises
     ------

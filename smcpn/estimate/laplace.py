@@ -104,10 +104,10 @@ class Laplace:
         return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
 
     @property
-    def concerns(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What deserves a second look."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.concerns + stopped + ((self.reason,) if self.reason else ())
+        return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
 
     @property
     def mean(self) -> dict[str, float]:
@@ -168,7 +168,7 @@ class Laplace:
     def to_posterior(self, particles: int = 1000, seed: int = 0) -> Posterior:
         """Return draws as the particles of a `Posterior`, to simulate, validate and report with.
 
-        It is the approximation still; ``smcpn.ibis(problem, start=laplace)`` corrects it.
+        It is the approximation still; ``smcpn.identify(problem, start=laplace)`` corrects it.
 
         Raises
         ------
@@ -223,7 +223,7 @@ def laplace(
     Examples
     --------
     >>> approximation = smcpn.laplace(problem, starts=20)  # doctest: +SKIP
-    >>> posterior = smcpn.ibis(problem, start=approximation)  # doctest: +SKIP
+    >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
     if isinstance(problem, Maximum):
         maximum = problem

@@ -158,9 +158,9 @@ def maximise(
     ----------
     problem : Problem
     likelihood : str or LogLikelihood, optional
-        As of `ibis`; a `LogLikelihood` of the problem brings its solver.
+        As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
-        As of `ibis`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
+        As of `identify`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default the four most likely of 64 draws.

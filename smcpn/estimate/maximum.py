@@ -81,7 +81,7 @@ class Maximum:
         Which of the starts led to the maximum.
     seconds : float
         Wall time without compilation.
-    concerns : tuple of str
+    warnings : tuple of str
         What deserves a second look.
     """
 
@@ -94,7 +94,7 @@ class Maximum:
     starts: tuple[StartResult, ...] = field(repr=False)
     best: int = 0
     seconds: float = 0.0
-    concerns: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def problem(self) -> Problem:
@@ -169,7 +169,7 @@ class Maximum:
             align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
             "",
             *self.figures(),
-            *(f"look again       {concern}" for concern in self.concerns),
+            *(f"look again       {concern}" for concern in self.warnings),
         ]
         if len(self.starts) > 1:
             lines += ["", *self._start_lines()]

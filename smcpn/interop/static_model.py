@@ -79,7 +79,7 @@ class SequentialStaticModel(StaticModel):
         columns = self.prior.columns(theta)
         values = self.prior.prior.natural(columns)
         if t != self._next or not np.array_equal(columns, self._columns):
-            self._state, _ = self.likelihood.browse(values, t)
+            self._state, _ = self.likelihood.evaluate(values, t)
         self._state, increments = self.likelihood.advance(values, self._state, t, t + 1)
         self._columns, self._next = columns, t + 1
         return finite_or_excluded(increments[0])
@@ -88,7 +88,7 @@ class SequentialStaticModel(StaticModel):
         """Log-likelihood of the samples up to and with t (all, by default), (N,)."""
         last = self.likelihood.n_samples if t is None else t + 1
         values = self.prior.prior.natural(self.prior.columns(theta))
-        return finite_or_excluded(self.likelihood.browse(values, last)[1])
+        return finite_or_excluded(self.likelihood.evaluate(values, last)[1])
 
 
 def static_model(
@@ -107,7 +107,7 @@ def static_model(
     threads : int, optional
         Threads of the kernel.
     likelihood : str, optional
-        As of `smcpn.ibis`.
+        As of `smcpn.identify`.
     """
     built = build_likelihood(problem, solver, threads, likelihood)
     return SequentialStaticModel(problem.prior, built)

@@ -32,7 +32,7 @@ class Arrival:
     Attributes
     ----------
     status : str
-        ``"absorbed"``, ``"late"`` or ``"duplicate"``.
+        ``"assimilated"``, ``"late"`` or ``"duplicate"``.
     times, u, y : ndarray, (m, ), (m, n), (m, q)
         Of the missing samples, and last of the one that arrived.
     """
@@ -90,7 +90,7 @@ class Arrivals:
         before, self.held = self.held, inputs
         missing = len(times) - 1
         if missing == 0:
-            return Arrival("absorbed", times, inputs[None], outputs[None])
+            return Arrival("assimilated", times, inputs[None], outputs[None])
         shares = np.arange(1, missing + 2)[:, None] / (missing + 1)
         if self._record.hold == "zoh":
             shares = np.floor(shares)
@@ -98,7 +98,7 @@ class Arrivals:
         between[-1] = inputs
         measured = np.full((missing + 1, self._n_outputs), np.nan)
         measured[-1] = outputs
-        return Arrival("absorbed", times, between, measured)
+        return Arrival("assimilated", times, between, measured)
 
     def coming(self, u: Any, t: Any) -> tuple[Array, Array]:
         """Times (m,) and inputs (m, n) of samples to come, which are not taken in.
@@ -311,7 +311,7 @@ JUMP = 1000
 """Sampling intervals of a gap that is believed only once the next sample comes after it: one
 garbled digit of a time must not make every later sample a late one."""
 MEMORY = 65536
-"""Times of absorbed samples that are remembered; older ones that come again count as duplicates."""
+"""Times of samples that are remembered; older ones that come again count as duplicates."""
 
 Placed = list[tuple[Sample, float]]
 
@@ -328,7 +328,11 @@ class _Skipped:
 
     def event(self) -> Event:
         times = f"t = {self.first:g}" + (f" to {self.last:g}" if self.count > 1 else "")
-        reason = "absorbed before" if self.kind == "duplicate" else "older than one absorbed before"
+        reason = (
+            "assimilated before"
+            if self.kind == "duplicate"
+            else "older than one assimilated before"
+        )
         message = f"{_samples(self.count)} at {times}: {reason}, skipped"
         return Event(self.kind, message, self.line, self.first, self.count)
 
@@ -343,19 +347,19 @@ class Ordering:
     report : callable
         Called with every `Event`.
     last : float, optional
-        Time of the last sample absorbed before.
+        Time of the last sample assimilated before.
     """
 
     def __init__(self, interval: float | None, report: Report, last: float | None = None) -> None:
         self._interval, self._report = interval, report
         self._same = SAME * (interval or 0.0)
-        self._absorbed = [] if last is None else [last]
+        self._assimilated = [] if last is None else [last]
         self._skipped: _Skipped | None = None
         self._held: tuple[Sample, float] | None = None
 
     def place(self, sample: Sample, t: float) -> Placed:
-        """Return the samples, with their times, that are to be absorbed."""
-        if self._absorbed and t <= self._absorbed[-1] + self._same:
+        """Return the samples, with their times, that are to be assimilated."""
+        if self._assimilated and t <= self._assimilated[-1] + self._same:
             self._skip(sample, t)
             return []
         self._report_skipped()
@@ -383,18 +387,18 @@ class Ordering:
             if intervals > GAP:
                 missing = round(intervals) - 1
                 message = (
-                    f"{_samples(missing)} missing between t = {self._absorbed[-1]:g} and {t:g}"
+                    f"{_samples(missing)} missing between t = {self._assimilated[-1]:g} and {t:g}"
                 )
                 self._report(Event("gap", message, sample.line, t, missing))
-            self._absorbed.append(t)
-        if len(self._absorbed) > 2 * MEMORY:
-            del self._absorbed[:MEMORY]
+            self._assimilated.append(t)
+        if len(self._assimilated) > 2 * MEMORY:
+            del self._assimilated[:MEMORY]
         return placed
 
     def _intervals_to(self, t: float) -> float:
-        if not self._absorbed or self._interval is None:
+        if not self._assimilated or self._interval is None:
             return 0.0
-        return (t - self._absorbed[-1]) / self._interval
+        return (t - self._assimilated[-1]) / self._interval
 
     def _skip(self, sample: Sample, t: float) -> None:
         kind = "duplicate" if self._known(t) else "late"
@@ -406,11 +410,11 @@ class Ordering:
         self._skipped = _Skipped(kind, sample.line, t, t)
 
     def _known(self, t: float) -> bool:
-        """Whether a sample of this time was absorbed, or is too old to tell."""
-        if t < self._absorbed[0] - self._same:
+        """Whether a sample of this time was assimilated, or is too old to tell."""
+        if t < self._assimilated[0] - self._same:
             return True
-        place = bisect_left(self._absorbed, t - self._same)
-        return self._absorbed[place] <= t + self._same
+        place = bisect_left(self._assimilated, t - self._same)
+        return self._assimilated[place] <= t + self._same
 
     def _report_skipped(self) -> None:
         if self._skipped is not None:

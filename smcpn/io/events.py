@@ -14,8 +14,8 @@ from typing import TextIO
 KINDS = {
     "bad-line": "a line that is no sample, skipped",
     "bad-time": "a sample far ahead in time that no later one confirms, skipped",
-    "duplicate": "samples that were absorbed before, skipped",
-    "late": "samples older than one absorbed before, skipped: their information is lost",
+    "duplicate": "samples that were assimilated before, skipped",
+    "late": "samples older than one assimilated before, skipped: their information is lost",
     "gap": "more than one and a half sampling intervals without a sample",
     "untimed": "lines without time or sequence number: what is doubled or lost cannot be told",
     "connected": "a connection was made",

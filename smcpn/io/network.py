@@ -154,14 +154,14 @@ def _resume_line(position: Position) -> bytes:
 
 KEEPALIVE_SECONDS = 60
 BUSY_SECONDS, IDLE_SECONDS = 0.005, 0.2
-"""Waiting for the network while absorbed messages await their acknowledgement, and otherwise."""
+"""Waiting for the network while assimilated messages await their acknowledgement, and otherwise."""
 
 
 class Mqtt:
     """A subscriber whose session the broker keeps (QoS 1), so that nothing is missed while away.
 
-    A message holds one line or several. It is acknowledged once its samples are absorbed; what a
-    killed process had not absorbed the broker sends again.
+    A message holds one line or several. It is acknowledged once its samples are assimilated; what a
+    killed process had not assimilated the broker sends again.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class Mqtt:
         self._received: deque[Any] = deque()
         self._refused = ""
         # Appended to by the thread that identifies, emptied by the one that owns the connection.
-        self._absorbed: deque[tuple[int, Any]] = deque()
+        self._assimilated: deque[tuple[int, Any]] = deque()
         self._connections = 0
         self._pending = 0
         self._client = self._make_client(client_id)
@@ -267,11 +267,11 @@ class Mqtt:
         self._pending += 1
         here = self._connections
         yield message.payload.removesuffix(b"\n") + b"\n"
-        yield Receipt(lambda: self._absorbed.append((here, message)))
+        yield Receipt(lambda: self._assimilated.append((here, message)))
 
     def _acknowledge(self) -> None:
-        while self._absorbed:
-            connection, message = self._absorbed.popleft()
+        while self._assimilated:
+            connection, message = self._assimilated.popleft()
             if connection == self._connections:
                 self._pending -= 1
                 self._client.ack(message.mid, message.qos)

@@ -86,7 +86,7 @@ class Run:
     watch: Watch | None = None
     limit: int | None = None
     probabilities: tuple[float, ...] = PROBABILITIES
-    absorbed: int = field(default=0, init=False)
+    assimilated: int = field(default=0, init=False)
     _degraded: bool = field(default=False, init=False)
 
     def run(self) -> int:
@@ -99,15 +99,15 @@ class Run:
             finally:
                 # Before the end is told: what goes on from here is not the end.
                 self.checkpoints.save(self.live)
-            if self.samples.ended and self.absorbed:
+            if self.samples.ended and self.assimilated:
                 self._finish()
         except OutputClosedError:
             return PIPE_CLOSED
         return self.stop.exit_code
 
     def _deliver(self, sample: Sample, t: float, state: Any) -> None:
-        self.absorbed += 1
-        if self.limit is not None and self.absorbed >= self.limit:
+        self.assimilated += 1
+        if self.limit is not None and self.assimilated >= self.limit:
             self.stop.request()
         self._tell(sample, t, state)
         if self.watch is not None:
@@ -130,5 +130,5 @@ class Run:
             self.report(Event("degraded", message, sample.line, t))
         self._degraded = bool(state.degraded)
         if state.status in ("duplicate", "late"):
-            message = f"t = {t:g} falls on the time of a sample absorbed before, skipped"
+            message = f"t = {t:g} falls on the time of a sample assimilated before, skipped"
             self.report(Event(state.status, message, sample.line, t))

@@ -48,7 +48,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Called once every sample before it is absorbed: a broker may then forget them."""
+    """Called once every sample before it is assimilated: a broker may then forget them."""
 
     acknowledge: Callable[[], None]
 

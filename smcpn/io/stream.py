@@ -17,7 +17,7 @@ class Live(Protocol):
     """What a stream updates: `smcpn.Online`."""
 
     def update(self, u: Any, y: Any, t: float | None = None) -> Any:
-        """Absorb one sample and return the state after it."""
+        """Assimilate one sample and return the state after it."""
         ...
 
 
@@ -36,7 +36,7 @@ class Stream:
     report : callable
         Called with every `Event`, in the order of the samples.
     last : float, optional
-        Time of the last sample that ``live`` has absorbed.
+        Time of the last sample that ``live`` has assimilated.
     stop : Stop, optional
         Ends the iteration after the sample in hand.
     idle : callable, optional
@@ -101,14 +101,14 @@ class Stream:
                     break
                 self.waiting = reader.waiting
                 if item is not None:
-                    yield from self._absorb(item)
+                    yield from self._assimilate(item)
                 elif self._idle is not None:
                     self._idle()
         finally:
             reader.close()
             self._ordering.finish()
 
-    def _absorb(self, item: Item) -> Iterator[tuple[Sample, float, Any]]:
+    def _assimilate(self, item: Item) -> Iterator[tuple[Sample, float, Any]]:
         if isinstance(item, Receipt):
             item.acknowledge()
         elif isinstance(item, Event):

@@ -57,7 +57,7 @@ def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) 
     if type(solver) not in STEPS:
         raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
     if solver.steps == "auto":
-        raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+        raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
     model = problem.model
     sample = SampleSymbols.of(model)
     outputs = outputs_at(model, model.x, sample)

@@ -543,7 +543,9 @@ class Conditioned:
         share: bool = True,
     ) -> ConditionedSymbols:
         if solver.steps == "auto":
-            raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+            raise InputError(
+                "steps 'auto' is still to be chosen: use smcpn.identify, or give a number"
+            )
         layout = Layout.of(problem.model, solver, outputs=True)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:

@@ -33,7 +33,7 @@ class Likelihood(Protocol):
         """State after sample b - 1 and the increments of samples [a, b), (b - a, N)."""
         ...
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and the log-likelihood of samples [0, b), (N,)."""
         ...
 

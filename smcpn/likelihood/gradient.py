@@ -38,7 +38,7 @@ ROUNDING = 1e-9
 """Share by which a value may be beyond what is possible."""
 
 
-class Ceiling:
+class UpperBound:
     """What the densities of all measurements are at their densest.
 
     Given the state, a measurement is no likelier than where its noise is densest. A solution that
@@ -162,7 +162,7 @@ class LogLikelihood:
             )
         other = copy(self)
         other.problem = problem
-        vars(other).pop("_ceiling", None)
+        vars(other).pop("_upper_bound", None)
         other._value = self._value.with_records(problem.records)
         if "_tangent" in vars(self):
             other._tangent = self._tangent.with_records(problem.records)
@@ -179,7 +179,7 @@ class LogLikelihood:
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._value.total(values)[0]
-        return np.where(self._ceiling.admits(values, total), total, -np.inf)
+        return np.where(self._upper_bound.admits(values, total), total, -np.inf)
 
     def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -218,8 +218,8 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def _ceiling(self) -> Ceiling:
-        return Ceiling(self.problem, self.likelihood)
+    def _upper_bound(self) -> UpperBound:
+        return UpperBound(self.problem, self.likelihood)
 
     @cached_property
     def _tangent(self) -> LaneLikelihood:
@@ -228,7 +228,7 @@ class LogLikelihood:
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             total, slope = self._tangent.total(np.hstack([values, directions]))
-        known = self._ceiling.admits(values, total)
+        known = self._upper_bound.admits(values, total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:

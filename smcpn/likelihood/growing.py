@@ -338,8 +338,8 @@ class GrowingLikelihood:
             parts.append(emitted[:, 0])
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.browse`."""
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
         return self.total(values, self.start(values), 0, b)
 
     def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:

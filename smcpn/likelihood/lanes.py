@@ -138,8 +138,8 @@ class LaneLikelihood:
         state, emitted = self.emitted(values, state, a, b)
         return state, emitted[:, 0]
 
-    def browse(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.browse`."""
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
         state, _, total = self._run(values, self.start(values), 0, b, store=False)
         return state, total[0]
 

@@ -119,7 +119,7 @@ def require_first_order(solver: EKF0) -> None:
             "beyond which its explicit steps would have to be tiny"
         )
     if solver.steps == "auto":
-        raise InputError("steps 'auto' is still to be chosen: use smcpn.ibis, or give a number")
+        raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
 
 
 def must_restart(records: Sequence[Record]) -> bool:

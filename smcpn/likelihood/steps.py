@@ -125,7 +125,7 @@ class ErrorBudget:
         return max(self.claimed, self.change)
 
     @property
-    def concerns(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """What deserves a second look."""
         if self.share <= SOLVER_SHARE:
             return ()
@@ -322,7 +322,7 @@ _FALLBACK_STEPS = 4
 
 
 def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
-    """Choose the steps before anything has been absorbed, where they are not given.
+    """Choose the steps before anything has been assimilated, where they are not given.
 
     The local error over a pilot set of prior draws says where to begin, and the error budget at
     the prior median whether that is enough. Both are the same whatever the seed.

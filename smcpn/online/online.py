@@ -187,7 +187,7 @@ class Following:
                 self._stretch.follower.follow(deadline)
 
     def _observe(self, population: Population) -> None:
-        """Test a sample that was absorbed for a change, and note the states after it."""
+        """Test a sample that was assimilated for a change, and note the states after it."""
         sample = self._stretch.begin + population.sample - 1
         if sample < self._observed:
             return
@@ -249,7 +249,7 @@ class Online(Following):
     particles : int
         Number of particles.
     seed : int, optional
-        Without a budget the same seed gives the particles of `smcpn.ibis`, to the byte.
+        Without a budget the same seed gives the particles of `smcpn.identify`, to the byte.
     budget : float or str, optional
         Time that an update may take: seconds, or a text such as ``"1.5 ms"``. Rejuvenations
         then go on in the background while later samples come. Without a budget they are
@@ -262,7 +262,7 @@ class Online(Following):
         Samples by which the posterior stays behind, so that a band-limited input is known around
         a sample: 64 are exact and the default. Other holds need none.
     ess, max_moves, moves, resampling
-        As of `smcpn.ibis`.
+        As of `smcpn.identify`.
     samples_between_false_alarms : float
         On average at least, while the model is right; see `smcpn.online.change`.
     threads : int, optional
@@ -381,11 +381,11 @@ class Online(Following):
         arrival = self._arrivals.take(u, y, t)
         before = self._sample
         self._alarm = None
-        if arrival.status == "absorbed":
+        if arrival.status == "assimilated":
             self._append(arrival)
             self._follow(None if self.budget is None else begin + self.budget)
         status = arrival.status
-        if status == "absorbed" and self._sample == before:
+        if status == "assimilated" and self._sample == before:
             status = "waiting"
         return self._state(status, arrival.missing, begin)
 
@@ -394,7 +394,7 @@ class Online(Following):
         begin = time.perf_counter()
         self._stretch.likelihood.finish()
         self._stretch.follower.settle()
-        return self._state("absorbed", 0, begin)
+        return self._state("assimilated", 0, begin)
 
     def predict(self, u: Any, t: Any = None) -> Prediction:
         """Predict the outputs that will be measured, given inputs to come.
@@ -425,7 +425,7 @@ class Online(Following):
         return ahead.last(len(times))
 
     def posterior(self) -> Posterior:
-        """Return the posterior as `smcpn.ibis` does, once rejuvenations under way are done.
+        """Return the posterior as `smcpn.identify` does, once rejuvenations under way are done.
 
         Its problem holds the samples of the stream; of a window, where it forgets.
         """

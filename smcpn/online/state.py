@@ -55,7 +55,7 @@ class State:
     alarm : Alarm or None
         A change of the system that this sample made evident.
     status : str
-        ``"absorbed"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
+        ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
     missing : int
         Samples that were put in for a gap before this one.
     approximate : str

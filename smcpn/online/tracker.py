@@ -4,9 +4,9 @@ Rejuvenations are `Ibis`'s own, made by a thread whose compiled loops release th
 Until the rejuvenated population has caught up with the present, the one before is weighed on; then
 it takes its place. Both follow the exact posterior at any time.
 
-While the rejuvenated population is little behind it absorbs what it has missed sample by sample,
-and is the same, to the byte, as that of a batch run. When it is far behind (at the start of a
-stream, where nearly every sample calls for a rejuvenation, or on a slow machine) it takes all that
+While the rejuvenated population is little behind it assimilates what it has missed sample by
+sample, and is the same, to the byte, as that of a batch run. When it is far behind (at the start
+of a stream, where nearly every sample calls for a rejuvenation, or on a slow machine) it takes all that
 it has missed in one leap, tempered as one informative sample would be.
 """
 
@@ -44,7 +44,7 @@ class Weighed:
     Attributes
     ----------
     system : ParticleSystem
-        With the sample absorbed whole.
+        With the sample assimilated whole.
     ess : float
     log_mean : float
         Log of the mean weight.
@@ -75,7 +75,7 @@ class Weigher:
             self.columns = self._likelihood.columns(self._prior.natural(system.theta))
 
     def __call__(self, system: ParticleSystem, sample: int) -> Weighed:
-        """Absorb a sample: the arithmetic of `Ibis` for a block of one."""
+        """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
         self.prepare(system)
         likelihood, place = self._likelihood, self._likelihood.place(sample)
         state, increment = likelihood.weigh(self.columns, system.state, place)
@@ -99,7 +99,7 @@ class Weigher:
             log_likelihood=system.log_likelihood + increment,
             pending=system.pending,
             state=state,
-            eve=system.eve,
+            ancestor=system.ancestor,
             family=system.family,
         )
         if total > 0:
@@ -168,7 +168,7 @@ class BlockTarget(Target):
     def evaluate(self, theta: Array) -> ParticleSystem:
         """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
-        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
         state, pending = self.likelihood.total(values, state, self.sample, self.end)
         return ParticleSystem(
             theta=theta,
@@ -177,15 +177,15 @@ class BlockTarget(Target):
             log_likelihood=finite_or_excluded(log_likelihood),
             pending=finite_or_excluded(pending),
             state=state,
-            eve=np.zeros(n, dtype=np.int64),
+            ancestor=np.zeros(n, dtype=np.int64),
             family=np.zeros(n, dtype=np.int64),
         )
 
 
 class StreamIbis(Ibis):
-    """`Ibis` that also absorbs single samples, as long as they call for no rejuvenation.
+    """`Ibis` that also assimilates single samples, as long as they call for no rejuvenation.
 
-    `absorb` and `advance` make the same particle system, to the byte.
+    `assimilate` and `advance` make the same particle system, to the byte.
     """
 
     likelihood: GrowingLikelihood
@@ -200,8 +200,8 @@ class StreamIbis(Ibis):
     def _recent(self) -> list[tuple[float, float]]:
         return []
 
-    def absorb(self) -> bool:
-        """Absorb the next sample; where it calls for a rejuvenation change nothing, False."""
+    def assimilate(self) -> bool:
+        """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
         weighed = self._weigher(self.system, self.sample)
         self.innovation = weighed.innovation
         if weighed.ess < self._threshold:
@@ -219,7 +219,7 @@ class StreamIbis(Ibis):
         self.system = replace(self.system, state=self.likelihood.start(values))
 
     def advance_by_one(self) -> None:
-        """Absorb the next sample, with the rejuvenations that it calls for."""
+        """Assimilate the next sample, with the rejuvenations that it calls for."""
         last = self.sample + 1
         while self.sample < last:
             self.advance(last)
@@ -235,7 +235,7 @@ class StreamIbis(Ibis):
         return state_mean(self._weigher, self.system)
 
     def flush(self) -> None:
-        """Add what `absorb` has seen to the trace."""
+        """Add what `assimilate` has seen to the trace."""
         if self._recent:
             self.trace = self.trace.extended(*np.array(self._recent).T)
             self._recent.clear()
@@ -246,7 +246,7 @@ class StreamIbis(Ibis):
         super().advance(last)
 
     def leap(self, end: int) -> None:
-        """Absorb the samples up to ``end`` together, bridged as one informative sample would be.
+        """Assimilate the samples up to ``end`` together, as one informative sample.
 
         The posterior is the one that single samples lead to, by fewer rejuvenations.
         """
@@ -287,8 +287,8 @@ class Provisional:
         self.innovation = sampler.innovation
         self._weigher = Weigher(sampler.prior, sampler.likelihood)
 
-    def absorb(self) -> None:
-        """Absorb the next sample, whatever it does to the weights."""
+    def assimilate(self) -> None:
+        """Assimilate the next sample, whatever it does to the weights."""
         weighed = self._weigher(self.system, self.sample)
         self.system, self.last_ess = weighed.system, weighed.ess
         self.innovation = weighed.innovation
@@ -320,7 +320,7 @@ class Follower:
     likelihood : GrowingLikelihood
     engine : StreamIbis
     observe : callable
-        Called with the population after every sample that an update absorbs.
+        Called with the population after every sample that an update assimilates.
     """
 
     def __init__(
@@ -380,7 +380,7 @@ class Follower:
         return self.population.last_ess < DEGRADED * self.engine.settings.particles
 
     def follow(self, deadline: float | None) -> None:
-        """Absorb the samples that count, up to the ``deadline`` (of `time.perf_counter`).
+        """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).
 
         Without one, rejuvenations are made at once.
         """
@@ -396,7 +396,7 @@ class Follower:
         while engine.sample < self.likelihood.n_samples:
             if engine.sample == 0:
                 engine.begin()
-            if not engine.absorb():
+            if not engine.assimilate():
                 if deadline is not None:
                     self.rejuvenate()
                     self._follow_provisionally(deadline)
@@ -414,7 +414,7 @@ class Follower:
         return self._frozen
 
     def settle(self) -> None:
-        """Absorb all samples that count and wait for rejuvenations."""
+        """Assimilate all samples that count and wait for rejuvenations."""
         if self._work is not None:
             self._work.done.wait()
             if not self._frozen:
@@ -458,7 +458,7 @@ class Follower:
         """Let updates go on with the population as it is, the rest of the samples weighed."""
         fresh = Provisional(self.engine)
         while fresh.sample < self.likelihood.n_samples:
-            fresh.absorb()
+            fresh.assimilate()
         self._offered = fresh
 
     def _follow_provisionally(self, deadline: float | None) -> None:
@@ -471,7 +471,7 @@ class Follower:
             population = self._provisional
             assert population is not None
             while population.sample < self.likelihood.n_samples:
-                population.absorb()
+                population.assimilate()
                 self._observe(population)
                 if deadline is not None and time.perf_counter() > deadline - MARGIN:
                     break

@@ -198,7 +198,7 @@ class Forgetting:
         return current.begin + _first_since(history, n, last - self.window)
 
     def _begin(self, current: Stretch, begin: int) -> None:
-        # A sample that was absorbed in haste was not noted: the next one was.
+        # A sample that was assimilated in haste was not noted: the next one was.
         begin = min((s for s in self._states if s >= begin), default=-1)
         if begin < 0:
             return

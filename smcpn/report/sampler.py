@@ -48,7 +48,7 @@ def run_figure(posterior: Posterior) -> Figure:
     moves.set_ylabel("accepted\nshare")
     evidence.plot(samples[shown], posterior.log_evidence_path[shown], color=DARK)
     evidence.set_ylabel("log-evidence")
-    evidence.set_xlabel("samples absorbed")
+    evidence.set_xlabel("samples assimilated")
     evidence.set_xscale("log")
     evidence.set_xlim(1, max(n, 2))
     drawing.align_ylabels([ess, moves, evidence])

@@ -252,7 +252,7 @@ def _results(name: str, given: Result | Sequence[Result]) -> list[Result]:
     known = [one for one in several if isinstance(one, Result)]
     if not several or len(known) < len(several):
         raise InputError(
-            f"models['{name}'] is {shown(given)}: give what smcpn.ibis, smcpn.maximise or "
+            f"models['{name}'] is {shown(given)}: give what smcpn.identify, smcpn.maximise or "
             "smcpn.laplace return"
         )
     return known

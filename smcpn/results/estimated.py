@@ -24,12 +24,12 @@ def laplace_posterior(laplace: Laplace, particles: int = 1000, seed: int = 0) ->
     """
     particles = whole_number("particles", particles, 1)
     theta = laplace.draw(np.random.default_rng(seed), particles)
-    return _drawn(laplace.maximum, theta, laplace.log_evidence, seed, laplace.concerns)
+    return _drawn(laplace.maximum, theta, laplace.log_evidence, seed, laplace.warnings)
 
 
 def mode_posterior(maximum: Maximum) -> Posterior:
     """Return a maximum as the one particle of a posterior, to simulate and validate with."""
-    return _drawn(maximum, maximum.theta[None, :], float("nan"), None, maximum.concerns)
+    return _drawn(maximum, maximum.theta[None, :], float("nan"), None, maximum.warnings)
 
 
 def _drawn(
@@ -37,7 +37,7 @@ def _drawn(
     theta: Array,
     log_evidence: float,
     seed: int | None,
-    concerns: tuple[str, ...],
+    warnings: tuple[str, ...],
 ) -> Posterior:
     """Equally weighted particles that no sampler has moved."""
     function, problem, n = maximum.function, maximum.problem, len(theta)
@@ -51,7 +51,7 @@ def _drawn(
         theta=theta,
         log_weights=np.zeros(n),
         log_likelihood=function(values),
-        eve=np.arange(n),
+        ancestor=np.arange(n),
         log_evidence=log_evidence,
         path_samples=np.empty(0, np.int64),
         ess_path=nothing,
@@ -63,5 +63,5 @@ def _drawn(
         log_evidences=nothing,
         replicate=np.zeros(n, np.int64),
         r_hat=np.full(theta.shape[1], np.nan),
-        concerns=concerns + budget.concerns,
+        warnings=warnings + budget.warnings,
     )

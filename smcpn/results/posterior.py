@@ -53,12 +53,12 @@ class Posterior:
         Unconstrained coordinates.
     log_weights : ndarray, (N,)
     log_likelihood : ndarray, (N,)
-    eve : ndarray, (N,)
+    ancestor : ndarray, (N,)
         Ancestor of each particle at the start.
     log_evidence : float
         log p(y) under the model.
     path_samples : ndarray, (K,)
-        Numbers of samples absorbed at which the paths are known: all up to 4096 samples, every
+        Numbers of samples assimilated at which the paths are known: all up to 4096 samples, every
         second, fourth, ... in longer records, and the last.
     ess_path, log_evidence_path : ndarray, (K,)
         After each of these: effective sample size before any rejuvenation, and log-evidence.
@@ -76,7 +76,7 @@ class Posterior:
         Number of the population of each particle.
     r_hat : ndarray, (d,)
         Potential scale reduction over replicates; nan for one.
-    concerns : tuple of str
+    warnings : tuple of str
         What deserves a second look.
     likelihood : str or None
         Name of the likelihood; None for the one that the solver stands for.
@@ -87,7 +87,7 @@ class Posterior:
     theta: Array
     log_weights: Array
     log_likelihood: Array
-    eve: NDArray[np.int64]
+    ancestor: NDArray[np.int64]
     log_evidence: float
     path_samples: NDArray[np.int64]
     ess_path: Array
@@ -100,7 +100,7 @@ class Posterior:
     log_evidences: Array = field(default_factory=lambda: np.empty(0))
     replicate: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     r_hat: Array = field(default_factory=lambda: np.empty(0))
-    concerns: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     likelihood: str | None = None
     _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 

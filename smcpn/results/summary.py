@@ -134,7 +134,7 @@ def laplace_text(laplace: Laplace) -> str:
         f"log-evidence     {laplace.log_evidence:.2f} (Laplace)",
         *maximum.figures(),
     ]
-    lines += [f"look again       {concern}" for concern in laplace.concerns]
+    lines += [f"look again       {concern}" for concern in laplace.warnings]
     return "\n".join(lines)
 
 
@@ -163,5 +163,5 @@ def summary_text(posterior: Posterior) -> str:
             f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
             f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
         )
-    lines += [f"look again       {concern}" for concern in posterior.concerns]
+    lines += [f"look again       {concern}" for concern in posterior.warnings]
     return "\n".join(lines)

@@ -17,12 +17,12 @@ from smcpn.checkpoint.writer import Keeper
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.estimate.laplace import Laplace
-from smcpn.likelihood.gradient import Ceiling
+from smcpn.likelihood.gradient import UpperBound
 from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.posterior import Posterior, Timing
 from smcpn.run.progress import progress_line
-from smcpn.run.run import PATHS, Configuration, Run
+from smcpn.run.run import METHODS, Configuration, Run
 from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import DefensiveGaussian
@@ -35,7 +35,7 @@ BEYOND_SHARE = 0.01
 LEAST_PARTICLES = 10
 
 
-def ibis(
+def identify(
     problem: Problem,
     *,
     solver: Solver | None = None,
@@ -46,7 +46,7 @@ def ibis(
     block: int = 64,
     max_moves: int = 10,
     moves: MoveStrategy | None = None,
-    path: str | None = None,
+    method: str | None = None,
     start: Laplace | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
@@ -56,7 +56,7 @@ def ibis(
     checkpoint_every: float = 60.0,
     existing: str = "resume",
 ) -> Posterior:
-    """Identify the parameters of a problem by iterated batch importance sampling.
+    """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def ibis(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    path : {"data", "tempering", "diffusion"}
-        Absorb one sample after the other, the whole record at rising exponents, or the whole
+    method : {"ibis", "tempering", "diffusion-tempering"}
+        Assimilate one sample after the other, the whole record at rising exponents, or the whole
         record at a falling diffusion, which a likelihood with local maxima calls for. By default
-        ``"data"``, or ``"tempering"`` with a ``start``.
+        ``"ibis"``, or ``"tempering"`` with a ``start``.
     start : Laplace, optional
         Draw the particles from a Laplace approximation of the same problem, and temper from there:
         few rejuvenations where it is good, and the same posterior and evidence where it is not,
@@ -120,7 +120,7 @@ def ibis(
     Warns
     -----
     SamplerWarning
-        For what deserves a second look; `Posterior.concerns` keeps the sentences.
+        For what deserves a second look; `Posterior.warnings` keeps the sentences.
     CheckpointWarning
         If the checkpoint cannot be written, or is damaged and the one before it is used.
 
@@ -138,8 +138,8 @@ def ibis(
         _check_start(start, problem)
         if solver is None and likelihood in (None, start.likelihood):
             solver, likelihood = start.solver, start.likelihood
-    if path is None:
-        path = "data" if start is None else "tempering"
+    if method is None:
+        method = "ibis" if start is None else "tempering"
     max_moves = whole_number("max_moves", max_moves, 1)
     replicates = whole_number("replicates", replicates, 1)
     settings = Settings(
@@ -155,7 +155,7 @@ def ibis(
         solver=solver,
         likelihood=likelihood_name(solver, likelihood),
         settings=settings,
-        path=_choice("path", path, PATHS),
+        method=_choice("method", method, METHODS),
         replicates=replicates,
         seed=seed,
         entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
@@ -183,7 +183,7 @@ def identified(
     begin : callable
         Makes the run; what it compiles is counted.
     progress
-        As of `ibis`.
+        As of `identify`.
     keeper : Keeper, optional
         Is offered a snapshot after every part.
     """
@@ -197,7 +197,7 @@ def identified(
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    posterior = posterior_of(run, () if keeper is None else keeper.concerns)
+    posterior = posterior_of(run, () if keeper is None else keeper.warnings)
     work = CLOCK.since(before)
     timing = Timing(
         wall=time.perf_counter() - began - work.compile_seconds,
@@ -205,17 +205,17 @@ def identified(
         kernel=work.run_seconds,
         theta_steps=work.theta_steps,
     )
-    for concern in posterior.concerns:
-        warnings.warn(concern, SamplerWarning, stacklevel=3)
+    for warning in posterior.warnings:
+        warnings.warn(warning, SamplerWarning, stacklevel=3)
     return replace(posterior, timing=timing)
 
 
-def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
-    """Return the posterior of a run, at its end or of the samples absorbed so far."""
+def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
+    """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, budget = run.outcome or run.judged()
-    concerns = populations.concerns + budget.concerns + further_concerns
+    found = populations.warnings + budget.warnings + further_warnings
     if run.outcome is not None:
-        concerns += beyond_the_data(run, populations)
+        found += beyond_the_data(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -223,7 +223,7 @@ def posterior_of(run: Run, further_concerns: tuple[str, ...] = ()) -> Posterior:
         budget=budget,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.configuration.seed,
-        **vars(replace(populations, concerns=concerns)),
+        **vars(replace(populations, warnings=found)),
     )
 
 
@@ -231,7 +231,7 @@ def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
     """Tell of weight on log-likelihoods that no density of the measurements can have."""
     likelihood = run.configuration.likelihood
     values = run.problem.prior.natural(populations.theta)
-    possible = Ceiling(run.problem, likelihood).admits(values, populations.log_likelihood)
+    possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
     share = normalise(populations.log_weights)[~possible].sum()
     if share < BEYOND_SHARE:
         return ()

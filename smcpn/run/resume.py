@@ -29,7 +29,7 @@ def resume(
 
     Everything is read from the file and the file of records beside it; no code is run from
     either. Where a part of the run could not be stored, such as a prior of your own class, run
-    the script again instead: ``ibis(problem, checkpoint=path)`` goes on as well.
+    the script again instead: ``identify(problem, checkpoint=path)`` goes on as well.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def resume(
     data : Record, optional
         Samples that follow the last record. A finished run then goes on with them.
     threads, progress
-        As of `ibis`.
+        As of `identify`.
     checkpoint_every : float
         Most seconds between two writes.
 
@@ -64,7 +64,7 @@ def resume(
 
 
 def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
-    """Return the posterior in a checkpoint: of all samples, or of those absorbed so far.
+    """Return the posterior in a checkpoint: of all samples, or of those assimilated so far.
 
     Nothing is written, and a run at work on the file is not disturbed.
 
@@ -90,13 +90,13 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
 
 
 def _so_far(run: Run, path: Path) -> Run:
-    """Cut the records to what the population at work has absorbed."""
-    absorbed = run.samplers[0].sample if run.samplers else 0
-    if absorbed < 2:
+    """Cut the records to what the population at work has assimilated."""
+    assimilated = run.samplers[0].sample if run.samplers else 0
+    if assimilated < 2:
         raise InputError(
-            f"{path} has absorbed {absorbed} samples: there is no posterior to show yet"
+            f"{path} has assimilated {assimilated} samples: there is no posterior to show yet"
         )
-    snapshot, left, records = run.snapshot(), absorbed, []
+    snapshot, left, records = run.snapshot(), assimilated, []
     for record in run.problem.records:
         if left >= 2:
             records.append(record[:left])

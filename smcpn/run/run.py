@@ -27,12 +27,12 @@ from smcpn.smc.tempering import Tempering
 _log = logging.getLogger(__name__)
 
 Path = Ibis | Tempering | DiffusionTempering
-PATHS: dict[str, type[Path]] = {
-    "data": Ibis,
+METHODS: dict[str, type[Path]] = {
+    "ibis": Ibis,
     "tempering": Tempering,
-    "diffusion": DiffusionTempering,
+    "diffusion-tempering": DiffusionTempering,
 }
-"""Ways from the prior to the posterior, by name."""
+"""Methods that lead from the prior to the posterior, by name."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Configuration:
     likelihood : str
         Name of the likelihood.
     settings : Settings
-    path : str
-        A key of `PATHS`.
+    method : str
+        A key of `METHODS`.
     replicates : int
         Number of independent populations.
     seed : int or None
@@ -59,7 +59,7 @@ class Configuration:
     solver: Solver
     likelihood: str
     settings: Settings
-    path: str = "data"
+    method: str = "ibis"
     replicates: int = 1
     seed: int | None = None
     entropy: int = 0
@@ -80,7 +80,7 @@ class RunSnapshot:
 
     @property
     def sample(self) -> int:
-        """Samples absorbed by the population at work."""
+        """Samples assimilated by the population at work."""
         return self.samplers[-1].sample if self.samplers else 0
 
     @property
@@ -154,7 +154,7 @@ class Run:
 
     @property
     def _path(self) -> type[Path]:
-        return PATHS[self.configuration.path]
+        return METHODS[self.configuration.method]
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver

@@ -48,7 +48,7 @@ class DiffusionTempering(Sampler):
     """
 
     def advance(self, last: int) -> None:
-        """Begin, absorb more of the flat likelihood, or lower the diffusion once."""
+        """Begin, assimilate more of the flat likelihood, or lower the diffusion once."""
         if not self.factors:
             self._begin()
         if self.exponent is not None:
@@ -65,7 +65,7 @@ class DiffusionTempering(Sampler):
         if not self.factors:
             return self.likelihood.start(values), nothing, nothing
         likelihood = self._at(self.factors[-1])
-        state, log_likelihood = likelihood.browse(values, likelihood.n_samples)
+        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
         whole = finite_or_excluded(log_likelihood)
         return (state, whole, nothing) if self.sample else (state, nothing, whole)
 
@@ -80,7 +80,7 @@ class DiffusionTempering(Sampler):
         if not hasattr(self.likelihood, "at_diffusion"):
             raise InputError(
                 "path 'diffusion' needs a likelihood with a diffusion: choose "
-                "likelihood='fenrir', 'dalton' or 'filtering', or path='tempering'"
+                "likelihood='fenrir', 'dalton' or 'filtering', or method='tempering'"
             )
         return cast(DiffusedLikelihood, self.likelihood).at_diffusion(factor)
 
@@ -148,7 +148,7 @@ class DiffusionTempering(Sampler):
     def _weighed(self, factor: float) -> ParticleSystem:
         values = self.prior.natural(self.system.theta)
         likelihood = self._at(factor)
-        state, log_likelihood = likelihood.browse(values, likelihood.n_samples)
+        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
         pending = finite_or_excluded(log_likelihood)
         return replace(self.system, pending=pending, state=state)
 

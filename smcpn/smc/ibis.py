@@ -19,7 +19,7 @@ SMALL_BLOCK = 4
 
 
 class Ibis(Sampler):
-    """A sequential sampler: it absorbs one sample after the other.
+    """A sequential sampler: it assimilates one sample after the other.
 
     The posterior given the samples so far is valid at any time.
     """
@@ -27,7 +27,7 @@ class Ibis(Sampler):
     _block = SMALL_BLOCK
 
     def advance(self, last: int) -> None:
-        """Weigh a block of samples, or go on across a sample that is being absorbed by parts."""
+        """Weigh a block of samples, or go on across a sample that is being assimilated by parts."""
         if self.exponent is None:
             block = min(self._block, self.settings.block)
             self._weigh(min(self.sample + block, last))
@@ -35,12 +35,12 @@ class Ibis(Sampler):
         if self.exponent is not None:
             self._block = SMALL_BLOCK
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
-                self._absorb_pending()
+                self._assimilate_pending()
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
-        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
         pending = np.zeros(len(values))
         if self.exponent is not None:
             state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
@@ -77,8 +77,8 @@ class Ibis(Sampler):
             self._ess_before = float(ess[calm])
             self._begin_bridge()
 
-    def _absorb_pending(self) -> None:
-        """Count the pending sample among those absorbed."""
+    def _assimilate_pending(self) -> None:
+        """Count the pending sample among those assimilated."""
         self.trace = self.trace.extended(
             np.array([self._ess_before]), np.array([self.log_evidence])
         )

@@ -190,7 +190,7 @@ class Rounds:
             evidence=pooled(
                 [importance_estimate(np.concatenate(r)) for r in self._log_ratios.values()]
             ),
-            eves=len(np.unique(self.system.eve)),
+            eves=len(np.unique(self.system.ancestor)),
             families=len(np.unique(self.system.family)),
         )
 

@@ -72,12 +72,12 @@ class ParticleSystem:
         Log prior density of theta, log-Jacobian included; on a path that begins at another
         density, that one's until the end.
     log_likelihood : ndarray, (N,)
-        Of the samples that are absorbed whole.
+        Of the samples that are assimilated whole.
     pending : ndarray, (N,)
-        Log-density of the next sample, while it is being absorbed by parts; 0 otherwise.
+        Log-density of the next sample, while it is being assimilated by parts; 0 otherwise.
     state : ndarray, (k, N)
         Solver state, at the pending sample if there is one.
-    eve : ndarray, (N,)
+    ancestor : ndarray, (N,)
         Index of the ancestor at the start of the run.
     family : ndarray, (N,)
         The same since the evidence was last estimated independently of the ancestry.
@@ -89,7 +89,7 @@ class ParticleSystem:
     log_likelihood: Array
     pending: Array
     state: Array
-    eve: NDArray[np.int64]
+    ancestor: NDArray[np.int64]
     family: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class ParticleSystem:
             log_likelihood=self.log_likelihood[index],
             pending=self.pending[index],
             state=self.state[:, index],
-            eve=self.eve[index],
+            ancestor=self.ancestor[index],
             family=self.family[index],
         )
 
@@ -128,7 +128,7 @@ class ParticleSystem:
             log_likelihood=np.concatenate([s.log_likelihood for s in systems]),
             pending=np.concatenate([s.pending for s in systems]),
             state=np.concatenate([s.state for s in systems], axis=1),
-            eve=np.concatenate([s.eve for s in systems]),
+            ancestor=np.concatenate([s.ancestor for s in systems]),
             family=np.concatenate([s.family for s in systems]),
         )
 

@@ -27,7 +27,7 @@ class SamplerWarning(UserWarning):
     """A run returned, but what it returned deserves a second look."""
 
 
-def concerns(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
+def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
     """Return one sentence for everything that looks wrong, by kind; empty for a healthy run.
 
     Parameters
@@ -85,7 +85,7 @@ class Populations:
         Each population counts in proportion to its evidence: the mixture is then consistent for
         the posterior even where some populations missed a mode.
     log_likelihood : ndarray, (R N,)
-    eve : ndarray, (R N,)
+    ancestor : ndarray, (R N,)
     replicate : ndarray, (R N,)
         Number of the population of each particle.
     log_evidence, log_evidence_se : float
@@ -93,20 +93,20 @@ class Populations:
         ancestry where there is one only.
     log_evidences : ndarray, (R,)
     path_samples : ndarray, (K,)
-        Numbers of samples absorbed at which the paths are known, see `Trace`.
+        Numbers of samples assimilated at which the paths are known, see `Trace`.
     ess_path, log_evidence_path : ndarray, (K,)
     rejuvenations : tuple of Rejuvenation
         Of all populations, one after the other.
     r_hat : ndarray, (d,)
         Potential scale reduction in unconstrained coordinates; nan for one population.
-    concerns : tuple of str
+    warnings : tuple of str
         What deserves a second look, one sentence of each kind.
     """
 
     theta: Array
     log_weights: Array
     log_likelihood: Array
-    eve: NDArray[np.int64]
+    ancestor: NDArray[np.int64]
     replicate: NDArray[np.int64]
     log_evidence: float
     log_evidence_se: float
@@ -116,7 +116,7 @@ class Populations:
     log_evidence_path: Array
     rejuvenations: tuple[Rejuvenation, ...]
     r_hat: Array
-    concerns: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 def combine(samplers: Sequence[Sampler]) -> Populations:
@@ -145,7 +145,7 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
         theta=np.concatenate([system.theta for system in systems]),
         log_weights=log_weights,
         log_likelihood=np.concatenate([system.log_likelihood for system in systems]),
-        eve=np.concatenate([system.eve + r * n for r, system in enumerate(systems)]),
+        ancestor=np.concatenate([system.ancestor + r * n for r, system in enumerate(systems)]),
         replicate=np.repeat(np.arange(len(systems)), n),
         log_evidence=float(log_evidence),
         log_evidence_se=float(error),
@@ -155,14 +155,14 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
         log_evidence_path=np.asarray(path),
         rejuvenations=tuple(r for sampler in samplers for r in sampler.rejuvenations),
         r_hat=scale,
-        concerns=tuple(_concerns(samplers, scale).values()),
+        warnings=tuple(_diagnose(samplers, scale).values()),
     )
 
 
-def _concerns(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
+def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     found: dict[str, str] = {}
     for sampler in samplers:
-        found = concerns(sampler.rejuvenations) | found
+        found = diagnose(sampler.rejuvenations) | found
     if np.nanmax(scale, initial=0.0) > HIGH_R_HAT:
         found["r_hat"] = (
             f"R-hat reaches {np.nanmax(scale):.2f}: the populations disagree, use more particles"

@@ -30,7 +30,7 @@ from smcpn.smc.trace import Trace
 Array = NDArray[np.float64]
 
 WHOLE = 0.8
-"""A sample is absorbed whole while the ESS stays above this share of the threshold."""
+"""A sample is assimilated whole while the ESS stays above this share of the threshold."""
 PRECISION = 1e-8
 """Bisection ends at this relative width of the step."""
 BISECTIONS = 200
@@ -45,14 +45,14 @@ def next_exponent(
     ----------
     log_weights, pending : ndarray, (N,)
     exponent : float
-        How much of the sample is absorbed already.
+        How much of the sample is assimilated already.
     threshold : float
         Effective sample size to keep.
 
     Returns
     -------
     exponent : float
-        1 if the rest can be absorbed at once; otherwise found by bisection on the ESS of the
+        1 if the rest can be assimilated at once; otherwise found by bisection on the ESS of the
         *cumulative* weights. It may stay where it is when leaving out the diverged particles
         already takes the ESS below the threshold.
     log_weights : ndarray, (N,)
@@ -113,7 +113,7 @@ class Cost:
 
 
 def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
-    """Account for a run of ``particles`` particles that has absorbed ``sample`` samples."""
+    """Account for a run of ``particles`` particles that has assimilated ``sample`` samples."""
     last = rejuvenations[-1] if rejuvenations else None
     following = (last.evaluations if last else particles) * (sample + 1)
     seconds = last.seconds * following / last.browsed if last and last.browsed else float("nan")
@@ -183,9 +183,9 @@ class Snapshot:
     ----------
     system : ParticleSystem
     sample : int
-        Number of samples absorbed whole.
+        Number of samples assimilated whole.
     exponent : float or None
-        How much of the pending sample is absorbed, while a bridge is being crossed.
+        How much of the pending sample is assimilated, while a bridge is being crossed.
     trace : Trace
     rejuvenations : tuple of Rejuvenation
     ess_before : float
@@ -224,9 +224,9 @@ class Sampler(ABC):
     system : ParticleSystem
         The posterior given the samples so far.
     sample : int
-        Number of samples absorbed.
+        Number of samples assimilated.
     exponent : float or None
-        How much of the pending sample is absorbed, while a bridge is being crossed.
+        How much of the pending sample is assimilated, while a bridge is being crossed.
     factors : list of float
         Factors on the diffusion so far, on a path that lowers it.
     rejuvenations : list of Rejuvenation
@@ -246,8 +246,8 @@ class Sampler(ABC):
     ) -> None:
         if settings.start is not None and not self.takes_start:
             raise InputError(
-                "start is given, but only path='tempering' can begin elsewhere than at the prior: "
-                "choose that path, or leave start out"
+                "start is given, but only method='tempering' can begin elsewhere than at the "
+                "prior: choose that method, or leave start out"
             )
         self.prior, self.likelihood, self.settings, self._rng = prior, likelihood, settings, rng
         begin: Start = prior if settings.start is None else settings.start
@@ -260,7 +260,7 @@ class Sampler(ABC):
             log_likelihood=np.zeros(n),
             pending=np.zeros(n),
             state=likelihood.start(prior.natural(theta)),
-            eve=np.arange(n),
+            ancestor=np.arange(n),
             family=np.arange(n),
         )
         self.sample = 0
@@ -346,7 +346,7 @@ class Sampler(ABC):
     def run(
         self, last: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> None:
-        """Absorb the samples up to ``last`` (all, by default)."""
+        """Assimilate the samples up to ``last`` (all, by default)."""
         last = self.likelihood.n_samples if last is None else last
         while self.sample < last:
             self.advance(last)
@@ -355,7 +355,7 @@ class Sampler(ABC):
 
     @property
     def log_evidence(self) -> float:
-        """Log p(y) of the samples absorbed so far."""
+        """Log p(y) of the samples assimilated so far."""
         return self._log_evidence_at_resampling + float(log_mean_exp(self.system.log_weights))
 
     @property
@@ -369,12 +369,12 @@ class Sampler(ABC):
         return cost_so_far(self.settings.particles, self.sample, self.rejuvenations)
 
     def _begin_bridge(self) -> None:
-        """Have what is pending absorbed in as many parts as the particles need."""
+        """Have what is pending assimilated in as many parts as the particles need."""
         self._check_alive()
         self.exponent = 0.0
 
     def _cross(self, target: Target) -> bool:
-        """Absorb one more part of what is pending; tell whether that was the last."""
+        """Assimilate one more part of what is pending; tell whether that was the last."""
         assert self.exponent is not None
         exponent, log_weights = next_exponent(
             self.system.log_weights, self.system.pending, self.exponent, self._threshold

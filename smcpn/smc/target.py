@@ -34,7 +34,7 @@ class Target:
     Attributes
     ----------
     sample : int
-        Number of samples absorbed whole; the pending sample, where there is one.
+        Number of samples assimilated whole; the pending sample, where there is one.
     exponent : float
         How much of the pending sample counts, 0 to 1.
     """
@@ -52,7 +52,7 @@ class Target:
     def evaluate(self, theta: Array) -> ParticleSystem:
         """Browse the past for new parameters, (n, d), and return them with all they need."""
         values = self.prior.natural(theta)
-        state, log_likelihood = self.likelihood.browse(values, self.sample)
+        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
         state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
         n = len(theta)
         return ParticleSystem(
@@ -62,7 +62,7 @@ class Target:
             log_likelihood=finite_or_excluded(log_likelihood),
             pending=finite_or_excluded(increments[0]),
             state=state,
-            eve=np.zeros(n, dtype=np.int64),
+            ancestor=np.zeros(n, dtype=np.int64),
             family=np.zeros(n, dtype=np.int64),
         )
 
@@ -93,7 +93,7 @@ class RecordTarget(Target):
 
     def evaluate(self, theta: Array) -> ParticleSystem:
         """Browse the record for new parameters, (n, d)."""
-        state, log_likelihood = self.likelihood.browse(self.prior.natural(theta), self.n_samples)
+        state, log_likelihood = self.likelihood.evaluate(self.prior.natural(theta), self.n_samples)
         n = len(theta)
         begin, pending = self.parts(theta, log_likelihood)
         return ParticleSystem(
@@ -103,7 +103,7 @@ class RecordTarget(Target):
             log_likelihood=np.zeros(n),
             pending=pending,
             state=state,
-            eve=np.zeros(n, dtype=np.int64),
+            ancestor=np.zeros(n, dtype=np.int64),
             family=np.zeros(n, dtype=np.int64),
         )
 

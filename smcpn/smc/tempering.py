@@ -38,7 +38,7 @@ class Tempering(Sampler):
         if self.exponent is None:
             self._weigh()
         if self._cross(self._target):
-            self._absorb_pending()
+            self._assimilate_pending()
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
@@ -46,7 +46,7 @@ class Tempering(Sampler):
         nothing = np.zeros(len(values))
         if self.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
-        state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
+        state, log_likelihood = self.likelihood.evaluate(values, self.likelihood.n_samples)
         if self.exponent is None:
             return state, finite_or_excluded(log_likelihood), nothing
         return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
@@ -57,12 +57,12 @@ class Tempering(Sampler):
 
     def _weigh(self) -> None:
         values = self.prior.natural(self.system.theta)
-        state, log_likelihood = self.likelihood.browse(values, self.likelihood.n_samples)
+        state, log_likelihood = self.likelihood.evaluate(values, self.likelihood.n_samples)
         begin, pending = self._target.parts(self.system.theta, log_likelihood)
         self.system = replace(self.system, log_prior=begin, pending=pending, state=state)
         self._begin_bridge()
 
-    def _absorb_pending(self) -> None:
+    def _assimilate_pending(self) -> None:
         system, log_prior = self.system, self.system.log_prior
         log_likelihood = system.pending
         if self.settings.start is not None:

@@ -60,7 +60,7 @@ class Trace:
 
     @property
     def samples(self) -> NDArray[np.int64]:
-        """Number of samples absorbed at each entry of the paths."""
+        """Number of samples assimilated at each entry of the paths."""
         kept = np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
         return np.append(kept, self.length) if self._last_is_extra else kept
 

@@ -112,7 +112,7 @@ def _own_name(posterior: Posterior) -> str:
 
 
 def _weighed(posterior: Posterior, likelihood: LaneLikelihood) -> Array:
-    return finite_or_excluded(likelihood.browse(posterior.values, likelihood.n_samples)[1])
+    return finite_or_excluded(likelihood.evaluate(posterior.values, likelihood.n_samples)[1])
 
 
 def _likelihood(posterior: Posterior, name: str) -> LaneLikelihood:
@@ -126,7 +126,7 @@ def _likelihood(posterior: Posterior, name: str) -> LaneLikelihood:
     theta = (posterior.weights @ posterior.theta)[None, :]
     centre = problem.prior.natural(theta)
     candidates = [likelihood.at_diffusion(factor) for factor in FACTORS]
-    values = [finite_or_excluded(c.browse(centre, c.n_samples)[1])[0] for c in candidates]
+    values = [finite_or_excluded(c.evaluate(centre, c.n_samples)[1])[0] for c in candidates]
     best = int(np.argmax(values))
     candidates[best].solver = replace(solver, diffusion=float(FACTORS[best]))
     return candidates[best]

@@ -74,7 +74,7 @@ def step_halving(
     if steps > MAX_STEPS:
         return None
     halved = build_likelihood(problem, replace(solver, steps=steps), likelihood=likelihood)
-    _, finer = halved.browse(values, halved.n_samples)
+    _, finer = halved.evaluate(values, halved.n_samples)
     change = np.where(np.isfinite(finer), finer - log_likelihood, -np.inf)
     weights = normalise(log_weights)
     largest = float(change.max())

@@ -45,7 +45,7 @@ def test_peers_have_the_same_likelihood(problem, kernel):
     state = np.zeros((70, 2))
     parts = log_likelihood(np.log(values), state, u[:20], y[:20], h, 1e-2)
     parts = parts + log_likelihood(np.log(values), state, u[20:], y[20:], h, 1e-2)
-    ours = build_likelihood(problem, smcpn.RK4(STEPS), threads=1).browse(values, 60)[1]
+    ours = build_likelihood(problem, smcpn.RK4(STEPS), threads=1).evaluate(values, 60)[1]
     stable = np.isfinite(ours)
     assert stable.sum() > 50
     np.testing.assert_allclose(parts[stable], whole[stable], rtol=1e-10)

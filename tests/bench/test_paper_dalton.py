@@ -109,7 +109,7 @@ def test_classical_likelihood_takes_counts():
     y = study.problem.records[0].y
     likelihood = build_likelihood(study.problem, RK4(160))
     values = np.array([[*FITZHUGH_NAGUMO, -1.0, 1.0]])
-    got = likelihood.browse(values, likelihood.n_samples)[1][0]
+    got = likelihood.evaluate(values, likelihood.n_samples)[1][0]
     rates = np.exp(0.1 + 0.5 * fitzhugh_nagumo_solution())
     assert got == pytest.approx(stats.poisson.logpmf(y, rates).sum(), abs=1e-6)
 
@@ -122,7 +122,7 @@ def test_a_missing_count_adds_nothing():
     problem = study.problem.with_records([smcpn.Record(y=y, dt=1.0)])
     likelihood = build_likelihood(problem, RK4(160))
     values = np.array([[*FITZHUGH_NAGUMO, -1.0, 1.0]])
-    got = likelihood.browse(values, likelihood.n_samples)[1][0]
+    got = likelihood.evaluate(values, likelihood.n_samples)[1][0]
     rates = np.exp(0.1 + 0.5 * fitzhugh_nagumo_solution())
     assert got == pytest.approx(np.nansum(stats.poisson.logpmf(y, rates)), abs=1e-6)
 

@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from problems import PROBLEMS, duffing_problem, timed_problem
 from scipy import stats
-from test_expression import kinks
 
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record
@@ -35,6 +34,7 @@ from smcpn.codegen import kernel
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.report.html import settings as settings_of
+from tests.model.test_expression import kinks
 
 
 def as_json(document):
@@ -149,7 +149,7 @@ def posteriors():
     problem = duffing_problem()
     run = dict(solver=EKF0(order=3, steps=2), particles=60, seed=1)
     with pytest.warns(smcpn.SamplerWarning):
-        return [smcpn.ibis(p, **run) for p in (problem, stored_and_restored(problem))]
+        return [smcpn.identify(p, **run) for p in (problem, stored_and_restored(problem))]
 
 
 @pytest.mark.numerics

@@ -18,7 +18,7 @@ from scipy import stats
 from small_oscillator import DT, measured, oscillator, problem
 
 import smcpn
-from smcpn.checkpoint import keeper as keeping
+from smcpn.checkpoint import writer as keeping
 from smcpn.checkpoint.container import previous_of
 from smcpn.checkpoint.stored_run import stored_contents
 from smcpn.checkpoint.writer import records_path
@@ -34,11 +34,11 @@ class Stopped(Exception):  # noqa: N818
 
 def run(file=None, samples=80, **changes):
     options = OPTIONS | changes
-    return smcpn.ibis(problem(measured(samples=samples)), checkpoint=file, **options)
+    return smcpn.identify(problem(measured(samples=samples)), checkpoint=file, **options)
 
 
 def fingerprint(posterior):
-    arrays = (posterior.theta, posterior.log_weights, posterior.log_likelihood, posterior.eve)
+    arrays = (posterior.theta, posterior.log_weights, posterior.log_likelihood, posterior.ancestor)
     numbers = (posterior.log_evidence, posterior.log_evidence_se, str(posterior.solver))
     return *(a.tobytes() for a in arrays), posterior.ess_path.tobytes(), repr(numbers)
 
@@ -68,7 +68,7 @@ def stopped_after(file, parts, monkeypatch, **changes):
 
 CASES = {
     "data": {},
-    "tempering": {"path": "tempering"},
+    "tempering": {"method": "tempering"},
     "replicates": {"replicates": 2},
     "auto": {"solver": smcpn.EKF0(order=2, steps="auto")},
     "waste-free": {"moves": smcpn.WasteFree()},
@@ -105,7 +105,7 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
     to its standard error, and the likelihood of every particle to rounding."""
     path = tmp_path / "run.h5"
     whole = measured(samples=80)
-    smcpn.ibis(problem(whole[:60]), checkpoint=path, **OPTIONS)
+    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
     more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=DT)
     extended = smcpn.resume(path, data=more, progress=False)
     direct = run()
@@ -113,7 +113,7 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
     error = np.hypot(extended.log_evidence_se, direct.log_evidence_se)
     assert abs(extended.log_evidence - direct.log_evidence) < 5 * error < 1.0
     likelihood = smcpn.likelihood.registry.build_likelihood(problem(whole), SOLVER)
-    _, again = likelihood.browse(extended.values, 80)
+    _, again = likelihood.evaluate(extended.values, 80)
     np.testing.assert_allclose(again, extended.log_likelihood, rtol=1e-9)
     # And the file now holds the longer record.
     assert smcpn.load(path).problem.n_samples == 80
@@ -122,8 +122,8 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
 
 def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
     path, whole = tmp_path / "run.h5", measured(samples=80)
-    smcpn.ibis(problem(whole[:60]), checkpoint=path, **OPTIONS)
-    again = smcpn.ibis(problem(whole), checkpoint=path, **OPTIONS)
+    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
+    again = smcpn.identify(problem(whole), checkpoint=path, **OPTIONS)
     assert again.problem.n_samples == 80
 
 
@@ -221,7 +221,7 @@ def test_another_prior_is_refused(tmp_path):
     prior = {"c": stats.lognorm(0.5, scale=0.5), "k": stats.lognorm(0.5, scale=6.0)}
     other = smcpn.Problem(oscillator, record, observe="x", noise=0.02, prior=prior)
     with pytest.raises(smcpn.InputError, match="another model or other priors"):
-        smcpn.ibis(other, checkpoint=path, **OPTIONS)
+        smcpn.identify(other, checkpoint=path, **OPTIONS)
 
 
 def test_existing_files_can_be_refused(tmp_path):
@@ -260,10 +260,10 @@ def test_what_cannot_be_stored_asks_for_the_script(tmp_path, monkeypatch):
         noise=0.02,
         prior={"c": stats.lognorm(0.5, scale=0.5), "k": OwnPrior()},
     )
-    first = smcpn.ibis(own, checkpoint=path, **OPTIONS)
+    first = smcpn.identify(own, checkpoint=path, **OPTIONS)
     with pytest.raises(smcpn.InputError, match=r"prior of 'k' .* OwnPrior.* Run your script again"):
         smcpn.resume(path)
-    assert fingerprint(smcpn.ibis(own, checkpoint=path, **OPTIONS)) == fingerprint(first)
+    assert fingerprint(smcpn.identify(own, checkpoint=path, **OPTIONS)) == fingerprint(first)
 
 
 def test_a_second_process_is_refused(tmp_path):
@@ -289,7 +289,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_at_the_end(tmp_path, m
         posterior = run(tmp_path / "run.h5", checkpoint_every=0.0)
     assert sum(w.category is smcpn.CheckpointWarning for w in told) == 1
     assert fingerprint(posterior) == fingerprint(run())
-    assert any("could not be written" in concern for concern in posterior.concerns)
+    assert any("could not be written" in concern for concern in posterior.warnings)
 
 
 def test_other_readers_find_values_and_names(finished):

@@ -211,7 +211,7 @@ def test_another_number_is_not_another_kernel():
         )  # fmt: skip
         kernel = build_likelihood(problem, EKF0(steps=2))
         kernels.add(kernel_source(kernel._kernel.program))
-        logs.add(float(kernel.browse(np.ones((1, 1)), 20)[1][0]))
+        logs.add(float(kernel.evaluate(np.ones((1, 1)), 20)[1][0]))
     assert len(kernels) == 1
     assert len(logs) == 2
 
@@ -224,7 +224,7 @@ def test_rows_of_another_shape_are_refused():
     )  # fmt: skip
     likelihood = build_likelihood(problem, EKF0(steps=2))
     with pytest.raises(ValueError, match="not of the program's shape"):
-        likelihood.browse(np.ones((5, 2)), 20)
+        likelihood.evaluate(np.ones((5, 2)), 20)
     short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)

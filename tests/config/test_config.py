@@ -232,7 +232,7 @@ def test_everything_a_problem_takes(folder):
             "[initial]\nx = 0.3\nv = {normal = {mean = 0.0, sd = 1.0}}\n"
             '[solver]\nkind = "EKF1"\nlikelihood = "dalton"\norder = 3\nsteps = 2\n'
             'diffusion = "kappa"\n'
-            '[run]\nparticles = 50\nseed = 3\npath = "tempering"\nmoves = "waste-free"\n'
+            '[run]\nparticles = 50\nseed = 3\nmethod = "tempering"\nmoves = "waste-free"\n'
             'checkpoint = "run.h5"\nreport = "out.html"\n'
         )
     case = load_case("config.toml")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.datasets import inventory as stock
+from smcpn.datasets import files as stock
 from smcpn.datasets.files import fetch, inventory
 
 

@@ -100,11 +100,11 @@ def test_a_posterior_that_does_not_fall_is_refused_as_a_value(saddle):
     assert saddle.reason.startswith("the posterior does not fall from the mode along 1 a (in")
     assert np.isnan(saddle.log_evidence)
     assert np.isnan(saddle.covariance).all()
-    assert saddle.reason in saddle.concerns
+    assert saddle.reason in saddle.warnings
     assert "look again" in saddle.summary()
     for attempt in (
         lambda: saddle.sample(np.random.default_rng(0), 3),
-        lambda: smcpn.ibis(saddle.problem, start=saddle),
+        lambda: smcpn.identify(saddle.problem, start=saddle),
         saddle.to_posterior,
     ):
         with pytest.raises(InputError, match="there is no Laplace approximation: the posterior"):
@@ -125,7 +125,7 @@ def test_a_maximum_of_the_likelihood_is_no_mode(linear):
 
 
 def test_beside_a_posterior(decay):
-    posterior = smcpn.ibis(decay.problem, start=decay, particles=2000, seed=1, progress=False)
+    posterior = smcpn.identify(decay.problem, start=decay, particles=2000, seed=1, progress=False)
     beside = decay.beside(posterior)
     for row in beside.rows:
         assert row.difference == (row.laplace_mean - row.mean) / row.sd
@@ -194,7 +194,7 @@ def test_a_good_start_needs_no_rejuvenation_and_the_books_are_right():
     assert len(far.rejuvenations) > 0
     for system in (run.system, far.system):
         np.testing.assert_allclose(
-            system.log_likelihood, likelihood.browse(system.theta, 30)[1], rtol=1e-9
+            system.log_likelihood, likelihood.evaluate(system.theta, 30)[1], rtol=1e-9
         )
         np.testing.assert_allclose(system.log_prior, likelihood.prior.log_density(system.theta))
 
@@ -205,7 +205,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     whole.run()
     part.advance(30)
     assert part.exponent is not None
-    configuration = Configuration(RK4(steps=1), "classical", part.settings, path="tempering")
+    configuration = Configuration(RK4(steps=1), "classical", part.settings, method="tempering")
     document, reason = configuration_document(configuration)
     assert reason == ""
     settings = configuration_of(document).settings
@@ -221,13 +221,15 @@ def test_only_tempering_takes_a_start(decay):
     with pytest.raises(InputError, match="can begin elsewhere than at the prior"):
         Ibis(likelihood.prior, likelihood, settings, np.random.default_rng(0))
     with pytest.raises(InputError, match="can begin elsewhere than at the prior"):
-        smcpn.ibis(decay.problem, start=decay, path="data", progress=False)
+        smcpn.identify(decay.problem, start=decay, method="ibis", progress=False)
 
 
 def test_a_run_from_the_approximation_is_the_run_from_the_prior(decay):
     """Log-evidences within 4 combined standard errors, few rejuvenations, its solver."""
-    near = smcpn.ibis(decay.problem, start=decay, seed=1, progress=False)
-    far = smcpn.ibis(decay.problem, solver=RK4(steps=4), path="tempering", seed=2, progress=False)
+    near = smcpn.identify(decay.problem, start=decay, seed=1, progress=False)
+    far = smcpn.identify(
+        decay.problem, solver=RK4(steps=4), method="tempering", seed=2, progress=False
+    )
     error = np.hypot(near.log_evidence_se, far.log_evidence_se)
     assert abs(near.log_evidence - far.log_evidence) < 4 * error
     assert len(near.rejuvenations) < len(far.rejuvenations)
@@ -237,20 +239,20 @@ def test_a_run_from_the_approximation_is_the_run_from_the_prior(decay):
 
 def test_a_checkpointed_run_keeps_its_start(decay, tmp_path):
     file = tmp_path / "run.h5"
-    first = smcpn.ibis(decay.problem, start=decay, seed=1, progress=False, checkpoint=file)
+    first = smcpn.identify(decay.problem, start=decay, seed=1, progress=False, checkpoint=file)
     np.testing.assert_array_equal(smcpn.resume(file, progress=False).theta, first.theta)
     with pytest.raises(InputError, match="was begun with start"):
-        smcpn.ibis(
-            decay.problem, solver=decay.solver, seed=1, path="tempering", progress=False,
+        smcpn.identify(
+            decay.problem, solver=decay.solver, seed=1, method="tempering", progress=False,
             checkpoint=file,
         )  # fmt: skip
 
 
 def test_a_start_of_another_problem_is_refused(decay, linear):
     with pytest.raises(InputError, match="make it of the same problem"):
-        smcpn.ibis(decay.problem, start=linear)
+        smcpn.identify(decay.problem, start=linear)
     with pytest.raises(InputError, match=r"give smcpn\.laplace"):
-        smcpn.ibis(decay.problem, start=decay.mode)
+        smcpn.identify(decay.problem, start=decay.mode)
 
 
 def test_function_of_a_problem_brings_its_solver():

@@ -108,20 +108,20 @@ def test_identification_with_such_priors_leaves_the_global_generator_alone():
     prior = {"rate": GlobalGamma(), "sigma": 0.05, "start": GlobalNormal(0.0, 3.0)}
     before = global_state()
     runs = [
-        smcpn.ibis(decay_problem(prior=prior), solver=RK4(2), particles=300, seed=1)
+        smcpn.identify(decay_problem(prior=prior), solver=RK4(2), particles=300, seed=1)
         for _ in range(2)
     ]
     assert global_state() == before
     assert runs[0].theta.tobytes() == runs[1].theta.tobytes()
     own = {"rate": stats.gamma(2.0), "sigma": 0.05, "start": stats.norm(0.0, 3.0)}
-    other = smcpn.ibis(decay_problem(prior=own), solver=RK4(2), particles=300, seed=2)
+    other = smcpn.identify(decay_problem(prior=own), solver=RK4(2), particles=300, seed=2)
     # Means of some 150 effective draws each: 5 standard errors.
     assert abs(runs[0].mean["rate"] - other.mean["rate"]) < 5 * other.sd["rate"] / np.sqrt(75)
 
 
 @pytest.fixture(scope="module")
 def posterior():
-    return smcpn.ibis(decay_problem(), solver=RK4(2), particles=400, seed=1, replicates=2)
+    return smcpn.identify(decay_problem(), solver=RK4(2), particles=400, seed=1, replicates=2)
 
 
 def test_arviz_groups(posterior):
@@ -212,7 +212,7 @@ class TestParticles:
         theta = model.prior.rvs(size=50)
         plain = model.prior.columns(theta)
         likelihood = build_likelihood(problem, RK4(2))
-        exact = likelihood.browse(problem.prior.natural(plain), 30)[1]
+        exact = likelihood.evaluate(problem.prior.natural(plain), 30)[1]
         np.testing.assert_allclose(model.loglik(theta), exact, rtol=1e-10)
         streamed = sum(model.logpyt(theta, t) for t in range(30))
         np.testing.assert_allclose(streamed, exact, rtol=1e-10)
@@ -231,7 +231,7 @@ class TestParticles:
         from smcpn.interop.static_model import static_model
 
         problem = decay_problem()
-        ours = [smcpn.ibis(problem, solver=RK4(2), seed=s) for s in range(5)]
+        ours = [smcpn.identify(problem, solver=RK4(2), seed=s) for s in range(5)]
         model, theirs = static_model(problem, RK4(2)), []
         np.random.seed(1)  # noqa: NPY002
         for _ in range(5):
@@ -256,7 +256,7 @@ def test_static_model_without_the_package(monkeypatch):
 def test_arviz_itself_takes_the_groups():
     pytest.importorskip("arviz_base", reason="arviz-base needs Python 3.12")
     problem = duffing_problem(30)
-    posterior = smcpn.ibis(problem, solver=RK4(2), particles=100, seed=0, replicates=2)
+    posterior = smcpn.identify(problem, solver=RK4(2), particles=100, seed=0, replicates=2)
     tree = posterior.to_arviz()
     assert dict(tree.posterior.sizes) == {"chain": 2, "draw": 100}
     assert set(tree.posterior.data_vars) == set(problem.names)

@@ -136,7 +136,7 @@ def test_the_broker_keeps_what_comes_while_we_are_away(broker, publish):
     assert everything(live)
 
 
-def test_what_was_sent_and_not_absorbed_is_sent_again(broker, publish):
+def test_what_was_sent_and_not_assimilated_is_sent_again(broker, publish):
     """Twenty messages are under way when the process stops; none is lost."""
     live = StandIn(wait=lambda: time.sleep(0.02))
     first = Session(broker.address, live, count=10)

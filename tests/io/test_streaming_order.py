@@ -68,7 +68,7 @@ def test_at_irregular_times_nothing_is_a_gap():
     assert told(events) == [("duplicate", 3, 1)]
 
 
-def test_after_a_checkpoint_everything_before_it_counts_as_absorbed():
+def test_after_a_checkpoint_everything_before_it_counts_as_assimilated():
     placed, events = ordered([0.0, 0.1, 0.2, 0.3], last=0.2)
     assert placed == [0.3]
     assert told(events) == [("duplicate", 0, 3)]
@@ -79,7 +79,7 @@ def test_memory_of_times_is_bounded():
     ordering = Ordering(DT, events.append)
     for k in range(3 * MEMORY):
         ordering.place(sample(k), DT * k)
-    assert len(ordering._absorbed) <= 2 * MEMORY
+    assert len(ordering._assimilated) <= 2 * MEMORY
     for t in (0.05, DT * (3 * MEMORY - 2), DT * (3 * MEMORY - 1.5)):
         ordering.place(sample(0), t)
     ordering.finish()
@@ -131,7 +131,7 @@ def test_counted_times_gather_no_rounding():
     np.testing.assert_array_equal(times, DT * np.arange(5000))
 
 
-def absorbed(given_samples, last: float | None = None, replays: bool = False):
+def assimilated(given_samples, last: float | None = None, replays: bool = False):
     live, events = StandIn(), []
     stream = Stream(live, Samples(given_samples, replays), PROBLEM, events.append, last=last)
     for _ in stream:
@@ -142,24 +142,26 @@ def absorbed(given_samples, last: float | None = None, replays: bool = False):
 PROBLEM = problem(measured(samples=40))
 
 
-def test_a_stream_absorbs_what_is_new_at_its_time():
-    live, events = absorbed([(0.0, 1, 1), (0.1, 1, np.nan), (0.1, 9, 9), (0.35, 1, 2), (0.2, 9, 9)])
+def test_a_stream_assimilates_what_is_new_at_its_time():
+    live, events = assimilated(
+        [(0.0, 1, 1), (0.1, 1, np.nan), (0.1, 9, 9), (0.35, 1, 2), (0.2, 9, 9)]
+    )
     assert live.times == [0.0, 0.1, 0.35]
     np.testing.assert_array_equal(live.outputs, [1.0, np.nan, 2.0])
     assert told(events) == [("duplicate", 3, 1), ("gap", 4, 2 - 1), ("late", 5, 1)]
 
 
 def test_bad_lines_keep_their_place_where_times_are_counted():
-    live, events = absorbed([(1, 1), "noise", (1, 1), (1, 1)])
+    live, events = assimilated([(1, 1), "noise", (1, 1), (1, 1)])
     assert live.times == pytest.approx([0.0, 0.2, 0.3])
     assert [e.kind for e in events] == ["bad-line", "gap"]
 
 
 def test_a_resumed_source_without_times_goes_on_or_begins_anew():
-    live, events = absorbed([(1, 1), (1, 1)], last=0.3)
+    live, events = assimilated([(1, 1), (1, 1)], last=0.3)
     assert live.times == pytest.approx([0.4, 0.5])
     assert told(events) == [("untimed", 1, 1)]
-    live, events = absorbed([(1, 1)] * 6, last=0.3, replays=True)
+    live, events = assimilated([(1, 1)] * 6, last=0.3, replays=True)
     assert live.times == pytest.approx([0.4, 0.5])
     assert told(events) == [("duplicate", 1, 4)]
 

@@ -28,7 +28,7 @@ TEXT = [b"%.1f,%.1f,%.2f\n" % row for row in SAMPLES]
 
 
 def run(source, live: StandIn | None = None, last: float | None = None, count: int = 60):
-    """Absorb until ``count`` samples are in or the source ends."""
+    """Assimilate until ``count`` samples are in or the source ends."""
     live, events, stop = live or StandIn(), [], Stop()
     stream = Stream(live, source, PROBLEM, events.append, last=last, stop=stop)
     for _ in stream:

@@ -300,7 +300,7 @@ def test_kernel_follows_the_plain_form(name, solver):
     for theta, column in zip(values, increments.T, strict=True):
         space = StateSpace(problem.model, problem.records[0], theta, solver)
         np.testing.assert_allclose(column, dalton(space), rtol=1e-7, atol=1e-7)
-    total = likelihood.browse(values, 41)[1]
+    total = likelihood.evaluate(values, 41)[1]
     np.testing.assert_allclose(total, increments.sum(axis=0), rtol=1e-11)
 
 
@@ -318,7 +318,7 @@ def test_counts_are_identified():
     prior = {
         name: stats.lognorm(0.3, scale=s) for name, s in zip("abc", (0.3, 0.2, 2.5), strict=True)
     }
-    posterior = smcpn.ibis(
+    posterior = smcpn.identify(
         problem(y, [of_v, of_r], Poisson(), **prior),
         solver=EKF1(2, 10, diffusion=10.0, jacobian="diagonal"),
         likelihood="dalton",

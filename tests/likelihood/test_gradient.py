@@ -325,7 +325,7 @@ def test_the_value_is_that_of_the_likelihood_and_threads_do_not_matter():
     values = theta * np.exp(0.1 * np.random.default_rng(0).normal(size=(3000, 4)))
     one, two = (LogLikelihood(problem(), name, solver, threads=n) for n in (1, 2))
     likelihood = build_likelihood(problem(), solver, likelihood=name)
-    np.testing.assert_array_equal(one(values), likelihood.browse(values, likelihood.n_samples)[1])
+    np.testing.assert_array_equal(one(values), likelihood.evaluate(values, likelihood.n_samples)[1])
     for ours, theirs in zip(*(f.value_and_gradient(values) for f in (one, two)), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

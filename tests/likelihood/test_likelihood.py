@@ -58,7 +58,7 @@ def test_stream_equals_browse(problem, solver):
     for a, b in zip([0, 1, 8, n - 5], [1, 8, n - 5, n], strict=True):
         state, increments = likelihood.advance(values, state, a, b)
         total += increments.sum(axis=0)
-    browsed_state, browsed = likelihood.browse(values, n)
+    browsed_state, browsed = likelihood.evaluate(values, n)
     alive = np.isfinite(browsed)
     assert alive.any()
     np.testing.assert_allclose(total[alive], browsed[alive], rtol=1e-10)
@@ -69,10 +69,10 @@ def test_stream_equals_browse(problem, solver):
 def test_same_bytes_in_any_company_and_on_any_thread(solver):
     problem = duffing_problem()
     values = draws(problem, 1500)
-    one = build_likelihood(problem, solver, threads=1).browse(values, 60)[1]
-    two = build_likelihood(problem, solver, threads=2).browse(values, 60)[1]
-    alone = build_likelihood(problem, solver).browse(values[701:702], 60)[1]
-    shuffled = build_likelihood(problem, solver).browse(values[::-1], 60)[1]
+    one = build_likelihood(problem, solver, threads=1).evaluate(values, 60)[1]
+    two = build_likelihood(problem, solver, threads=2).evaluate(values, 60)[1]
+    alone = build_likelihood(problem, solver).evaluate(values[701:702], 60)[1]
+    shuffled = build_likelihood(problem, solver).evaluate(values[::-1], 60)[1]
     assert one.tobytes() == two.tobytes()
     assert alone[0] == one[701]
     assert shuffled[::-1].tobytes() == one.tobytes()
@@ -211,7 +211,7 @@ def test_jumps_and_bends_of_the_input_do_not_lower_the_order(hold, order):
 def test_classical_is_gaussian_noise_around_the_exact_solution():
     problem = linear_problem()
     record = problem.records[0]
-    _, loglik = build_likelihood(problem, RK4(steps=16)).browse(np.ones((1, 1)), len(record))
+    _, loglik = build_likelihood(problem, RK4(steps=16)).evaluate(np.ones((1, 1)), len(record))
     exact = stats.norm(exact_linear(record), 0.3).logpdf(record.y[:, 0]).sum()
     assert loglik[0] == pytest.approx(exact, rel=1e-8)
 
@@ -256,9 +256,9 @@ def test_gaussian_density_with_missing_outputs(present):
 def test_diverged_particle_is_nan_and_leaves_the_others_alone():
     problem = duffing_problem()
     values = draws(problem, 64)
-    clean = build_likelihood(problem, EKF0(steps=2)).browse(values, 60)[1]
+    clean = build_likelihood(problem, EKF0(steps=2)).evaluate(values, 60)[1]
     values[10] = [1.0, 0.0, 1.0, 1e12]
-    dirty = build_likelihood(problem, EKF0(steps=2)).browse(values, 60)[1]
+    dirty = build_likelihood(problem, EKF0(steps=2)).evaluate(values, 60)[1]
     assert not np.isfinite(dirty[10])
     np.testing.assert_array_equal(np.delete(dirty, 10), np.delete(clean, 10))
 

@@ -64,7 +64,7 @@ def plain(name: str, problem: Problem, theta: np.ndarray, solver, **options) -> 
 
 def total(problem: Problem, values: np.ndarray, solver, name: str) -> np.ndarray:
     likelihood = build_likelihood(problem, solver, likelihood=name)
-    return likelihood.browse(values, likelihood.n_samples)[1]
+    return likelihood.evaluate(values, likelihood.n_samples)[1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,7 +103,7 @@ def test_golden_values(name, solver, golden):
     """Found by two independent public codes, which start the second derivative at zero."""
     problem, start = fitzhugh_nagumo_problem(), fitzhugh_nagumo_derivatives()
     likelihood = LIKELIHOODS[name].build(problem, solver, start_order=1)
-    found = likelihood.browse(FITZHUGH_NAGUMO[None, :], 41)[1][0]
+    found = likelihood.evaluate(FITZHUGH_NAGUMO[None, :], 41)[1][0]
     expected = plain(name, problem, FITZHUGH_NAGUMO, solver, derivatives=start)
     assert found == pytest.approx(expected, rel=1e-10)
     assert golden is None or found == pytest.approx(golden, abs=1e-7)
@@ -163,7 +163,7 @@ def test_increments_blocks_and_records(gaps, name):
     problem = oscillating(gaps)
     solver = EKF0(2, 3, diffusion="kappa")
     likelihood = build_likelihood(problem, solver, likelihood=name)
-    _, browsed = likelihood.browse(LEARNED, 16)
+    _, browsed = likelihood.evaluate(LEARNED, 16)
     state, parts = likelihood.start(LEARNED), []
     for a, b in ((0, 1), (1, 6), (6, 11), (11, 16)):
         state, increments = likelihood.advance(LEARNED, state, a, b)
@@ -173,17 +173,17 @@ def test_increments_blocks_and_records(gaps, name):
     assert (together[9] == 0.0).all()
     expected = [plain(name, problem, v, replace(solver, diffusion=v[3])) for v in LEARNED]
     np.testing.assert_allclose(browsed, expected, rtol=1e-10)
-    raised = likelihood.at_diffusion(7.0).browse(LEARNED, 16)[1]
+    raised = likelihood.at_diffusion(7.0).evaluate(LEARNED, 16)[1]
     values = LEARNED * [1.0, 1.0, 1.0, 7.0]
-    np.testing.assert_allclose(raised, likelihood.browse(values, 16)[1], rtol=1e-12)
+    np.testing.assert_allclose(raised, likelihood.evaluate(values, 16)[1], rtol=1e-12)
 
 
 def test_shared_gains_follow_a_raised_diffusion():
     problem, values = fitzhugh_nagumo_problem(), FITZHUGH_NAGUMO[None, :]
     likelihood = fenrir(problem, EKF0(2, 20, diffusion=1.0), start_order=1)
     other = fenrir(problem, EKF0(2, 20, diffusion=7.0), start_order=1)
-    raised = likelihood.at_diffusion(7.0).browse(values, 41)[1]
-    np.testing.assert_allclose(raised, other.browse(values, 41)[1], rtol=1e-12)
+    raised = likelihood.at_diffusion(7.0).evaluate(values, 41)[1]
+    np.testing.assert_allclose(raised, other.evaluate(values, 41)[1], rtol=1e-12)
 
 
 def kalman(theta: np.ndarray, record: Record, noise: float) -> float:
@@ -282,7 +282,7 @@ def test_a_diffusion_that_nothing_uses_is_refused(gaps):
 
 def test_identification_names_its_likelihood():
     problem = oscillator_problem()
-    posterior = smcpn.ibis(
+    posterior = smcpn.identify(
         problem,
         solver=EKF1(2, 2, diffusion="fixed", form="chain"),
         likelihood="filtering",
@@ -295,4 +295,4 @@ def test_identification_names_its_likelihood():
     assert np.isfinite(posterior.budget.share)
     assert np.isfinite(posterior.validate().solver_share)
     with pytest.raises(InputError, match="needs a diffusion"):
-        smcpn.ibis(problem, likelihood="dalton", particles=60, progress=False)
+        smcpn.identify(problem, likelihood="dalton", particles=60, progress=False)

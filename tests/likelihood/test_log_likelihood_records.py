@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF1, LogLikelihood, Problem, Record
-from smcpn.likelihood.gradient import Ceiling
+from smcpn.likelihood.gradient import UpperBound
 from smcpn.run.identify import beyond_the_data
 from tests.pn_problems import START, fitzhugh_nagumo, fitzhugh_nagumo_solution
 
@@ -92,7 +92,7 @@ def test_missing_measurements_lower_the_bound_by_their_share() -> None:
     gaps = record(0).y.copy()
     gaps[3:7, 1] = np.nan
     with_gaps = problem(Record(y=gaps, t=np.arange(11.0)))
-    ceiling = Ceiling(
+    ceiling = UpperBound(
         Problem(
             fitzhugh_nagumo, with_gaps.records, observe=["V", "R"], noise="sigma",
             prior=dict.fromkeys([*"abc", "sigma"], stats.lognorm(1.0)), initial=START,

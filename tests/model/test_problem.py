@@ -100,7 +100,7 @@ def test_bad_solvers_are_refused(make, message):
 def test_numbers_of_numpy_are_numbers():
     assert EKF0(order=np.int32(2), steps=np.int64(2)) == EKF0(order=2, steps=2)
     assert type(RK4(steps=np.int64(2)).steps) is int
-    posterior = smcpn.ibis(
+    posterior = smcpn.identify(
         build(), solver=RK4(1), particles=np.int64(20), seed=np.int64(2), ess=np.float32(0.5)
     )
     assert type(posterior.seed) is int
@@ -111,11 +111,11 @@ def test_wrong_combinations_are_refused():
     with pytest.raises(InputError, match="form 'chain' cannot be used with the marginal"):
         build_likelihood(problem, EKF0(steps=2, form="chain"))
     with pytest.raises(InputError, match="form 'chain' cannot be used with the marginal"):
-        smcpn.ibis(problem, solver=EKF0(form="chain"))
+        smcpn.identify(problem, solver=EKF0(form="chain"))
     with pytest.raises(InputError, match="choose one of"):
         build_likelihood(problem, "rk4")
     with pytest.raises(InputError, match=r"solver is the class EKF0: .* smcpn\.EKF0\(\)"):
-        smcpn.ibis(problem, solver=EKF0)
+        smcpn.identify(problem, solver=EKF0)
 
 
 @pytest.mark.parametrize(
@@ -138,12 +138,12 @@ def test_wrong_combinations_are_refused():
 )
 def test_bad_settings_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
-        smcpn.ibis(build(), solver=EKF0(steps=1), **settings)
+        smcpn.identify(build(), solver=EKF0(steps=1), **settings)
 
 
 @pytest.mark.parametrize(
     "use",
-    [smcpn.ibis, smcpn.maximise, smcpn.laplace, smcpn.LogLikelihood, smcpn.Online],
+    [smcpn.identify, smcpn.maximise, smcpn.laplace, smcpn.LogLikelihood, smcpn.Online],
     ids=lambda use: use.__name__,
 )
 def test_what_is_no_problem_is_refused(use):
@@ -160,7 +160,7 @@ def test_model_that_is_nan_at_every_prior_draw():
         broken, record(u=None), observe="x", noise=0.1, prior={"k": stats.norm()}, initial=[1.0]
     )
     with pytest.raises(InputError, match="NaN or infinite at every draw from the prior"):
-        smcpn.ibis(problem, solver=EKF0(steps=1), particles=100, seed=1)
+        smcpn.identify(problem, solver=EKF0(steps=1), particles=100, seed=1)
 
 
 def test_fixed_parameter_and_noise_parameter():

@@ -27,21 +27,30 @@ def stream(live: Online, record=RECORD, begin: int = 0, end: int | None = None):
 
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 def test_without_a_budget_the_bytes_are_those_of_ibis(solver):
-    batch = smcpn.ibis(PROBLEM, solver=solver, particles=200, seed=1, progress=False)
+    batch = smcpn.identify(PROBLEM, solver=solver, particles=200, seed=1, progress=False)
     live = Online(PROBLEM, solver=solver, particles=200, seed=1)
     state, found = stream(live), live.posterior()
     assert len(batch.rejuvenations) > 5
-    for name in ("theta", "log_weights", "log_likelihood", "eve", "ess_path", "log_evidence_path"):
+    for name in (
+        "theta",
+        "log_weights",
+        "log_likelihood",
+        "ancestor",
+        "ess_path",
+        "log_evidence_path",
+    ):
         np.testing.assert_array_equal(getattr(found, name), getattr(batch, name))
     assert state.mean == batch.mean
     assert state.sd == batch.sd
     assert state.log_evidence == batch.log_evidence
-    assert (state.lag, state.status, state.sample) == (0, "absorbed", len(RECORD))
+    assert (state.lag, state.status, state.sample) == (0, "assimilated", len(RECORD))
 
 
 def test_with_a_budget_the_target_stays_exact():
     """Leaps, provisional weights and hand-overs: standardised error of the mean over seeds."""
-    reference = smcpn.ibis(PROBLEM, solver=SOLVERS["rk4"], particles=5000, seed=9, progress=False)
+    reference = smcpn.identify(
+        PROBLEM, solver=SOLVERS["rk4"], particles=5000, seed=9, progress=False
+    )
     errors, evidences = [], []
     for seed in range(12):
         live = Online(PROBLEM, solver=SOLVERS["rk4"], particles=200, seed=seed, budget="0.2 ms")
@@ -133,7 +142,7 @@ def test_prediction_covers_what_comes():
 
 def test_missing_outputs_are_simulated_through():
     hidden = RECORD.hide(40, 60)
-    batch = smcpn.ibis(
+    batch = smcpn.identify(
         small.problem(hidden), solver=SOLVERS["rk4"], particles=100, seed=1, progress=False
     )
     state = stream(Online(PROBLEM, **QUICK), hidden)
@@ -174,7 +183,7 @@ def test_irregular_times_are_those_of_the_record():
     t = np.cumsum(rng.uniform(0.05, 0.12, 150))
     record = smcpn.Record(u=RECORD.u[:150], y=RECORD.y[:150], t=t)
     problem = small.problem(record, noise=1.0)
-    batch = smcpn.ibis(problem, solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False)
+    batch = smcpn.identify(problem, solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False)
     live = Online(problem, solver=SOLVERS["ekf0"], particles=100, seed=1)
     states = [live.update(*row) for row in zip(record.u, record.y, t, strict=True)]
     assert states[-1].mean == batch.mean

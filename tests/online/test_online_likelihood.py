@@ -46,7 +46,7 @@ def test_increments_equal_those_of_the_record(name, solver):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
     else:
         np.testing.assert_array_equal(found, expected)
-        np.testing.assert_array_equal(stream.browse(values, t)[1], batch.browse(values, t)[1])
+        np.testing.assert_array_equal(stream.evaluate(values, t)[1], batch.evaluate(values, t)[1])
 
 
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
@@ -60,7 +60,9 @@ def test_spilled_samples_weigh_the_same(solver, tmp_path):
         spilled.advance(values, spilled.start(values), 0, t)[1],
         whole.advance(values, whole.start(values), 0, t)[1],
     )
-    np.testing.assert_allclose(spilled.browse(values, t)[1], whole.browse(values, t)[1], rtol=1e-13)
+    np.testing.assert_allclose(
+        spilled.evaluate(values, t)[1], whole.evaluate(values, t)[1], rtol=1e-13
+    )
     spilled.history.close()
     assert not list(tmp_path.iterdir())
 

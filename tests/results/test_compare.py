@@ -26,7 +26,7 @@ def results():
     likely = smcpn.maximise(problem, solver=SOLVER, target="likelihood")
     return {
         "line": [
-            smcpn.ibis(problem, solver=SOLVER, seed=1, progress=False),
+            smcpn.identify(problem, solver=SOLVER, seed=1, progress=False),
             smcpn.laplace(problem, solver=SOLVER),
             likely,
         ],

@@ -30,7 +30,7 @@ def simulated(n: int = 300, noise: float = 0.02, seed: int = 0, **changes) -> Re
 def posterior():
     problem = Problem(duffing, simulated(), observe="x", noise="sigma",
                       prior=PRIOR | {"sigma": stats.lognorm(1.0, scale=0.05)})  # fmt: skip
-    return smcpn.ibis(problem, solver=EKF0(order=3, steps="auto"), particles=500, seed=1)
+    return smcpn.identify(problem, solver=EKF0(order=3, steps="auto"), particles=500, seed=1)
 
 
 def test_truth_is_found(posterior):
@@ -97,7 +97,9 @@ def test_prior_dominated_parameter_is_flagged():
     record = Record(u=np.ones(50), y=np.linspace(0, 1, 50), dt=0.1)
     problem = Problem(model, record, observe="x", noise=0.1,
                       prior={"a": stats.lognorm(0.5), "idle": stats.norm()})  # fmt: skip
-    rows = {r.name: r for r in smcpn.ibis(problem, solver=RK4(2), particles=500, seed=0).table()}
+    rows = {
+        r.name: r for r in smcpn.identify(problem, solver=RK4(2), particles=500, seed=0).table()
+    }
     assert rows["idle"].prior_dominated
     assert not rows["a"].prior_dominated
 
@@ -214,7 +216,7 @@ def test_prior_median_that_diverges_is_no_obstacle():
     y = smcpn.simulate(growth, record, {"a": -1.0}, observe="x")
     record = Record(u=record.u, y=y, dt=0.1)
     problem = Problem(growth, record, observe="x", noise=0.01, prior={"a": stats.norm(5, 4)})
-    posterior = smcpn.ibis(problem, particles=300, seed=0, progress=False)
+    posterior = smcpn.identify(problem, particles=300, seed=0, progress=False)
     assert posterior.mean["a"] == pytest.approx(-1.0, abs=5 * posterior.sd["a"])
     assert posterior.budget.share <= SOLVER_SHARE
 
@@ -223,7 +225,7 @@ def test_a_solver_that_is_too_coarse_is_a_concern():
     record = simulated(100, noise=1e-3)
     problem = Problem(duffing, record, observe="x", noise=1e-3, prior=PRIOR)
     with pytest.warns(SamplerWarning, match="raise steps"):
-        posterior = smcpn.ibis(problem, solver=EKF0(order=1, steps=1), particles=200, seed=0)
+        posterior = smcpn.identify(problem, solver=EKF0(order=1, steps=1), particles=200, seed=0)
     assert "raise steps" in posterior.summary()
 
 
@@ -240,7 +242,7 @@ def test_each_record_starts_from_its_own_state():
     b = Record(u=b.u, y=moved, dt=0.2, hold="bandlimited", name="moved")
     problem = Problem(duffing, [a, b], observe="x", noise=0.02, prior=PRIOR,
                       initial=["rest", {"x": stats.norm(0.5, 1.0)}])  # fmt: skip
-    posterior = smcpn.ibis(problem, solver=EKF0(steps=4), particles=300, seed=1)
+    posterior = smcpn.identify(problem, solver=EKF0(steps=4), particles=300, seed=1)
     assert posterior.mean["x(0)[1]"] == pytest.approx(1.0, abs=0.1)
     assert posterior.simulate(a).rmse_of_mean[0] < 0.04
     assert posterior.simulate(b).rmse_of_mean[0] < 0.04
@@ -258,7 +260,7 @@ def test_one_diverging_particle_does_not_spoil_the_prediction():
     problem = Problem(cubic, record, observe="x", noise=10.0, prior={"k": stats.norm(0, 1)})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplerWarning)
-        posterior = smcpn.ibis(problem, solver=RK4(4), particles=500, seed=0)
+        posterior = smcpn.identify(problem, solver=RK4(4), particles=500, seed=0)
     harder = Record(u=1.0 * np.ones(60), y=np.linspace(0, 1, 60), dt=0.1)
     simulation = posterior.simulate(harder, steps=8)
     assert 0 < simulation.diverged < 1
@@ -269,7 +271,7 @@ def test_one_diverging_particle_does_not_spoil_the_prediction():
 
 def test_steps_beyond_half_the_limit_can_be_simulated():
     problem = duffing_problem(30)
-    posterior = smcpn.ibis(problem, solver=RK4(600), particles=100, seed=0)
+    posterior = smcpn.identify(problem, solver=RK4(600), particles=100, seed=0)
     assert np.isfinite(posterior.simulate(problem.records[0]).mean).all()
 
 
@@ -285,13 +287,13 @@ def test_simulate_refusals():
 
 def test_progress_callback_and_silence(capsys):
     seen = []
-    smcpn.ibis(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=seen.append)
+    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=seen.append)
     assert seen[-1].sample == seen[-1].n_samples == 30
-    smcpn.ibis(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=False)
-    smcpn.ibis(duffing_problem(30), solver=RK4(1), particles=100, seed=0)
+    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=False)
+    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0)
     captured = capsys.readouterr()
     assert captured.out == captured.err == ""
-    smcpn.ibis(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=True)
+    smcpn.identify(duffing_problem(30), solver=RK4(1), particles=100, seed=0, progress=True)
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("30/30")

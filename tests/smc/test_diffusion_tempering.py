@@ -61,7 +61,7 @@ def test_factors_fall_to_one_and_keep_the_ess():
     assert sampler.trace.samples.tolist() == [30]
     assert sampler.trace.log_evidence.tolist() == [sampler.log_evidence]
     assert sampler.sample == 30
-    at_end = sampler.likelihood.browse(sampler.system.theta, 30)[1]
+    at_end = sampler.likelihood.evaluate(sampler.system.theta, 30)[1]
     np.testing.assert_array_equal(sampler.system.log_likelihood, at_end)
 
 
@@ -83,8 +83,8 @@ def test_diverging_parameters_do_not_stop_the_path():
     """Half the prior diverges; the rest is as if it were not there."""
 
     class Half(DiffusedLinear):
-        def browse(self, values, b):
-            state, total = super().browse(values, b)
+        def evaluate(self, values, b):
+            state, total = super().evaluate(values, b)
             return state, np.where(values[:, 0] > 0.0, np.nan, total)
 
         def at_diffusion(self, factor: float) -> Linear:
@@ -100,14 +100,14 @@ def test_diverging_parameters_do_not_stop_the_path():
 
 def test_a_likelihood_without_diffusion_is_refused():
     with pytest.raises(InputError, match="path 'diffusion' needs a likelihood with a diffusion"):
-        smcpn.ibis(decay_problem(), solver=RK4(2), path="diffusion")
+        smcpn.identify(decay_problem(), solver=RK4(2), method="diffusion-tempering")
     with pytest.raises(InputError, match="path is 'up': choose one of data, tempering, diffusion"):
-        smcpn.ibis(decay_problem(), solver=RK4(2), path="up")
+        smcpn.identify(decay_problem(), solver=RK4(2), method="up")
 
 
 def test_every_particle_lost_is_told():
     class Nan(DiffusedLinear):
-        def browse(self, values, b):
+        def evaluate(self, values, b):
             return self.start(values), np.full(len(values), np.nan)
 
         def at_diffusion(self, factor: float) -> Linear:
@@ -121,11 +121,11 @@ PENDULUM_SOLVER = EKF1(2, 1, diffusion=10.0)
 
 
 def pendulum_length(seed: int, particles: int, samples: int = 1001) -> float:
-    posterior = smcpn.ibis(
+    posterior = smcpn.identify(
         pendulum_problem(seed, samples),
         solver=PENDULUM_SOLVER,
         likelihood="fenrir",
-        path="diffusion",
+        method="diffusion-tempering",
         particles=particles,
         seed=seed,
     )
@@ -138,7 +138,7 @@ def test_the_likelihood_of_the_pendulum_has_many_maxima_and_a_diffusion_removes_
     lengths = 10.0 ** np.linspace(-1.0, 1.0, 201)[:, None]
 
     def maxima(factor: float) -> int:
-        values = likelihood.at_diffusion(factor).browse(lengths, 1001)[1]
+        values = likelihood.at_diffusion(factor).evaluate(lengths, 1001)[1]
         return int(((values[1:-1] > values[:-2]) & (values[1:-1] > values[2:])).sum())
 
     assert maxima(1.0) > 5

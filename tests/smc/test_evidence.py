@@ -132,7 +132,7 @@ def test_r_hat_of_like_and_unlike_populations():
 
 @pytest.fixture(scope="module")
 def replicated():
-    return smcpn.ibis(decay_problem(), solver=RK4(2), particles=300, seed=1, replicates=4)
+    return smcpn.identify(decay_problem(), solver=RK4(2), particles=300, seed=1, replicates=4)
 
 
 def test_replicates(replicated):
@@ -148,11 +148,11 @@ def test_replicates(replicated):
     shares = np.bincount(replicated.replicate, weights=replicated.weights)
     expected = np.exp(replicated.log_evidences - replicated.log_evidences.max())
     np.testing.assert_allclose(shares, expected / expected.sum())
-    assert len(set(replicated.eve // 300)) == 4
+    assert len(set(replicated.ancestor // 300)) == 4
 
 
 def test_replicates_agree_with_one_population(replicated):
-    single = smcpn.ibis(decay_problem(), solver=RK4(2), particles=1200, seed=9)
+    single = smcpn.identify(decay_problem(), solver=RK4(2), particles=1200, seed=9)
     error = np.hypot(replicated.log_evidence_se, single.log_evidence_se)
     assert abs(replicated.log_evidence - single.log_evidence) < 5 * max(error, 0.01)
     assert np.isnan(single.r_hat).all()
@@ -163,9 +163,9 @@ def test_warning_comes_once_and_is_kept():
         n=2, prior={"rate": stats.lognorm(3.0), "sigma": 1e-9, "start": stats.norm(0.0, 1e4)}
     )
     with pytest.warns(SamplerWarning, match="the bridge across sample") as caught:
-        posterior = smcpn.ibis(problem, solver=RK4(2), particles=100, seed=0)
+        posterior = smcpn.identify(problem, solver=RK4(2), particles=100, seed=0)
     texts = [str(w.message) for w in caught if w.category is SamplerWarning]
-    assert sorted(texts) == sorted(posterior.concerns)
+    assert sorted(texts) == sorted(posterior.warnings)
     assert len(set(texts)) == len(texts)
 
 

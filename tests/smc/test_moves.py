@@ -21,7 +21,7 @@ from smcpn.smc.moves import (
     predicted_acceptance,
 )
 from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
-from smcpn.smc.replicates import concerns
+from smcpn.smc.replicates import diagnose
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.target import RecordTarget, Target
@@ -42,7 +42,7 @@ class Known:
     def advance(self, values, state, a, b):
         return state, (self.log_density(values) - self.prior.log_density(values))[None]
 
-    def browse(self, values, b):
+    def evaluate(self, values, b):
         ratio = self.advance(values, None, 0, 1)[1][0]
         return self.start(values), ratio if b else np.zeros(len(values))
 
@@ -203,20 +203,20 @@ def test_same_seed_same_bytes(moves, scheme):
 
 
 def test_healthy_run_raises_no_concern():
-    assert concerns(run(Known(skewed, 2)).rejuvenations) == {}
+    assert diagnose(run(Known(skewed, 2)).rejuvenations) == {}
 
 
-def test_concerns():
+def test_diagnose():
     good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, eves=100, families=100)
-    assert concerns([]) == concerns([good]) == {}
+    assert diagnose([]) == diagnose([good]) == {}
     assert (
         "0.030 at sample 7"
-        in concerns([good, replace(good, sample=7, acceptance=0.03)])["acceptance"]
+        in diagnose([good, replace(good, sample=7, acceptance=0.03)])["acceptance"]
     )
-    assert "only 4" in concerns([replace(good, families=4)])["families"]
+    assert "only 4" in diagnose([replace(good, families=4)])["families"]
     deep = [replace(good, exponent=k / 30) for k in range(1, 30)]
-    assert "sample 5 took 29 parts" in concerns(deep)["bridge"]
-    assert "1 of 2" in concerns([good, replace(good, diverged=1500)])["diverged"]
+    assert "sample 5 took 29 parts" in diagnose(deep)["bridge"]
+    assert "1 of 2" in diagnose([good, replace(good, diverged=1500)])["diverged"]
 
 
 def test_record_target_is_the_target_of_the_last_sample():

@@ -141,11 +141,11 @@ def test_same_bytes_for_any_block():
 def test_same_bytes_for_any_thread_count_and_block(solver):
     problem = duffing_problem(50)
     results = [
-        smcpn.ibis(problem, solver=solver, particles=300, seed=3, threads=threads, block=block)
+        smcpn.identify(problem, solver=solver, particles=300, seed=3, threads=threads, block=block)
         for threads, block in ((1, 64), (2, 64), (2, 1), (1, 7))
     ]
     assert len({r.theta.tobytes() + r.log_weights.tobytes() for r in results}) == 1
-    other = smcpn.ibis(problem, solver=solver, particles=300, seed=4)
+    other = smcpn.identify(problem, solver=solver, particles=300, seed=4)
     assert other.theta.tobytes() != results[0].theta.tobytes()
 
 
@@ -163,7 +163,7 @@ def test_carried_log_likelihood_and_state_are_those_of_theta():
     likelihood = build_likelihood(problem, EKF0(steps=2))
     sampler = Ibis(problem.prior, likelihood, Settings(particles=200), np.random.default_rng(0))
     sampler.run()
-    state, loglik = likelihood.browse(problem.prior.natural(sampler.system.theta), 50)
+    state, loglik = likelihood.evaluate(problem.prior.natural(sampler.system.theta), 50)
     np.testing.assert_allclose(sampler.system.log_likelihood, loglik, rtol=1e-10)
     np.testing.assert_array_equal(sampler.system.state, state)
     np.testing.assert_allclose(

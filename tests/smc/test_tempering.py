@@ -55,7 +55,7 @@ def test_needs_no_increments():
     likelihood = Linear()
     likelihood.advance = None  # type: ignore[assignment]
     whole = Linear()
-    likelihood.browse = whole.browse  # type: ignore[method-assign]
+    likelihood.evaluate = whole.evaluate  # type: ignore[method-assign]
     assert run(Tempering, likelihood).log_evidence == run(Tempering, whole).log_evidence
 
 
@@ -63,7 +63,8 @@ def test_both_paths_agree_on_an_ode():
     """Combined stated errors: 5 of them for the evidence."""
     problem = decay_problem()
     ibis, tempered = (
-        smcpn.ibis(problem, solver=RK4(2), seed=1, path=path) for path in ("data", "tempering")
+        smcpn.identify(problem, solver=RK4(2), seed=1, method=method)
+        for method in ("ibis", "tempering")
     )
     error = np.hypot(ibis.log_evidence_se, tempered.log_evidence_se)
     assert error < 0.2
@@ -77,7 +78,7 @@ def test_both_paths_agree_on_an_ode():
     assert tempered.ess_path.shape == (1,)
 
 
-@pytest.mark.parametrize("path", ["data", "tempering"])
+@pytest.mark.parametrize("method", ["ibis", "tempering"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -89,12 +90,12 @@ def test_both_paths_agree_on_an_ode():
     ],
     ids=str,
 )
-def test_same_bytes_for_any_threads_and_block(path, options):
+def test_same_bytes_for_any_threads_and_block(method, options):
     problem = decay_problem()
     runs = [
-        smcpn.ibis(
-            problem, solver=RK4(2), particles=200, seed=3, path=path, threads=threads, block=block,
-            **options,
+        smcpn.identify(
+            problem, solver=RK4(2), particles=200, seed=3, method=method, threads=threads,
+            block=block, **options,
         )
         for threads, block in ((1, 64), (2, 64), (2, 1), (1, 7))
     ]  # fmt: skip
@@ -105,7 +106,7 @@ def test_same_bytes_for_any_threads_and_block(path, options):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"path": "sideways"}, "path is 'sideways': choose one of data, tempering"),
+        ({"method": "sideways"}, "method is 'sideways': choose one of ibis, tempering"),
         ({"resampling": "magic"}, "resampling is 'magic': choose one of systematic, ssp"),
         ({"replicates": 0}, "replicates is 0: give a whole number from 1"),
         ({"seed": -1}, "seed is -1"),
@@ -113,12 +114,12 @@ def test_same_bytes_for_any_threads_and_block(path, options):
 )
 def test_wrong_options_are_refused(options, sentence):
     with pytest.raises(InputError, match=sentence):
-        smcpn.ibis(decay_problem(), solver=RK4(2), **options)
+        smcpn.identify(decay_problem(), solver=RK4(2), **options)
 
 
 def test_a_record_that_no_draw_survives_is_refused():
     class Nan(Linear):
-        def browse(self, values, b):
+        def evaluate(self, values, b):
             return self.start(values), np.full(len(values), np.nan)
 
     with pytest.raises(InputError, match="NaN or infinite at every draw"):

@@ -38,7 +38,7 @@ def test_with_fine_steps_all_likelihoods_see_the_same(rows):
 
 def test_another_mean_is_that_of_importance_weights(rows):
     p = posterior()
-    _, log_likelihood = build_likelihood(p.problem, RK4(8)).browse(p.values, p.problem.n_samples)
+    _, log_likelihood = build_likelihood(p.problem, RK4(8)).evaluate(p.values, p.problem.n_samples)
     weights = p.weights * np.exp(log_likelihood - p.log_likelihood)
     mean = (weights / weights.sum()) @ p.values
     shifts = np.abs(mean - list(p.mean.values())) / list(p.sd.values())

@@ -56,7 +56,7 @@ def test_innovations_are_those_of_the_likelihood(solver):
     values = np.array([0.5, 3.7])
     (part,) = innovations(problem, solver, values)
     density = stats.norm.logpdf(part.normalised[:, 0]) - 0.5 * np.log(part.variance[:, 0])
-    _, expected = build_likelihood(problem, solver).browse(values[None, :], problem.n_samples)
+    _, expected = build_likelihood(problem, solver).evaluate(values[None, :], problem.n_samples)
     assert density.sum() == pytest.approx(expected[0], rel=1e-10)
 
 
@@ -233,7 +233,7 @@ def test_a_ridge_is_flagged_in_the_table():
         prior={name: stats.lognorm(0.3, scale=1.4) for name in ("a", "b", "rate")},
     )
     solver = smcpn.EKF0(order=2, steps=4)
-    posterior = smcpn.ibis(problem, solver=solver, particles=300, seed=2, progress=False)
+    posterior = smcpn.identify(problem, solver=solver, particles=300, seed=2, progress=False)
     flags = {row.name: row.flag for row in posterior.table()}
     assert flags["rate"] == ""
     assert flags["a"]
@@ -291,7 +291,7 @@ def test_several_records_start_from_their_own_states():
         (stats.norm.logpdf(p.normalised[:, 0]) - 0.5 * np.log(p.variance[:, 0])).sum()
         for p in parts
     )
-    _, expected = build_likelihood(problem, solver).browse(values[None, :], problem.n_samples)
+    _, expected = build_likelihood(problem, solver).evaluate(values[None, :], problem.n_samples)
     assert density == pytest.approx(expected[0], rel=1e-10)
     (alone,) = innovations(problem, solver, values, second)
     np.testing.assert_array_equal(alone.normalised, parts[1].normalised)
