@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from smcpn.errors import InputError, real_number, shown, whole_number
 
@@ -13,9 +14,40 @@ CALIBRATED = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 JACOBIANS = ("full", "diagonal")
 
 
+SOLVERS: dict[str, type[Solver]] = {}
+"""Every solver by the name of its class, which is also its name in configurations and files."""
+
+
+class Solver:
+    """How an ODE is integrated: a frozen dataclass of settings, which registers by being defined.
+
+    Attributes
+    ----------
+    likelihood : str
+        Name of the likelihood that it stands for where none is named.
+    probabilistic : bool
+        Whether it says how large its error is.
+    jacobian : {"none", "diagonal", "full"}
+        What of the vector field's Jacobian it uses.
+    steps : int or "auto"
+        Steps per sampling interval.
+    """
+
+    likelihood: ClassVar[str]
+    probabilistic: ClassVar[bool] = False
+    jacobian = "none"
+    steps: int | str
+
+    def __init_subclass__(cls) -> None:
+        if "likelihood" in cls.__dict__:
+            SOLVERS[cls.__name__] = cls
+
+
 @dataclass(frozen=True, repr=False)
-class _GaussianFilter:
-    """What the probabilistic solvers share: prior, grid, diffusion."""
+class ProbabilisticSolver(Solver):
+    """What `EKF0` and `EKF1` share: prior, grid, diffusion."""
+
+    probabilistic: ClassVar[bool] = True
 
     order: int = 3
     steps: int | str = "auto"
@@ -43,7 +75,7 @@ class _GaussianFilter:
 
 
 @dataclass(frozen=True, repr=False)
-class EKF0(_GaussianFilter):
+class EKF0(ProbabilisticSolver):
     """Probabilistic solver: integrated Wiener process prior, zeroth-order filter.
 
     The mean converges with order nu + 1. The method is explicit: a mode of angular frequency w
@@ -73,9 +105,11 @@ class EKF0(_GaussianFilter):
         If an argument is out of range.
     """
 
+    likelihood: ClassVar[str] = "marginal"
+
 
 @dataclass(frozen=True, repr=False)
-class EKF1(_GaussianFilter):
+class EKF1(ProbabilisticSolver):
     """Probabilistic solver: integrated Wiener process prior, first-order filter.
 
     It linearises the vector field, which makes it A-stable, and couples the states.
@@ -98,6 +132,7 @@ class EKF1(_GaussianFilter):
         rescaling of a covariance that couples the states maximises that likelihood.
     """
 
+    likelihood: ClassVar[str] = "filtering"
     diffusion: float | str = "dynamic"
     jacobian: str = "full"
 
@@ -112,7 +147,7 @@ class EKF1(_GaussianFilter):
 
 
 @dataclass(frozen=True)
-class RK4:
+class RK4(Solver):
     """Classical fourth-order Runge-Kutta, which claims no numerical error.
 
     Parameters
@@ -121,6 +156,7 @@ class RK4:
         Solver steps per sampling interval.
     """
 
+    likelihood: ClassVar[str] = "classical"
     steps: int | str = "auto"
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 from sampling_problems import decay_problem
 from scipy import stats
-from test_cli import SCORE_KEYS, smcpn
+from tests.cli.test_cli import SCORE_KEYS, smcpn
 from typer.testing import CliRunner
 
 from smcpn.cases import Case

@@ -19,7 +19,7 @@ from pn_problems import (
 )
 from problems import bouc_wen_problem, duffing_problem, forced_input, lotka_volterra_problem
 from scipy import stats
-from test_codegen import EXPRESSIONS, A, B
+from tests.codegen.test_codegen import EXPRESSIONS, A, B
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, InputError, LogLikelihood, Poisson, Problem, Record, StudentT
