@@ -4,8 +4,8 @@ Duffing oscillator in first-order form, IWP(3), eight steps per sample, likeliho
 things are timed in one run: the generated lane kernel; the same recursion as one would write it in
 numba, particle by particle; and a loop of nothing but fused multiply-adds, which gives the floor:
 the arithmetic operations of a step (a product that only feeds sums counted with them) at the peak
-rate of this core. The operations are counted in the lowered statements; the compiler may reassociate
-a few away, so that the share of the floor can come out a little above one.
+rate of this core. The operations are counted in the lowered statements; the compiler may
+reassociate a few away, so that the share of the floor can come out a little above one.
 """
 
 from __future__ import annotations

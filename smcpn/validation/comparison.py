@@ -23,8 +23,7 @@ from smcpn.likelihood.registry import (
     check_likelihood,
     likelihood_name,
 )
-from smcpn.smc.particles import effective_sample_size, normalise
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.solver import EKF0, EKF1, RK4
 
 if TYPE_CHECKING:

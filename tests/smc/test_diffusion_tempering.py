@@ -10,9 +10,8 @@ import smcpn
 from benchmarks.likelihood_problems import pendulum_problem
 from smcpn import EKF1, RK4, InputError
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.sampler import Settings
-from smcpn.smc.tempering import Tempering
+from smcpn.smc.tempering import DiffusionTempering, Tempering
 
 
 class DiffusedLinear(Linear):
