@@ -1,7 +1,6 @@
 """The probabilistic solvers beside their targets.
 
-``python -m benchmarks.solvers [--json] [--quick] [--figures FOLDER] [TOPIC ...]``: one table per
-topic, with its target and what this run measured. ``--figures`` also draws the figures of
+A row per topic with its target, then what this run measured. ``--figures`` also draws those of
 ``docs/solvers.md``. ``--quick`` takes fewer tolerances: it shows that everything runs, and its
 targets are those of the full run. Peers that are not installed are named as such.
 """
@@ -9,18 +8,17 @@ targets are those of the full run. Peers that are not installed are named as suc
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import smcpn
+from benchmarks.rows import Row, command
 from benchmarks.solver_accuracy import convergence_row, stiff_row
 from benchmarks.solver_calibration import calibration, membership
 from benchmarks.solver_figures import calibration_figure, evaluations_figure, precision_figure, save
@@ -47,7 +45,6 @@ from benchmarks.solver_problems import (
     VAN_DER_POL_1E6,
     InitialValueProblem,
 )
-from smcpn.columns import align
 from smcpn.pn.layout import make_layout
 
 MOST_BYTES = 4e8
@@ -73,13 +70,15 @@ class Topic:
     passed: bool | None
     rows: Rows
 
-    def text(self) -> str:
-        """For a person."""
-        verdict = {True: "met", False: "MISSED", None: "not measured"}[self.passed]
-        heads = list(self.rows[0])
-        cells = [heads, *[[_cell(row[head]) for head in heads] for row in self.rows]]
-        table = align(cells, left=(0, 1))
-        return f"{self.name}: {verdict}\ntarget: {self.target}\n\n{table}\n"
+    def figures(self) -> Iterator[Row]:
+        """Yield the verdict, then what was measured."""
+        verdict = None if self.passed is None else "met" if self.passed else "missed"
+        yield Row("", verdict, self.target, self.passed)
+        for row in self.rows:
+            texts = [str(value) for value in row.values() if isinstance(value, str) and value]
+            cells = {key: value for key, value in row.items() if not isinstance(value, str)}
+            note = ", ".join(f"{key} {_cell(value)}" for key, value in cells.items())
+            yield Row(" ".join(texts[:3]), None, note=note)
 
 
 def convergence(quick: bool) -> Topic:
@@ -303,25 +302,20 @@ def figures(folder: Path, quick: bool) -> None:
     save(evaluations_figure(_evaluation_lines()), folder, "solver_evaluations")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure the topics asked for, all by default."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--json", action="store_true", help="print one JSON object by topic")
-    parser.add_argument("--quick", action="store_true", help="fewer tolerances")
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figures there")
-    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="all by default")
-    options = parser.parse_args(arguments)
-    results = {}
-    for name in options.topics or ([] if options.figures else TOPICS):
-        begin = time.perf_counter()
-        results[name] = TOPICS[name](options.quick)
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        if not options.json:
-            print(results[name].text(), flush=True)
-    if options.json:
-        print(json.dumps({name: asdict(topic) for name, topic in results.items()}, indent=1))
-    if options.figures:
-        figures(options.figures, options.quick)
+def _study(name: str, quick: bool) -> Iterator[Row]:
+    return TOPICS[name](quick).figures()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure the topics asked for, all by default, and draw where a folder is given."""
+
+    def draw(options: argparse.Namespace) -> None:
+        if options.figures:
+            figures(options.figures, options.quick)
+
+    studies = {name: partial(_study, name) for name in TOPICS}
+    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
+    return command(__doc__, studies, arguments, draw, figures=folder)
 
 
 def _cell(value: Any) -> str:
@@ -331,4 +325,4 @@ def _cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
