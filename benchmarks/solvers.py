@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import smcpn
-from benchmarks.rows import Row, command
+from benchmarks.rows import Row, absent, command
 from benchmarks.solver_accuracy import convergence_row, stiff_row
 from benchmarks.solver_calibration import calibration, membership
 from benchmarks.solver_figures import calibration_figure, evaluations_figure, precision_figure, save
@@ -49,6 +49,8 @@ from smcpn.pn.layout import make_layout
 
 MOST_BYTES = 4e8
 """Covariance factors that a row of order 11 may store; a run that needs more is cut there."""
+NAMING = ("problem", "solver", "method", "algorithm", "order", "diffusion", "control")
+"""Columns that tell one row of a topic from another."""
 Rows = list[dict[str, Any]]
 
 
@@ -59,6 +61,8 @@ class Topic:
     Attributes
     ----------
     name, target : str
+    figure : str
+        Key of what is judged.
     passed : bool, optional
         None if nothing was measured.
     rows : list of dict
@@ -67,18 +71,26 @@ class Topic:
 
     name: str
     target: str
+    figure: str
     passed: bool | None
     rows: Rows
 
     def figures(self) -> Iterator[Row]:
-        """Yield the verdict, then what was measured."""
+        """Yield the verdict, then the figure of every row with what else was measured."""
         verdict = None if self.passed is None else "met" if self.passed else "missed"
         yield Row("", verdict, self.target, self.passed)
         for row in self.rows:
-            texts = [str(value) for value in row.values() if isinstance(value, str) and value]
-            cells = {key: value for key, value in row.items() if not isinstance(value, str)}
-            note = ", ".join(f"{key} {_cell(value)}" for key, value in cells.items())
-            yield Row(" ".join(texts[:3]), None, note=note)
+            named = {key: row[key] for key in NAMING if row.get(key, "") != ""}
+            value = row[self.figure]
+            rest = {
+                k: v for k, v in row.items() if k not in NAMING and k != self.figure and v != ""
+            }
+            note = ", ".join(f"{key} {_cell(value)}" for key, value in rest.items())
+            name = f"{' '.join(map(str, named.values()))}, {self.figure}"
+            if isinstance(value, str):
+                yield absent(name, value or note)
+            else:
+                yield Row(name, value, note=note)
 
 
 def convergence(quick: bool) -> Topic:
@@ -90,7 +102,7 @@ def convergence(quick: bool) -> Topic:
         for order in range(1, 6)
     ]
     passed = all(abs(row["slope"] - row["order"] - 1) <= 0.3 for row in rows)
-    return Topic("convergence", "slope order + 1 +- 0.3 on fixed grids", passed, rows)
+    return Topic("convergence", "slope order + 1 +- 0.3 on fixed grids", "slope", passed, rows)
 
 
 def stiff(quick: bool) -> Topic:
@@ -101,7 +113,7 @@ def stiff(quick: bool) -> Topic:
     own = rows[0]
     passed = own["error"] <= 6.2e-2 and own["iterations"] <= 24000 and own["seconds"] <= 1.0
     target = "error <= 6.2e-2 in <= 24000 iterations and <= 1 s (tolerances 1e-6, 1e-3)"
-    return Topic("stiff", f"first row: {target}", passed, rows)
+    return Topic("stiff", f"first row: {target}", "error", passed, rows)
 
 
 @cache
@@ -129,7 +141,7 @@ def scipy(quick: bool) -> Topic:
             }
         )
     passed = all(row["ratio"] <= 1.0 for row in rows)
-    return Topic("scipy", f"time at error {LEVEL:g} <= DOP853 or Radau", passed, rows)
+    return Topic("scipy", f"time at error {LEVEL:g} <= DOP853 or Radau", "ratio", passed, rows)
 
 
 def probdiffeq(quick: bool) -> Topic:
@@ -148,7 +160,7 @@ def probdiffeq(quick: bool) -> Topic:
     # A peer that never reaches the error has no ratio; it does not count against us.
     passed = all(not ratio < 3.0 for ratio in ratios) if ratios else None
     target = f">= 3x faster at error {LEVEL:g}, same method and order, after compilation"
-    return Topic("probdiffeq", target, passed, rows)
+    return Topic("probdiffeq", target, "speed-up", passed, rows)
 
 
 def _time(line: Line) -> float:
@@ -177,7 +189,7 @@ def function_evaluations(quick: bool) -> Topic:
     dormand = rows[-1]["evaluations"]
     passed = min(row["evaluations"] for row in rows[:-1]) <= dormand
     target = f"f + Jacobian at error {LEVEL:g}, order 5, <= Dormand-Prince 4/5"
-    return Topic("evaluations", target, passed, rows)
+    return Topic("evaluations", target, "evaluations", passed, rows)
 
 
 def order_eleven(quick: bool) -> Topic:
@@ -202,7 +214,7 @@ def order_eleven(quick: bool) -> Topic:
             )
     passed = all(row["smallest sd"] > 0 and row["lowest eigenvalue"] > -1e-12 for row in rows)
     target = "all covariances positive: every sd > 0, no eigenvalue of a correlation < -1e-12"
-    return Topic("order-eleven", target, passed, rows)
+    return Topic("order-eleven", target, "smallest sd", passed, rows)
 
 
 def _order_eleven(problem: InitialValueProblem) -> list[Solver]:
@@ -234,7 +246,7 @@ def control(quick: bool) -> Topic:
             rows.append(row | {"PI / P": row["PI tried"] / row["P tried"]})
     ratio = float(np.exp(np.nanmean([np.log(row["PI / P"]) for row in rows])))
     text = f"no target: the default is P; geometric mean of PI / P is {ratio:.2f}"
-    return Topic("control", text, None, rows)
+    return Topic("control", text, "PI / P", None, rows)
 
 
 def agreement(quick: bool) -> Topic:
@@ -247,7 +259,7 @@ def agreement(quick: bool) -> Topic:
     differences = [row["mean"] for row in rows] + [row["sd, relative"] for row in rows]
     known = [value for value in differences if not isinstance(value, str)]
     passed = max(known) <= 1e-8 if known else None
-    return Topic("agreement", "probdiffeq agrees to 1e-8", passed, rows)
+    return Topic("agreement", "probdiffeq agrees to 1e-8", "mean", passed, rows)
 
 
 def _agreement_row(problem: InitialValueProblem, kind: type, smooth: bool) -> dict[str, Any]:
@@ -271,7 +283,7 @@ def chi2(quick: bool) -> Topic:
     rows = membership(calibration(quick))
     passed = all(_better(rows, algorithm) for algorithm in ("EKF0", "EKF1", "EKS0", "EKS1"))
     target = "time-varying diffusion more often in the 99 % band of chi^2 than fixed"
-    return Topic("calibration", target, passed, rows)
+    return Topic("calibration", target, "in band", passed, rows)
 
 
 def _better(rows: Rows, algorithm: str) -> bool:
