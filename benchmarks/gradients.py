@@ -21,9 +21,9 @@ from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
 from benchmarks.rows import Row, absent, at_least, command, told
 from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
 from smcpn.likelihood.registry import LIKELIHOODS
-from tests.pn_problems import (
+from tests.models import (
     FITZHUGH_NAGUMO,
-    START,
+    FITZHUGH_NAGUMO_START,
     fitzhugh_nagumo,
     fitzhugh_nagumo_problem,
 )
@@ -31,7 +31,7 @@ from tests.pn_problems import (
 Array = NDArray[np.float64]
 Gradient = Callable[[], tuple[Array, Array]]
 
-THETA = np.array([*FITZHUGH_NAGUMO, *START, VARIANCE**0.5, VARIANCE**0.5, 1.0])
+THETA = np.array([*FITZHUGH_NAGUMO, *FITZHUGH_NAGUMO_START, VARIANCE**0.5, VARIANCE**0.5, 1.0])
 DIAGONAL = EKF1(2, 20, diffusion="kappa", jacobian="diagonal")
 SOLVERS = {
     "EKF0": EKF0(2, 20, diffusion="kappa"),

@@ -31,13 +31,13 @@ from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.results.posterior import Posterior
-from tests.pn_problems import (
+from tests.models import (
     FITZHUGH_NAGUMO,
-    OSCILLATOR,
+    FITZHUGH_NAGUMO_START,
+    FREE_OSCILLATOR,
     PREDATOR_PREY,
-    START,
     fitzhugh_nagumo_problem,
-    oscillator_problem,
+    free_oscillator_problem,
     predator_prey_problem,
 )
 
@@ -81,7 +81,7 @@ def agreement(quick: bool) -> Iterator[Row]:
         "fitzhugh-nagumo": (fitzhugh_nagumo_problem(), FITZHUGH_NAGUMO, 400),
         "predator and prey": (predator_prey_problem(), PREDATOR_PREY, 200),
         "predator alone": (partial, PREDATOR_PREY, 200),
-        "oscillator, gaps, acceleration": (oscillator_problem(), OSCILLATOR, 200),
+        "oscillator, gaps, acceleration": (free_oscillator_problem(), FREE_OSCILLATOR, 200),
     }
     for name, (problem, theta, steps) in problems.items():
         worst = 0.0
@@ -114,7 +114,7 @@ def speed(quick: bool) -> Iterator[Row]:
     yield Row("fenrir EKF0, us", figure, "<= 10", figure <= 10)
     for name in list(own)[1:]:
         yield Row(f"{name}, us", taken[name])
-    found = peers(problem.records[0].y, np.array(START))
+    found = peers(problem.records[0].y, np.array(FITZHUGH_NAGUMO_START))
     others = {}
     for name, peer in found.items():
         if isinstance(peer, str):

@@ -14,7 +14,7 @@ import numpy as np
 
 from benchmarks.peers import peers
 from benchmarks.rows import Row, absent, at_least, at_most, between, command, told
-from benchmarks.targets import CurvedModes, LinearRegression, LogisticRegression
+from benchmarks.targets import CurvedModes, LogisticRegression
 from smcpn.cases import load_case
 from smcpn.codegen.kernel import CLOCK
 from smcpn.likelihood.registry import build_likelihood
@@ -28,6 +28,7 @@ from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import EKF0
 from tests.calibration import SETTINGS, shares_below_truth, uniformity
+from tests.targets import LinearRegression
 
 PARTICLES = 1000
 Target = LinearRegression | LogisticRegression | CurvedModes
