@@ -102,7 +102,7 @@ def test_diverging_parameters_do_not_stop_the_path():
 def test_a_likelihood_without_diffusion_is_refused():
     with pytest.raises(InputError, match="path 'diffusion' needs a likelihood with a diffusion"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="diffusion-tempering")
-    with pytest.raises(InputError, match="path is 'up': choose one of data, tempering, diffusion"):
+    with pytest.raises(InputError, match="method is 'up': choose one of ibis, tempering"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="up")
 
 
