@@ -146,7 +146,7 @@ class DiffusionTempering(Sampler):
         """
         if not hasattr(self.likelihood, "at_diffusion"):
             raise InputError(
-                "path 'diffusion' needs a likelihood with a diffusion: choose "
+                "method='diffusion-tempering' needs a likelihood with a diffusion: choose "
                 "likelihood='fenrir', 'dalton' or 'filtering', or method='tempering'"
             )
         return cast(DiffusedLikelihood, self.likelihood).at_diffusion(factor)
