@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
-from smcpn.validation import FrequencyResponse, Innovations, StepHalving, Validation, Whiteness
+from smcpn.validation import FrequencyResponse, Innovations, Reweighted, Validation, Whiteness
 from smcpn.validation.innovations import BAND, LAGS
 
 NOTHING = 1e-12
@@ -155,7 +155,7 @@ def _draw_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None
     axes.legend(loc="lower right", ncols=2)
 
 
-def _draw_shift(axes: Axes, halving: StepHalving) -> None:
+def _draw_shift(axes: Axes, halving: Reweighted) -> None:
     names, shifts = list(halving.shift), np.array(list(halving.shift.values()))
     finite = np.where(np.isfinite(shifts), shifts, 0.0)
     axes.barh(range(len(names)), finite, height=0.6, color=MIDDLE, ec=DARK, lw=0.8)

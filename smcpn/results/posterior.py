@@ -1,4 +1,4 @@
-"""What an identification returns: weighted draws, and what can be asked of them."""
+"""The result of `smcpn.identify`: a `Posterior`, its simulations, validation, figures, report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Posterior(WeightedDraws):
     r_hat : ndarray, (d,)
         Potential scale reduction over replicates; nan for one.
     warnings : tuple of str
-        What deserves a second look.
+        Problems found in the run, one sentence each.
     likelihood : str or None
         Name of the likelihood; None for the one that the solver stands for.
     """
@@ -116,8 +116,7 @@ class Posterior(WeightedDraws):
         At samples 0, k, 2 k, ... the run takes the state of an extended Kalman filter, which has
         seen the outputs up to that sample and none after it; in between it runs on the input
         alone. All samples count, so the errors are those of horizons 1 to k, each as often. The
-        filter is not the likelihood's: what disturbs the state beside the model is for the user
-        to say.
+        filter is not the likelihood's: the user gives the disturbance that the model lacks.
 
         Parameters
         ----------
