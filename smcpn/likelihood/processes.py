@@ -10,7 +10,7 @@ import numpy as np
 
 from smcpn.errors import InputError
 from smcpn.model.problem import Model
-from smcpn.solver import EKF0, EKF1
+from smcpn.solver import ProbabilisticSolver
 from tests.reference.likelihoods import chains
 
 Entry = tuple[int, int]
@@ -74,7 +74,7 @@ class Layout:
     jacobian: str
 
     @classmethod
-    def of(cls, model: Model, solver: EKF0 | EKF1, outputs: bool) -> Layout:
+    def of(cls, model: Model, solver: ProbabilisticSolver, outputs: bool) -> Layout:
         """Lay out a model's states.
 
         Parameters
@@ -95,10 +95,9 @@ class Layout:
                 f"which needs order {longest} or more"
             )
         processes = tuple(Process(tuple(chain)) for chain in joined)
-        jacobian = solver.jacobian if isinstance(solver, EKF1) else "none"
-        groups = _connected(model, processes, jacobian, outputs)
+        groups = _connected(model, processes, solver.jacobian, outputs)
         blocks = tuple(_block(group, processes, solver.order) for group in groups)
-        return cls(solver.order, processes, blocks, jacobian)
+        return cls(solver.order, processes, blocks, solver.jacobian)
 
     def place(self, state: int) -> Entry:
         """Process and derivative of a state."""
