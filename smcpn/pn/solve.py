@@ -20,6 +20,8 @@ from smcpn.solver import CALIBRATED, EKF0, EKF1
 
 Array = NDArray[np.float64]
 
+CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
+"""Diffusions that a solution can be calibrated with."""
 CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
 """Exponents of the error of this step and the one before, times the order of the local error."""
 
@@ -100,6 +102,11 @@ def solve(
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not isinstance(solver, (EKF0, EKF1)):
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
+    if solver.diffusion in CALIBRATED and solver.diffusion not in CALIBRATIONS:
+        raise InputError(
+            f"diffusion {solver.diffusion!r} is one of the filtering likelihood: give smcpn.solve "
+            f"a number, the name of a parameter, or one of {', '.join(map(repr, CALIBRATIONS))}"
+        )
     record, times = _times(over, ode)
     values = _values(ode, parameters, solver)
     x0, used = _initial(ode, initial, values)
