@@ -7,13 +7,13 @@ from itertools import chain
 import casadi as ca
 import numpy as np
 import pytest
-from pn_problems import predator_prey_problem
 
 from smcpn import EKF1
 from smcpn.likelihood import covariance
 from smcpn.likelihood.conditioned import Grid, filtering
 from smcpn.likelihood.covariance import Factor, SharedGains
 from smcpn.pn.iwp import process_noise_factor, transition
+from tests.models import predator_prey_problem
 
 pytestmark = pytest.mark.numerics
 
