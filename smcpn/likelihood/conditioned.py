@@ -11,9 +11,10 @@ the linearisation makes of it. Where only the spacing changes, the coordinates a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
@@ -24,22 +25,18 @@ from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.covariance import Covariance, FilterSymbols, SharedRun, rescaled_mean
 from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion, known_diffusion, running_diffusion
-from smcpn.likelihood.expected import Expected, Prediction
 from smcpn.likelihood.gaussian_filter import Innovation, Mean
-from smcpn.likelihood.lanes import (
-    LaneLikelihood,
-    SampleSymbols,
-    StartSymbols,
-    sample_rows,
-    start_row,
-)
+from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.processes import Entry, Layout
-from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
+from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
+from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.solver import EKF0, EKF1
+from smcpn.solver import EKF0, EKF1, Solver
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -57,30 +54,6 @@ class Scheme:
 
     joint: bool
     linearise_free: bool = False
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What the records ask of the recursion at every sample.
-
-    Attributes
-    ----------
-    restarts : bool
-        The input jumps or bends there.
-    rescales : bool
-        The length of the steps changes.
-    """
-
-    restarts: bool
-    rescales: bool
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> Grid:
-        """Look at all records of a problem."""
-        return cls(
-            restarts=not all(record.smooth for record in records),
-            rescales=not all(record.uniform for record in records),
-        )
 
 
 class ConditionedSymbols:
@@ -134,6 +107,7 @@ class ConditionedSymbols:
         shared = plain and _number(diffusion, model) and _known_outputs(model)
         self.seen = FilterSymbols(model, together, shared, "seen")
         self._step = self._step_graph()
+        self._predicted = self._prediction()
         self._corrected, self._scored = self._observe()
         self._interval, self._rates = self._interval_graph()
 
@@ -191,12 +165,16 @@ class ConditionedSymbols:
         return log_density - 0.5 * ca.log(product)
 
     def prediction(self) -> tuple[ca.SX, ca.SX]:
-        """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen.
+        """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen."""
+        return self._predicted
 
-        Only where no covariance is shared.
-        """
+    def _prediction(self) -> tuple[ca.SX, ca.SX]:
         outputs, slopes = self._outputs()
         covariance = self.seen.covariance.of_outputs(slopes)
+        if self.seen.covariance.shared:
+            values = ca.vertsplit(ca.densify(ca.vec(covariance)))
+            shared = [self.seen.covariance.sample_gains(value) for value in values]
+            covariance = ca.reshape(ca.vertcat(*shared), covariance.shape)
         return ca.vertcat(*outputs), covariance
 
     @property
@@ -373,80 +351,99 @@ def _known_outputs(model: Model) -> bool:
     return known and model.density is None
 
 
-# ---- What all particles share in the likelihoods of `conditioned`: inputs, samples, and gains.
+class ConditionedRowWriter(RowWriter):
+    """Rows of `ConditionedSymbols.program`: inputs, samples, and the gains that all share.
 
-Array = NDArray[np.float64]
+    Its memory is the length of the step before a sample, and the shared covariances there.
 
-
-def conditioned_rows(
-    symbols: ConditionedSymbols, record: Record, steps: int, number: int = 0, factor: float = 1.0
-) -> Rows:
-    """Build the rows of `ConditionedSymbols.program` for a record, the ``number``-th.
-
-    ``factor`` raises the diffusion, where it is a number that gains depend on.
+    Parameters
+    ----------
+    symbols : ConditionedSymbols
+    record : Record
+        Its mean interval is that of all samples; where the length of the steps changes, its first
+        interval is that before the first sample.
+    steps : int
+    number : int
+        Which of the model's initial states it starts from.
+    factor : float
+        Raises the diffusion, where it is a number that gains depend on.
     """
-    model, n_intervals = symbols.model, len(record) - 1
-    lengths = _step_lengths(symbols, record, steps)
-    before = np.append(lengths[:1], lengths)
-    inputs = _step_rows(record, steps, lengths, symbols.order)
-    samples = sample_rows(record, model.outputs.numel())
-    constants = np.array(symbols.constant_values(factor))
-    shared = np.column_stack([_present(symbols, samples), np.append(lengths, lengths[-1]), before])
-    step_gains, sample_gains = _gains(symbols, inputs[:, -2:-1], shared, constants, steps)
-    parts = [samples[:-1]]
-    if symbols.grid.restarts:
-        parts.append(interval_derivatives(record, symbols.order - 1).reshape(n_intervals, -1))
-    parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
-    start = start_row(record, number, len(model.initial), symbols.order)
-    return Rows(
-        start=np.append(start, lengths[0]),
-        inputs=inputs,
-        gains=step_gains,
-        samples=np.column_stack([samples, before, sample_gains]),
-        steps=steps,
-        intervals=np.ascontiguousarray(np.column_stack(parts)),
-    )
 
+    def __init__(
+        self,
+        symbols: ConditionedSymbols,
+        record: Record,
+        steps: int,
+        number: int = 0,
+        factor: float = 1.0,
+    ) -> None:
+        self.steps, self.n_outputs = steps, symbols.model.outputs.numel()
+        self._symbols, self._number = symbols, number
+        self._constants = np.array(symbols.constant_values(factor))
+        span = record[:2] if symbols.grid.rescales else record
+        self._length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)
+        row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
+        self._runs = [
+            SharedRun(covariance, symbols.scale, row, symbols.constants, steps)
+            for covariance in symbols.shared
+        ]
+        self.memory = np.append(self._length, np.zeros(sum(run.size for run in self._runs)))
 
-def _step_lengths(symbols: ConditionedSymbols, record: Record, steps: int) -> Array:
-    """Length of the steps of each interval; one and the same where the coordinates stay."""
-    if symbols.grid.rescales:
-        return np.diff(record.t) / steps
-    count = len(record) - 1
-    return np.full(count, float(record.t[-1] - record.t[0]) / (count * steps))
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        symbols = self._symbols
+        row = start_row(head, self._number, len(symbols.model.initial), symbols.order)
+        return np.append(row, self._length)
 
+    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+        """See `RowWriter.rows`."""
+        lengths = np.full(len(window.t) - 1, self._length)
+        if self._symbols.grid.rescales:
+            lengths = (window.t[1:] - window.t[:-1]) / self.steps
+        before = np.append(memory[:1], lengths)
+        inputs, samples = self._inputs(window, lengths), sample_rows(window)
+        following = np.append(lengths, before[-1])
+        present = samples[:, -self.n_outputs :]
+        step_gains, sample_gains, covariances = self._gains(
+            memory[1:], inputs[:, -2:-1], np.column_stack([present, following, before])
+        )
+        parts = [samples[:-1]]
+        if self._symbols.grid.restarts:
+            parts += list(window.derivatives(self._symbols.order - 1).swapaxes(0, 1))
+        parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
+        written = Rows(
+            start=NOTHING,
+            inputs=inputs,
+            gains=step_gains,
+            samples=np.column_stack([samples, before, sample_gains]),
+            steps=self.steps,
+            intervals=np.ascontiguousarray(np.column_stack(parts)),
+        )
+        return written, np.append(before[-1], covariances)
 
-def _step_rows(record: Record, steps: int, lengths: Array, order: int) -> Array:
-    """Input, time and length of each step, what it does to the noise, and its number."""
-    n = record.n_inputs
-    rows = np.empty((len(lengths), steps, n + 4))
-    rows[..., :n] = substep_inputs(record, steps)[:, 1:]
-    rows[..., n] = substep_times(record, steps)[:, 1:]
-    rows[..., n + 1] = lengths[:, None]
-    rows[..., n + 2] = lengths[:, None] ** (2 * order + 1)
-    rows[..., n + 3] = np.arange(1, len(lengths) * steps + 1).reshape(-1, steps)
-    return rows.reshape(-1, n + 4)
+    def _inputs(self, window: Window, lengths: Array) -> Array:
+        """Input, time and length of each step, what it does to the noise, and its number."""
+        n, steps = window.u.shape[1], self.steps
+        first = window.begin * steps + 1
+        rows = np.empty((len(lengths), steps, n + 4))
+        rows[..., :n] = window.inputs(steps)[:, 1:]
+        rows[..., n] = window.times(steps)[:, 1:]
+        rows[..., n + 1] = lengths[:, None]
+        rows[..., n + 2] = lengths[:, None] ** (2 * self._symbols.order + 1)
+        rows[..., n + 3] = np.arange(first, first + len(lengths) * steps).reshape(-1, steps)
+        return rows.reshape(-1, n + 4)
 
+    def _gains(self, held: Array, scales: Array, samples: Array) -> tuple[Array, Array, Array]:
+        """Gains of the covariances that no particle holds, by step and by sample, and these."""
+        by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
+        after = [np.empty(0)]
+        for run in self._runs:
+            own, held = held[: run.size], held[run.size :]
+            gains = run(own, scales, samples, self._constants)
+            for parts, part in zip((by_step, by_sample, after), gains, strict=True):
+                parts.append(part)
+        return np.column_stack(by_step), np.column_stack(by_sample), np.concatenate(after)
 
-def _present(symbols: ConditionedSymbols, samples: Array) -> Array:
-    return samples[:, -symbols.model.outputs.numel() :]
-
-
-def _gains(
-    symbols: ConditionedSymbols, scales: Array, samples: Array, constants: Array, steps: int
-) -> tuple[Array, Array]:
-    """Gains of the covariances that no particle holds, per step and per sample."""
-    row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
-    by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
-    for covariance in symbols.shared:
-        run = SharedRun(covariance, symbols.scale, row, symbols.constants)
-        gains = run(scales, samples, constants, steps)
-        by_step.append(gains[0])
-        by_sample.append(gains[1])
-    return np.column_stack(by_step), np.column_stack(by_sample)
-
-
-# ---- From a scheme of `conditioned` to a compiled likelihood, and to what it expects of a sample.
 
 MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
@@ -458,94 +455,53 @@ class ConditionedLikelihood(LaneLikelihood):
     def __init__(
         self,
         kernel: LaneKernel,
-        symbols: ConditionedSymbols,
+        recursion: Conditioned,
         records: Sequence[Record],
-        solver: EKF0 | EKF1,
+        solver: Solver,
         factor: float = 1.0,
     ) -> None:
-        self._symbols = symbols
+        self._recursion, steps = recursion, number_of_steps(solver)
 
         def write(record: Record, number: int) -> Rows:
-            return conditioned_rows(symbols, record, int(solver.steps), number, factor)
+            return recursion.writer(record, steps, number, factor).whole(record)
 
         super().__init__(kernel, records, solver, write)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """See `DiffusedLikelihood.at_diffusion`."""
-        kernel = self._kernel.with_constants(self._symbols.constant_values(factor))
-        return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
+        kernel = self._kernel.with_constants(self._recursion.symbols.constant_values(factor))
+        return ConditionedLikelihood(kernel, self._recursion, self._records, self.solver, factor)
 
 
-@dataclass(frozen=True)
-class Conditioned:
-    """A likelihood of the family, to be built of a problem by calling it.
+class Conditioned(Recursion):
+    """What `Filtering`, `Dalton` and `Fenrir` share.
 
-    Attributes
+    Parameters
     ----------
-    scheme : Scheme
-        What is weighed, and which filter linearises where.
-    diffusion : callable
-        ``diffusion(problem, solver)`` returns the `Diffusion`, or refuses the solver's.
+    problem : Problem
+    solver : EKF0 or EKF1
+    grid : Grid
+    share, start_order
+        See `ConditionedSymbols`.
+
+    Raises
+    ------
+    InputError
+        If it cannot use the solver's diffusion, or a covariance is too large to be compiled.
     """
 
-    scheme: Scheme
-    diffusion: Callable[[Problem, EKF0 | EKF1], Diffusion]
+    scheme: ClassVar[Scheme]
+    """What is compared with the data, and which filter linearises where."""
 
-    def __call__(
-        self,
-        problem: Problem,
-        solver: EKF0 | EKF1,
-        threads: int | None = None,
-        *,
-        start_order: int | None = None,
-    ) -> ConditionedLikelihood:
-        """Build the likelihood.
-
-        Parameters
-        ----------
-        problem : Problem
-        solver : EKF0 or EKF1
-        threads : int, optional
-        start_order : int, optional
-            See `ConditionedSymbols`.
-
-        Raises
-        ------
-        InputError
-            If the likelihood cannot use the solver's diffusion, its steps are not a number, or its
-            covariance is too large to be compiled.
-        """
-        symbols = self._symbols(problem, solver, Grid.of(problem.records), start_order)
-        kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-        return ConditionedLikelihood(kernel, symbols, problem.records, solver)
-
-    def prediction(
-        self, problem: Problem, solver: EKF0 | EKF1, number: int, record: Record
-    ) -> Prediction:
-        """Mean and covariance of the noise-free outputs given the samples before."""
-        given = replace(solver, steps=1)
-        symbols = self._symbols(problem, given, Grid.of([record]), share=False)
-        emitted = Expected(*symbols.prediction(), states=symbols.states)
-
-        def rows(record: Record, steps: int) -> Rows:
-            return conditioned_rows(symbols, record, steps, number)
-
-        return Prediction.of(
-            symbols.program, emitted, symbols.local_error(), solver.order + 1, rows
-        )
-
-    def _symbols(
+    def __init__(
         self,
         problem: Problem,
         solver: EKF0 | EKF1,
         grid: Grid,
-        start_order: int | None = None,
+        *,
         share: bool = True,
-    ) -> ConditionedSymbols:
-        if solver.steps == "auto":
-            raise InputError(
-                "steps 'auto' is still to be chosen: use smcpn.identify, or give a number"
-            )
+        start_order: int | None = None,
+    ) -> None:
         layout = Layout.of(problem.model, solver, outputs=True)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:
@@ -553,54 +509,143 @@ class Conditioned:
                 f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that "
                 "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
             )
-        return ConditionedSymbols(
+        self.model, self.local_order = problem.model, solver.order + 1
+        diffusion = self.diffusion(problem, solver)
+        self.symbols = ConditionedSymbols(
             problem.model,
             solver,
             self.scheme,
-            self.diffusion(problem, solver),
+            diffusion,
             grid,
             share=share,
             start_order=start_order,
         )
 
+    @classmethod
+    @abstractmethod
+    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+        """Diffusion of its filters; refuses that of a solver which it cannot use."""
 
-# ---- The likelihood of the solver that sees the data: the product of p(y_t | y_<t, z_<=t).
-#
-# Every sample corrects the state, so that errors of the solver do not add up over the record. With
-# a calibrated diffusion (``"fixed"``, ``"fixed-diagonal"``) a data-free filter runs beside it,
-# whose
-# residuals give the running quasi-MLE.
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Any solver that is a Gaussian filter."""
+        return solver.probabilistic
+
+    @classmethod
+    def default_solver(cls, problem: Problem) -> Solver:
+        """`EKF1` with a process for each chain of derivatives.
+
+        A filter that sees the data has no use for the first-order form: where v is x', one process
+        for both has no second residual to leave an error.
+
+        Raises
+        ------
+        InputError
+            If it needs a diffusion which the problem does not learn.
+        """
+        if problem.diffusion is None and cls.known_diffusion:
+            raise InputError(
+                f"the {cls.name} likelihood needs a diffusion: give "
+                "solver=smcpn.EKF1(diffusion=...) a number, or learn it, "
+                "smcpn.Problem(diffusion='kappa', prior={'kappa': ...})"
+            )
+        return EKF1(order=4, form="chain", diffusion=problem.diffusion or "fixed")
+
+    @classmethod
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """See `Recursion.counterpart`; a diffusion that has to be known and is not, is one."""
+        diffusion = problem.diffusion or (1.0 if cls.known_diffusion else "fixed")
+        return EKF1(order=4, steps=solver.steps, form="chain", diffusion=diffusion)
+
+    @classmethod
+    def predicting(cls, problem: Problem, solver: EKF0 | EKF1, grid: Grid) -> Self:
+        """See `Recursion.predicting`; each particle holds its covariances."""
+        return cls(problem, solver, grid, share=False)
+
+    def over(
+        self, records: Sequence[Record], solver: Solver, kernel: LaneKernel
+    ) -> ConditionedLikelihood:
+        """See `Recursion.over`."""
+        return ConditionedLikelihood(kernel, self, records, solver)
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """See `Recursion.program`."""
+        return self.symbols.program(emitted)
+
+    def log_density(self) -> ca.SX:
+        """See `Recursion.log_density`."""
+        return self.symbols.log_density()
+
+    def expected(self) -> Expected:
+        """See `Recursion.expected`."""
+        return Expected(*self.symbols.prediction(), states=self.symbols.states)
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`."""
+        return self.symbols.local_error()
+
+    def writer(
+        self, record: Record, steps: int, number: int = 0, factor: float = 1.0
+    ) -> ConditionedRowWriter:
+        """See `Recursion.writer`; ``factor`` raises the diffusion."""
+        return ConditionedRowWriter(self.symbols, record, steps, number, factor)
 
 
-def _diffusion(problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
-    processes = len(Layout.of(problem.model, solver, outputs=False).processes)
-    return running_diffusion(problem, solver, processes)
+class Filtering(Conditioned):
+    """The product of p(y_k | y_<k, z_<=k), z being the residuals of the ODE.
+
+    Every sample corrects the state, so that errors of the solver do not add up over the record.
+    With a calibrated diffusion (``"fixed"``, ``"fixed-diagonal"``) a data-free filter runs beside
+    it, whose residuals give the running quasi-MLE; one that changes by step is refused.
+    """
+
+    name = "filtering"
+    any_density = True
+    scheme = Scheme(joint=False)
+
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        processes = len(Layout.of(problem.model, solver, outputs=False).processes)
+        return running_diffusion(problem, solver, processes)
 
 
-filtering = Conditioned(Scheme(joint=False), _diffusion)
-"""Builds the sum of log p(y_t | y_<t, z_<=t); a diffusion that changes by step is refused."""
+class Dalton(Conditioned):
+    """log p(y, z) - log p(z), each linearised where its own filter is.
+
+    Wu and Lysy (2024), algorithm 1: one filter sees the outputs y and the residuals z of the ODE,
+    the other the residuals alone. The difference is taken sample by sample, so that it has
+    increments. The filters linearise in different places, which leaves no density of the data; far
+    above one, the data-free filter has diverged.
+    """
+
+    name = "dalton"
+    known_diffusion = True
+    any_density = True
+    excess = 1.0
+    scheme = Scheme(joint=True)
+
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        return known_diffusion(problem, solver, cls.name)
 
 
-# ---- DALTON with Gaussian noise: log p(y, z) - log p(z), each linearised where its own filter is.
-#
-# Wu and Lysy (2024), algorithm 1: one filter sees the outputs y and the residuals z of the ODE, the
-# other the residuals alone. The difference is taken sample by sample, so that it has increments.
+class Fenrir(Conditioned):
+    """log p(y | z): the solution of the ODE as a Gauss-Markov process, given the data afterwards.
 
-dalton = Conditioned(Scheme(joint=True), partial(known_diffusion, likelihood="dalton"))
-"""Builds log p(y, z) - log p(z); a diffusion that is calibrated is refused."""
+    Tronarp et al. (2022) solve the ODE forward and condition the smoothed process on the outputs
+    going backward. That process is the linear Gaussian model the data-free filter has made, given
+    the residuals z of the ODE, so p(y | z) = p(y, z) / p(z) of the same model, which two filters
+    compute going forward: the conditioned one takes the data-free one's linearisation. So Fenrir
+    has increments, and needs no smoother.
+    """
 
+    name = "fenrir"
+    known_diffusion = True
+    scheme = Scheme(joint=True, linearise_free=True)
 
-# ---- Fenrir: the solution of the ODE as a Gauss-Markov process, conditioned on the data
-# afterwards.
-#
-# Tronarp et al. (2022) solve the ODE forward and condition the smoothed process on the outputs
-# going
-# backward. That process is the linear Gaussian model the data-free filter has made, given the
-# residuals z of the ODE, so p(y | z) = p(y, z) / p(z) of the same model, which two filters compute
-# going forward: the conditioned one takes the data-free one's linearisation. So Fenrir has
-# increments, and needs no smoother.
-
-fenrir = Conditioned(
-    Scheme(joint=True, linearise_free=True), partial(known_diffusion, likelihood="fenrir")
-)
-"""Builds log p(y | z); a diffusion that is calibrated is refused."""
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        return known_diffusion(problem, solver, cls.name)

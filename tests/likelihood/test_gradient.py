@@ -19,7 +19,6 @@ from pn_problems import (
 )
 from problems import bouc_wen_problem, duffing_problem, forced_input, lotka_volterra_problem
 from scipy import stats
-from tests.codegen.test_codegen import EXPRESSIONS, A, B
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, InputError, LogLikelihood, Poisson, Problem, Record, StudentT
@@ -28,6 +27,7 @@ from smcpn.likelihood.lanes import CHUNK, LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.run import Configuration, Run
 from smcpn.smc.sampler import Settings
+from tests.codegen.test_codegen import EXPRESSIONS, A, B
 
 pytestmark = pytest.mark.numerics
 

@@ -7,9 +7,8 @@ import pytest
 from problems import PROBLEMS
 
 from smcpn import EKF0, RK4
-from smcpn.likelihood.growing import History
+from smcpn.likelihood.growing import History, growing_likelihood
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import growing_likelihood
 
 pytestmark = pytest.mark.numerics
 

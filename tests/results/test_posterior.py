@@ -10,7 +10,8 @@ from scipy import stats
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
-from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, predictive_moments, sufficient_steps
+from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.smc.replicates import SamplerWarning
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}

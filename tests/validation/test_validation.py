@@ -8,8 +8,8 @@ import small_oscillator as small
 from scipy import signal, stats
 
 import smcpn
+from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.steps import predictive_moments
 from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations
