@@ -139,9 +139,7 @@ class Recursion(ABC):
         kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
         return recursion.over(problem.records, solver, kernel)
 
-    def over(
-        self, records: Sequence[Record], solver: Solver, kernel: LaneKernel
-    ) -> LaneLikelihood:
+    def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
         """The likelihood of records by its compiled kernel."""
         steps = number_of_steps(solver)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import PROBLEMS
 
 from smcpn import EKF0, RK4
 from smcpn.likelihood.growing import History, growing_likelihood
 from smcpn.likelihood.registry import build_likelihood
+from tests.models import PROBLEMS
 
 pytestmark = pytest.mark.numerics
 
