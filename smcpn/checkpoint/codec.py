@@ -33,11 +33,10 @@ from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
 from smcpn.smc.target import Start
-from smcpn.solver import EKF0, EKF1, RK4
+from smcpn.solver import SOLVERS
 
 # ---- What a run was asked to do, as JSON, and back.
 
-SOLVERS = {kind.__name__: kind for kind in (EKF0, EKF1, RK4)}
 PROPOSALS = {kind.name: kind for kind in (DefensiveGaussian, StudentMixture)}
 
 

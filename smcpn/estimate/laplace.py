@@ -15,8 +15,8 @@ from smcpn.estimate.log_density import POSTERIOR, LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.maximum import Maximum
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem
+from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.compare import Agreement

@@ -18,10 +18,11 @@ from smcpn.estimate.log_density import POSTERIOR, LogDensity
 from smcpn.estimate.maximum import Maximum, start_result
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
+from smcpn.solver import Solver
 
 # ---- Where searches begin.
 

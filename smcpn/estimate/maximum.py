@@ -12,9 +12,9 @@ from smcpn.columns import align
 from smcpn.estimate.log_density import POSTERIOR
 from smcpn.estimate.search import Found
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver
 from smcpn.model.prior import describe
 from smcpn.model.problem import Problem
+from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior

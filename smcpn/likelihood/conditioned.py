@@ -1,4 +1,4 @@
-"""Likelihoods whose filter is conditioned on the data: `filtering`, `dalton` and `fenrir`.
+"""Likelihoods whose filter is conditioned on the data: `Filtering`, `Dalton` and `Fenrir`.
 
 A probabilistic solver is a Gaussian filter whose data are the residuals z of the ODE, zero at the
 end of every step (`gaussian_filter`). The likelihoods let it see the samples y_0, y_1, ... too:
@@ -7,7 +7,7 @@ Filtering
     sum_t log p(y_t | y_<t, z_<=t). One filter, *conditioned* on the residuals and, at every
     sample, on the outputs, so that errors of the solver do not add up over the record. With a
     calibrated diffusion a *data-free* filter, which sees z alone, runs beside it: its residuals
-    yield the diffusion (`diffusion`).
+    yield the diffusion (`smcpn.likelihood.diffusion`).
 DALTON
     log p(y, z) - log p(z) (Wu and Lysy 2024, algorithm 1). The conditioned filter yields
 
@@ -39,9 +39,10 @@ Tronarp, Bosch, Hennig (2022). Fenrir: physics-enhanced regression for initial v
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Self
 
 import casadi as ca
 import numpy as np
@@ -59,7 +60,6 @@ from smcpn.likelihood.covariance import (
     output_covariance,
 )
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
-from smcpn.likelihood.expected import Expected, Prediction
 from smcpn.likelihood.gaussian_filter import (
     FilterStep,
     FilterSymbols,
@@ -68,20 +68,17 @@ from smcpn.likelihood.gaussian_filter import (
     Mean,
     rescaled_mean,
 )
-from smcpn.likelihood.lanes import (
-    LaneLikelihood,
-    SampleSymbols,
-    StartSymbols,
-    sample_rows,
-    start_row,
-)
+from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.processes import Entry, Layout
-from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
+from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
+from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.solver import ProbabilisticSolver
+from smcpn.solver import EKF1, ProbabilisticSolver, Solver
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -102,32 +99,8 @@ class Scheme:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """What happens to the derivatives of the state at the samples.
-
-    Attributes
-    ----------
-    restarts : bool
-        They start anew: the input jumps or bends there.
-    rescales : bool
-        Their coordinates change: the length of the steps does.
-    """
-
-    restarts: bool
-    rescales: bool
-
-    @classmethod
-    def of(cls, records: Sequence[Record]) -> Grid:
-        """Grid that fits all records of a problem."""
-        return cls(
-            restarts=not all(record.smooth for record in records),
-            rescales=not all(record.uniform for record in records),
-        )
-
-
-@dataclass(frozen=True)
 class ConditionedSymbols:
-    """The recursion of one particle: its symbols, and the kernel made of its graphs.
+    """Symbols of the recursion of one particle, and of the rows that all particles share.
 
     The state of a particle holds one or two filters, the likelihood ratio of the residuals since
     the last sample, and the statistics of a calibrated diffusion. A sample corrects the state at
@@ -233,99 +206,6 @@ class ConditionedSymbols:
         """Values of `constants` where the diffusion is raised by a factor."""
         return (*self.model.constant_values, *self.diffusion.constant_values, factor)
 
-    @cached_property
-    def step(self) -> Step:
-        """State after a step of the solver."""
-        return solver_step(self)
-
-    @cached_property
-    def update(self) -> Update:
-        """Conditioned filter after a sample, and the sample's log density."""
-        return condition_on_outputs(self)
-
-    @cached_property
-    def interval(self) -> Interval:
-        """State at the beginning of an interval between samples."""
-        return next_interval(self, self.update)
-
-    @cached_property
-    def shared(self) -> list[SharedCovariance]:
-        """Covariances that are the same for all particles, whose gains the rows bring."""
-        steps = [after for after in (self.step.free, self.step.conditioned) if after is not None]
-        return [
-            SharedCovariance(
-                held=f.held,
-                after_step=f.covariance_entries(after.factors),
-                step_gains=after.gains,
-                after_sample=f.covariance_entries(factors),
-                sample_gains=self.update.gains if f is self.conditioned else SharedGains("none"),
-            )
-            for f, after, factors in zip(self.filters, steps, self.interval.factors, strict=True)
-            if f.shared
-        ]
-
-    def program(self, emitted: ca.SX) -> LaneProgram:
-        """Assemble the kernel that emits ``emitted`` at each sample."""
-        model, sample = self.model, self.sample
-        start_symbols, start = start_state(self)
-        scores = [self.ratio, self.quadratic] if self.scheme.joint else []
-        state = [*(s for f in self.filters for s in f.state), *scores, *self.diffusion.sums]
-        sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
-        rates = self.interval.input_derivatives
-        return LaneProgram(
-            theta=model.theta,
-            constants=self.constants,
-            constant_values=self.constant_values(1.0),
-            state=ca.vertcat(*state),
-            start_row=ca.vertcat(start_symbols.row, self.h),
-            interval_row=ca.vertcat(sample.row, *rates, self.h, self.h_before, *sample_gains),
-            step_row=ca.vertcat(model.u, model.t, self.h, self.scale, self.count),
-            gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
-            sample_row=ca.vertcat(sample.row, self.h_before, *sample_gains),
-            start=start,
-            interval=self.interval.state,
-            step=self.step.state,
-            emitted=emitted,
-        )
-
-    def log_density(self) -> ca.SX:
-        """Log-likelihood of a sample given the past, (1, 1): the increment of `Scheme`."""
-        product, total = ca.SX(1.0), ca.SX(0.0)
-        if self.scheme.joint:
-            product, total = self.ratio, -0.5 * self.quadratic
-        for log_density, determinant in self.update.log_densities:
-            product *= determinant
-            total += log_density
-        return total - 0.5 * ca.log(product)
-
-    def prediction(self) -> tuple[ca.SX, ca.SX]:
-        """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen.
-
-        Only where no covariance is shared.
-        """
-        outputs, slopes = predicted_outputs(self)
-        f = self.conditioned
-        return ca.vertcat(*outputs), output_covariance(f.layout, f.factors, slopes)
-
-    @property
-    def states(self) -> ca.SX:
-        """States of the model at a sample, (n, 1)."""
-        return self.conditioned.states(self.conditioned.mean, self.h_before)
-
-    def local_error(self) -> ca.SX:
-        """Local error of a step, see `prediction`: what the residual does to each state, (n, 1)."""
-        f = self.conditioned
-        predicted = f.predict()
-        rates = f.linearise(predicted, self.h).rates
-        errors = []
-        for state in range(self.model.x.numel()):
-            k, i = f.layout.place(state)
-            top = f.layout.processes[k].rate
-            residual = (rates[k, top] - predicted[k][top]) / f.layout.scale(top, self.h)
-            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
-            errors.append(residual * f.layout.scale(top - i, self.h))
-        return ca.vertcat(*errors)
-
 
 def _known_outputs(model: Model) -> bool:
     """Whether the outputs' slopes and their Gaussian noise are known numbers."""
@@ -333,10 +213,6 @@ def _known_outputs(model: Model) -> bool:
     unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
     known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
     return known and model.density is None
-
-
-# ---- the recursion: start; per step predict and condition on the ODE; per sample condition on the
-# outputs; per interval restart or rescale
 
 
 def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
@@ -426,15 +302,42 @@ def _no_scores(symbols: ConditionedSymbols) -> list[ca.SX]:
     return [ca.SX(1.0), ca.SX(0.0)] if symbols.scheme.joint else []
 
 
-def predicted_outputs(symbols: ConditionedSymbols) -> tuple[list[ca.SX], list[dict[Entry, ca.SX]]]:
-    """Outputs g(m) at a sample, and their slopes by the coordinates of the values."""
+@dataclass(frozen=True)
+class PredictedOutputs:
+    """Noise-free outputs of the conditioned filter before a sample is seen.
+
+    Attributes
+    ----------
+    mean : list of casadi.SX
+        g(m), output by output.
+    slopes : list of dict of Entry to casadi.SX
+        Their derivatives H by the coordinates of the values.
+    covariance : casadi.SX, (q, q)
+        H P H'.
+    gains : SharedGains
+        What shared rows bring of the covariance; empty where every particle has its own.
+    """
+
+    mean: list[ca.SX]
+    slopes: list[dict[Entry, ca.SX]]
+    covariance: ca.SX
+    gains: SharedGains
+
+
+def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
+    """Linearise the outputs at the predicted mean."""
     model, sample, f = symbols.model, symbols.sample, symbols.conditioned
     here = ca.substitute(
         model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
     )
     slopes = f.output_slopes(symbols.h_before, here)
-    states = f.states(f.mean, symbols.h_before)
-    return ca.vertsplit(ca.substitute(here, model.x, states)), slopes
+    mean = ca.vertsplit(ca.substitute(here, model.x, f.states(f.mean, symbols.h_before)))
+    covariance = output_covariance(f.layout, f.factors, slopes)
+    gains = SharedGains("output_gain")
+    if f.shared:
+        values, gains = gains.replace(ca.vertsplit(ca.densify(ca.vec(covariance))))
+        covariance = ca.reshape(ca.vertcat(*values), covariance.shape)
+    return PredictedOutputs(mean, slopes, covariance, gains)
 
 
 @dataclass(frozen=True)
@@ -457,13 +360,12 @@ class Update:
     gains: SharedGains
 
 
-def condition_on_outputs(symbols: ConditionedSymbols) -> Update:
+def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutputs) -> Update:
     """Condition on one output after the other, all linearised at the predicted mean."""
-    f, sample = symbols.conditioned, symbols.sample
-    outputs, slopes = predicted_outputs(symbols)
+    f, sample, slopes = symbols.conditioned, symbols.sample, predicted.slopes
     mean, factors = [list(row) for row in f.mean], list(f.factors)
-    gains, log_densities = SharedGains("output_gain"), []
-    for j, expected in enumerate(outputs):
+    gains, log_densities = predicted.gains, []
+    for j, expected in enumerate(predicted.mean):
         for (k, i), slope in slopes[j].items():
             expected += slope * (mean[k][i] - f.mean[k][i])
         present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
@@ -531,80 +433,118 @@ def _exact_derivatives(
     return wanted, inputs
 
 
-# ---- What all particles share in the likelihoods of `conditioned`: inputs, samples, and gains.
+def shared_covariances(
+    symbols: ConditionedSymbols, step: Step, update: Update, interval: Interval
+) -> list[SharedCovariance]:
+    """Covariances that are the same for all particles, whose gains the rows bring."""
+    steps = [after for after in (step.free, step.conditioned) if after is not None]
+    return [
+        SharedCovariance(
+            held=f.held,
+            after_step=f.covariance_entries(after.factors),
+            step_gains=after.gains,
+            after_sample=f.covariance_entries(factors),
+            sample_gains=update.gains if f is symbols.conditioned else SharedGains("none"),
+        )
+        for f, after, factors in zip(symbols.filters, steps, interval.factors, strict=True)
+        if f.shared
+    ]
 
-Array = NDArray[np.float64]
 
+class ConditionedRowWriter(RowWriter):
+    """Rows of `Conditioned.program`: inputs, samples, and the gains that all share.
 
-def conditioned_rows(
-    symbols: ConditionedSymbols, record: Record, steps: int, number: int = 0, factor: float = 1.0
-) -> Rows:
-    """Build the rows of `ConditionedSymbols.program` for a record, the ``number``-th.
+    Its memory is the length of the step before a sample, and the shared covariances there.
 
-    ``factor`` raises the diffusion, where it is a number that gains depend on.
+    Parameters
+    ----------
+    recursion : Conditioned
+    record : Record
+        Its mean interval is that of all samples; where the length of the steps changes, its first
+        interval is that before the first sample.
+    steps : int
+    number : int
+        Which of the model's initial states it starts from.
+    factor : float
+        Raises the diffusion, where it is a number that gains depend on.
     """
-    model, n_intervals = symbols.model, len(record) - 1
-    lengths = _step_lengths(symbols, record, steps)
-    before = np.append(lengths[:1], lengths)
-    inputs = _step_rows(record, steps, lengths, symbols.order)
-    samples = sample_rows(record, model.outputs.numel())
-    constants = np.array(symbols.constant_values(factor))
-    shared = np.column_stack([_present(symbols, samples), np.append(lengths, lengths[-1]), before])
-    step_gains, sample_gains = _gains(symbols, inputs[:, -2:-1], shared, constants, steps)
-    parts = [samples[:-1]]
-    if symbols.grid.restarts:
-        parts.append(interval_derivatives(record, symbols.order - 1).reshape(n_intervals, -1))
-    parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
-    start = start_row(record, number, len(model.initial), symbols.order)
-    return Rows(
-        start=np.append(start, lengths[0]),
-        inputs=inputs,
-        gains=step_gains,
-        samples=np.column_stack([samples, before, sample_gains]),
-        steps=steps,
-        intervals=np.ascontiguousarray(np.column_stack(parts)),
-    )
 
+    def __init__(
+        self,
+        recursion: Conditioned,
+        record: Record,
+        steps: int,
+        number: int = 0,
+        factor: float = 1.0,
+    ) -> None:
+        symbols = recursion.symbols
+        self.steps, self.n_outputs = steps, symbols.model.outputs.numel()
+        self._symbols, self._number = symbols, number
+        self._constants = np.array(symbols.constant_values(factor))
+        span = record[:2] if symbols.grid.rescales else record
+        self._length = float(span.t[-1] - span.t[0]) / ((len(span) - 1) * steps)
+        row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
+        self._runs = [
+            SharedRun(covariance, symbols.scale, row, symbols.constants, steps)
+            for covariance in recursion.shared
+        ]
+        self.memory = np.append(self._length, np.zeros(sum(run.size for run in self._runs)))
 
-def _step_lengths(symbols: ConditionedSymbols, record: Record, steps: int) -> Array:
-    """Length of the steps of each interval; one and the same where the coordinates stay."""
-    if symbols.grid.rescales:
-        return np.diff(record.t) / steps
-    count = len(record) - 1
-    return np.full(count, float(record.t[-1] - record.t[0]) / (count * steps))
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        symbols = self._symbols
+        row = start_row(head, self._number, len(symbols.model.initial), symbols.order)
+        return np.append(row, self._length)
 
+    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+        """See `RowWriter.rows`."""
+        lengths = np.full(len(window.t) - 1, self._length)
+        if self._symbols.grid.rescales:
+            lengths = (window.t[1:] - window.t[:-1]) / self.steps
+        before = np.append(memory[:1], lengths)
+        inputs, samples = self._inputs(window, lengths), sample_rows(window)
+        following = np.append(lengths, before[-1])
+        present = samples[:, -self.n_outputs :]
+        step_gains, sample_gains, covariances = self._gains(
+            memory[1:], inputs[:, -2:-1], np.column_stack([present, following, before])
+        )
+        parts = [samples[:-1]]
+        if self._symbols.grid.restarts:
+            parts += list(window.derivatives(self._symbols.order - 1).swapaxes(0, 1))
+        parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
+        written = Rows(
+            start=NOTHING,
+            inputs=inputs,
+            gains=step_gains,
+            samples=np.column_stack([samples, before, sample_gains]),
+            steps=self.steps,
+            intervals=np.ascontiguousarray(np.column_stack(parts)),
+        )
+        return written, np.append(before[-1], covariances)
 
-def _step_rows(record: Record, steps: int, lengths: Array, order: int) -> Array:
-    """Input, time and length of each step, what it does to the noise, and its number."""
-    n = record.n_inputs
-    rows = np.empty((len(lengths), steps, n + 4))
-    rows[..., :n] = substep_inputs(record, steps)[:, 1:]
-    rows[..., n] = substep_times(record, steps)[:, 1:]
-    rows[..., n + 1] = lengths[:, None]
-    rows[..., n + 2] = lengths[:, None] ** (2 * order + 1)
-    rows[..., n + 3] = np.arange(1, len(lengths) * steps + 1).reshape(-1, steps)
-    return rows.reshape(-1, n + 4)
+    def _inputs(self, window: Window, lengths: Array) -> Array:
+        """Input, time and length of each step, what it does to the noise, and its number."""
+        n, steps = window.u.shape[1], self.steps
+        first = window.begin * steps + 1
+        rows = np.empty((len(lengths), steps, n + 4))
+        rows[..., :n] = window.inputs(steps)[:, 1:]
+        rows[..., n] = window.times(steps)[:, 1:]
+        rows[..., n + 1] = lengths[:, None]
+        rows[..., n + 2] = lengths[:, None] ** (2 * self._symbols.order + 1)
+        rows[..., n + 3] = np.arange(first, first + len(lengths) * steps).reshape(-1, steps)
+        return rows.reshape(-1, n + 4)
 
+    def _gains(self, held: Array, scales: Array, samples: Array) -> tuple[Array, Array, Array]:
+        """Gains of the covariances that no particle holds, by step and by sample, and these."""
+        by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
+        after = [np.empty(0)]
+        for run in self._runs:
+            own, held = held[: run.size], held[run.size :]
+            gains = run(own, scales, samples, self._constants)
+            for parts, part in zip((by_step, by_sample, after), gains, strict=True):
+                parts.append(part)
+        return np.column_stack(by_step), np.column_stack(by_sample), np.concatenate(after)
 
-def _present(symbols: ConditionedSymbols, samples: Array) -> Array:
-    return samples[:, -symbols.model.outputs.numel() :]
-
-
-def _gains(
-    symbols: ConditionedSymbols, scales: Array, samples: Array, constants: Array, steps: int
-) -> tuple[Array, Array]:
-    """Gains of the covariances that no particle holds, per step and per sample."""
-    row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
-    by_step, by_sample = [np.empty((len(scales), 0))], [np.empty((len(samples), 0))]
-    for covariance in symbols.shared:
-        run = SharedRun(covariance, symbols.scale, row, symbols.constants)
-        gains = run(scales, samples, constants, steps)
-        by_step.append(gains[0])
-        by_sample.append(gains[1])
-    return np.column_stack(by_step), np.column_stack(by_sample)
-
-
-# ---- from a scheme to a compiled likelihood, and to what it expects of a sample
 
 MAX_SIZE = 24
 """Rows of a covariance beyond which straight-line code gets too long to compile."""
@@ -616,95 +556,53 @@ class ConditionedLikelihood(LaneLikelihood):
     def __init__(
         self,
         kernel: LaneKernel,
-        symbols: ConditionedSymbols,
+        recursion: Conditioned,
         records: Sequence[Record],
-        solver: ProbabilisticSolver,
+        solver: Solver,
         factor: float = 1.0,
     ) -> None:
-        self._symbols = symbols
+        self._recursion, steps = recursion, number_of_steps(solver)
 
         def write(record: Record, number: int) -> Rows:
-            return conditioned_rows(symbols, record, int(solver.steps), number, factor)
+            return recursion.writer(record, steps, number, factor).whole(record)
 
         super().__init__(kernel, records, solver, write)
 
     def at_diffusion(self, factor: float) -> ConditionedLikelihood:
         """See `DiffusedLikelihood.at_diffusion`."""
-        kernel = self._kernel.with_constants(self._symbols.constant_values(factor))
-        return ConditionedLikelihood(kernel, self._symbols, self._records, self.solver, factor)
+        kernel = self._kernel.with_constants(self._recursion.symbols.constant_values(factor))
+        return ConditionedLikelihood(kernel, self._recursion, self._records, self.solver, factor)
 
 
-@dataclass(frozen=True)
-class Conditioned:
-    """Builds the likelihood of a scheme when called with a problem and a solver.
+class Conditioned(Recursion):
+    """A likelihood of the data-conditioned filter: `Filtering`, `Dalton` or `Fenrir`.
 
-    Attributes
+    Parameters
     ----------
-    scheme : Scheme
-    diffusion : callable
-        ``diffusion(problem, solver, processes)`` returns the `Diffusion` for a number of processes,
-        or refuses the solver's.
+    problem : Problem
+    solver : EKF0 or EKF1
+    grid : Grid
+    share, start_order
+        See `ConditionedSymbols.of`.
+
+    Raises
+    ------
+    InputError
+        If it cannot use the solver's diffusion, or a covariance is too large to be compiled.
     """
 
-    scheme: Scheme
-    diffusion: Callable[[Problem, ProbabilisticSolver, int], Diffusion]
+    scheme: ClassVar[Scheme]
+    """Which likelihood the filters compute."""
 
-    def __call__(
-        self,
-        problem: Problem,
-        solver: ProbabilisticSolver,
-        threads: int | None = None,
-        *,
-        start_order: int | None = None,
-    ) -> ConditionedLikelihood:
-        """Build the likelihood.
-
-        Parameters
-        ----------
-        problem : Problem
-        solver : EKF0 or EKF1
-        threads : int, optional
-        start_order : int, optional
-            See `ConditionedSymbols`.
-
-        Raises
-        ------
-        InputError
-            If the likelihood cannot use the solver's diffusion, its steps are not a number, or its
-            covariance is too large to be compiled.
-        """
-        symbols = self.symbols(problem, solver, Grid.of(problem.records), start_order)
-        kernel = LaneKernel(symbols.program(symbols.log_density()), threads)
-        return ConditionedLikelihood(kernel, symbols, problem.records, solver)
-
-    def prediction(
-        self, problem: Problem, solver: ProbabilisticSolver, number: int, record: Record
-    ) -> Prediction:
-        """Mean and covariance of the noise-free outputs given the samples before."""
-        given = replace(solver, steps=1)
-        symbols = self.symbols(problem, given, Grid.of([record]), share=False)
-        emitted = Expected(*symbols.prediction(), states=symbols.states)
-
-        def rows(record: Record, steps: int) -> Rows:
-            return conditioned_rows(symbols, record, steps, number)
-
-        return Prediction.of(
-            symbols.program, emitted, symbols.local_error(), solver.order + 1, rows
-        )
-
-    def symbols(
+    def __init__(
         self,
         problem: Problem,
         solver: ProbabilisticSolver,
         grid: Grid,
-        start_order: int | None = None,
+        *,
         share: bool = True,
-    ) -> ConditionedSymbols:
-        """Symbols of the recursion of a problem, see `ConditionedSymbols.of`."""
-        if solver.steps == "auto":
-            raise InputError(
-                "steps 'auto' is still to be chosen: use smcpn.identify, or give a number"
-            )
+        start_order: int | None = None,
+    ) -> None:
         layout = Layout.of(problem.model, solver, outputs=True)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:
@@ -712,8 +610,9 @@ class Conditioned:
                 f"the covariance of coupled states has {size} rows, more than the {MAX_SIZE} that "
                 "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
             )
+        self.model, self.local_order = problem.model, solver.order + 1
         diffusion = self.diffusion(problem, solver, len(layout.processes))
-        return ConditionedSymbols.of(
+        self.symbols = ConditionedSymbols.of(
             problem.model,
             solver,
             self.scheme,
@@ -722,17 +621,163 @@ class Conditioned:
             share=share,
             start_order=start_order,
         )
+        self.step = solver_step(self.symbols)
+        self.predicted = predict_outputs(self.symbols)
+        self.update = condition_on_outputs(self.symbols, self.predicted)
+        self.interval = next_interval(self.symbols, self.update)
+        self.shared = shared_covariances(self.symbols, self.step, self.update, self.interval)
+
+    @classmethod
+    @abstractmethod
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+        """Diffusion of a number of processes; refuses that of a solver which it cannot use."""
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Any solver that is a Gaussian filter."""
+        return solver.probabilistic
+
+    @classmethod
+    def default_solver(cls, problem: Problem) -> Solver:
+        """`EKF1` with a process for each chain of derivatives.
+
+        A filter that sees the data has no use for the first-order form: where v is x', one process
+        for both has no second residual to leave an error.
+
+        Raises
+        ------
+        InputError
+            If it needs a diffusion which the problem does not learn.
+        """
+        if problem.diffusion is None and cls.known_diffusion:
+            raise InputError(
+                f"the {cls.name} likelihood needs a diffusion: give "
+                "solver=smcpn.EKF1(diffusion=...) a number, or learn it, "
+                "smcpn.Problem(diffusion='kappa', prior={'kappa': ...})"
+            )
+        return EKF1(order=4, form="chain", diffusion=problem.diffusion or "fixed")
+
+    @classmethod
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """See `Recursion.counterpart`; a diffusion that has to be known and is not, is one."""
+        diffusion = problem.diffusion or (1.0 if cls.known_diffusion else "fixed")
+        return EKF1(order=4, steps=solver.steps, form="chain", diffusion=diffusion)
+
+    @classmethod
+    def predicting(cls, problem: Problem, solver: ProbabilisticSolver, grid: Grid) -> Self:
+        """See `Recursion.predicting`; each particle holds its covariances."""
+        return cls(problem, solver, grid, share=False)
+
+    def over(
+        self, records: Sequence[Record], solver: Solver, kernel: LaneKernel
+    ) -> ConditionedLikelihood:
+        """See `Recursion.over`."""
+        return ConditionedLikelihood(kernel, self, records, solver)
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """See `Recursion.program`."""
+        model, symbols, sample = self.model, self.symbols, self.symbols.sample
+        start_symbols, start = start_state(symbols)
+        scores = [symbols.ratio, symbols.quadratic] if self.scheme.joint else []
+        state = [*(s for f in symbols.filters for s in f.state), *scores, *symbols.diffusion.sums]
+        sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
+        derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
+        return LaneProgram(
+            theta=model.theta,
+            constants=symbols.constants,
+            constant_values=symbols.constant_values(1.0),
+            state=ca.vertcat(*state),
+            start_row=ca.vertcat(start_symbols.row, symbols.h),
+            interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains),
+            step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
+            gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
+            sample_row=ca.vertcat(sample.row, symbols.h_before, *sample_gains),
+            start=start,
+            interval=self.interval.state,
+            step=self.step.state,
+            emitted=emitted,
+        )
+
+    def log_density(self) -> ca.SX:
+        """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
+        product, total = ca.SX(1.0), ca.SX(0.0)
+        if self.scheme.joint:
+            product, total = self.symbols.ratio, -0.5 * self.symbols.quadratic
+        for log_density, determinant in self.update.log_densities:
+            product *= determinant
+            total += log_density
+        return total - 0.5 * ca.log(product)
+
+    def expected(self) -> Expected:
+        """See `Recursion.expected`: outputs and states given the samples before."""
+        f, predicted = self.symbols.conditioned, self.predicted
+        states = f.states(f.mean, self.symbols.h_before)
+        return Expected(ca.vertcat(*predicted.mean), predicted.covariance, states)
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`: what the residual of a step does to each state, (n, 1)."""
+        f, h = self.symbols.conditioned, self.symbols.h
+        predicted = f.predict()
+        rates = f.linearise(predicted, h).rates
+        errors = []
+        for state in range(self.model.x.numel()):
+            k, i = f.layout.place(state)
+            top = f.layout.processes[k].rate
+            residual = (rates[k, top] - predicted[k][top]) / f.layout.scale(top, h)
+            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
+            errors.append(residual * f.layout.scale(top - i, h))
+        return ca.vertcat(*errors)
+
+    def writer(
+        self, record: Record, steps: int, number: int = 0, factor: float = 1.0
+    ) -> ConditionedRowWriter:
+        """See `Recursion.writer`; ``factor`` raises the diffusion."""
+        return ConditionedRowWriter(self, record, steps, number, factor)
 
 
-filtering = Conditioned(
-    Scheme(joint=False), partial(known_or_calibrated_diffusion, likelihood="filtering")
-)
-"""Builds the sum of log p(y_t | y_<t, z_<=t); a diffusion that changes by step is refused."""
+class Filtering(Conditioned):
+    """sum_t log p(y_t | y_<t, z_<=t); a diffusion that changes by step is refused."""
 
-dalton = Conditioned(Scheme(joint=True), partial(known_diffusion, likelihood="dalton"))
-"""Builds log p(y, z) - log p(z); a diffusion that is calibrated is refused."""
+    name = "filtering"
+    any_density = True
+    scheme = Scheme(joint=False)
 
-fenrir = Conditioned(
-    Scheme(joint=True, linearise_free=True), partial(known_diffusion, likelihood="fenrir")
-)
-"""Builds log p(y | z); a diffusion that is calibrated is refused."""
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        return known_or_calibrated_diffusion(problem, solver, processes, likelihood=cls.name)
+
+
+class Dalton(Conditioned):
+    """log p(y, z) - log p(z), each linearised where its own filter is.
+
+    The filters linearise in different places, which leaves no density of the data; far above one,
+    the data-free filter has diverged. A diffusion that is calibrated is refused.
+    """
+
+    name = "dalton"
+    known_diffusion = True
+    any_density = True
+    excess = 1.0
+    scheme = Scheme(joint=True)
+
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        return known_diffusion(problem, solver, likelihood=cls.name)
+
+
+class Fenrir(Conditioned):
+    """log p(y | z) under the data-free filter's linearisation.
+
+    A diffusion that is calibrated is refused.
+    """
+
+    name = "fenrir"
+    known_diffusion = True
+    scheme = Scheme(joint=True, linearise_free=True)
+
+    @classmethod
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+        """See `Conditioned.diffusion`."""
+        return known_diffusion(problem, solver, likelihood=cls.name)

@@ -132,9 +132,6 @@ def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
     return [v for place, v in zip(places, values, strict=True) if not place.is_constant()]
 
 
-# ---- predict, and condition on the ODE
-
-
 def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
     """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
 
@@ -247,9 +244,6 @@ def step(
     return gain, Factor(kept + rates, predicted.pivots[n:])
 
 
-# ---- condition on an output
-
-
 def downdate(
     factor: Factor, sensitivity: Sequence[ca.SX], noise: ca.SX
 ) -> tuple[Factor, Row, ca.SX, ca.SX]:
@@ -333,9 +327,6 @@ def output_covariance(
     return result
 
 
-# ---- between samples
-
-
 def rescale(block: Block, factor: Factor, h_ratio: ca.SX) -> Factor:
     """Factor in the Nordsieck coordinates of a step ``h_ratio`` times as long."""
     power = [i for _, i in entries(block)]
@@ -376,9 +367,6 @@ def _linear_rows(
 
 def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
     return sum((x * y for x, y in zip(a, b, strict=True)), ca.SX(0.0))
-
-
-# ---- gains that all particles share
 
 
 @dataclass(frozen=True)
@@ -453,6 +441,13 @@ class SharedRun:
     covariance : SharedCovariance
     step_symbols, sample_symbols, constants : casadi.SX
         Symbols that the step and the sample's update depend on besides the covariance.
+    steps : int
+        Steps per sampling interval.
+
+    Attributes
+    ----------
+    size : int
+        Entries of the covariance; all are zero where the state is known exactly.
     """
 
     def __init__(
@@ -461,9 +456,10 @@ class SharedRun:
         step_symbols: ca.SX,
         sample_symbols: ca.SX,
         constants: ca.SX,
+        steps: int,
     ) -> None:
         held = ca.vertcat(*covariance.held)
-        self._size = held.numel()
+        self.size, self._steps = held.numel(), steps
         self._step = ca.Function(
             "step", [held, step_symbols, constants],
             [ca.vertcat(*covariance.after_step), ca.vertcat(*covariance.step_gains.values)],
@@ -472,27 +468,35 @@ class SharedRun:
             "sample", [held, sample_symbols, constants],
             [ca.vertcat(*covariance.after_sample), ca.vertcat(*covariance.sample_gains.values)],
         )  # fmt: skip
+        self._interval = self._step.mapaccum(steps)
 
     def __call__(
-        self, step_rows: Array, sample_rows: Array, constants: Array, steps: int
-    ) -> tuple[Array, Array]:
-        """Gains of every step (n, g) and of every sample (T, k).
+        self, state: Array, step_rows: Array, sample_rows: Array, constants: Array
+    ) -> tuple[Array, Array, Array]:
+        """Gains of every step and of every sample of a window.
 
         Parameters
         ----------
-        step_rows : ndarray, ((T - 1) steps, s)
-        sample_rows : ndarray, (T, m)
+        state : ndarray, (size,)
+            Covariance at the first sample, before its update.
+        step_rows : ndarray, ((m - 1) steps, s)
+        sample_rows : ndarray, (m, r)
+
+        Returns
+        -------
+        by_step : ndarray, ((m - 1) steps, g)
+        by_sample : ndarray, (m, k)
+        state : ndarray, (size,)
+            At the last sample, before its update.
         """
-        interval = self._step.mapaccum(steps)
-        state = np.zeros((self._size, 1))
-        by_step: list[Array] = []
-        by_sample: list[Array] = []
+        n, repeated = self._steps, np.tile(constants[:, None], self._steps)
+        by_step, by_sample = [np.empty((0, self._step.size1_out(1)))], []
         for k, row in enumerate(sample_rows):
             after, gains = self._sample(state, row, constants)
             by_sample.append(np.array(gains).ravel())
             if k + 1 < len(sample_rows):
-                part = step_rows[k * steps : (k + 1) * steps].T
-                states, gains = interval(after, part, np.tile(constants[:, None], steps))
+                part = step_rows[k * n : (k + 1) * n].T
+                states, gains = self._interval(after, part, repeated)
                 by_step.append(np.array(gains).T)
-                state = np.array(states)[:, -1:]
-        return np.concatenate(by_step), np.array(by_sample)
+                state = np.array(states)[:, -1]
+        return np.concatenate(by_step), np.array(by_sample), state

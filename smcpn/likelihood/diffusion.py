@@ -199,7 +199,7 @@ Diffusion = KnownDiffusion | CalibratedDiffusion
 
 
 def known_diffusion(
-    problem: Problem, solver: ProbabilisticSolver, processes: int, *, likelihood: str
+    problem: Problem, solver: ProbabilisticSolver, *, likelihood: str
 ) -> KnownDiffusion:
     """Diffusion of a likelihood that needs one model for all time.
 
@@ -243,4 +243,4 @@ def known_or_calibrated_diffusion(
             "is zero wherever a residual changes sign, and the likelihood rough in the parameters; "
             "use 'fixed', a number, or a parameter's name"
         )
-    return known_diffusion(problem, solver, processes, likelihood=likelihood)
+    return known_diffusion(problem, solver, likelihood=likelihood)

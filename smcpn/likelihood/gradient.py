@@ -18,17 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import (
-    LIKELIHOODS,
-    Solver,
-    build_likelihood,
-    default_solver,
-    likelihood_name,
-)
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
+from smcpn.solver import Solver
 
 # ---- The highest value that a likelihood can have, whatever the parameters.
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver
 from smcpn.likelihood.steps import ErrorBudget
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -22,6 +21,7 @@ from smcpn.simulation.windows import StateFilter, WindowPrediction
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import normalise
 from smcpn.smc.resampling import systematic
+from smcpn.solver import Solver
 from smcpn.validation import Validation, frequency_response, validate
 
 if TYPE_CHECKING:

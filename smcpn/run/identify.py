@@ -18,7 +18,7 @@ from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.gradient import UpperBound
-from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.posterior import Posterior, Timing
 from smcpn.run.progress import progress_line
@@ -29,6 +29,7 @@ from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import Populations, SamplerWarning
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
+from smcpn.solver import Solver
 
 BEYOND_SHARE = 0.01
 """Share of the weight that may have a likelihood that is none."""

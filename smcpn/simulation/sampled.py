@@ -19,7 +19,8 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
-from smcpn.likelihood.lanes import SampleSymbols, sample_rows
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.rows import RecordWindow, sample_rows
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.simulation.simulator import CHUNK
@@ -199,7 +200,7 @@ class ClosedLoop(SampledSimulator):
         inputs, lengths = WrittenOutSteps.values(self.record, self.model, self.steps)
         size = inputs.shape[1] // self.steps
         rows = np.hstack([self._signals[:-1], inputs[:, size - 1 :: size]])
-        samples = sample_rows(self.record, self.model.outputs.numel())
+        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), np.ascontiguousarray(rows), lengths, samples, 1)
 
     def finer(self) -> ClosedLoop:

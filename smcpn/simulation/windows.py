@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.lanes import sample_rows
+from smcpn.likelihood.rows import RecordWindow, sample_rows
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.simulation.sampled import SampledSimulator, WrittenOutSteps
@@ -127,7 +127,7 @@ class WindowPrediction(SampledSimulator):
         y = self.record.y[:-1, 0]
         restart = np.arange(len(y)) % self._horizon == 0
         rows = np.column_stack([inputs, np.nan_to_num(y), np.isfinite(y), restart])
-        samples = sample_rows(self.record, self.model.outputs.numel())
+        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), rows, lengths, samples, 1)
 
     def finer(self) -> WindowPrediction:

@@ -1,6 +1,6 @@
 """One posterior seen by several likelihoods: whether another would have learned something else.
 
-The particles are weighed again, which costs one pass over the records per likelihood instead of a
+The particles are weighted anew, which costs one pass over the records per likelihood instead of a
 run. Where few of them keep weight the other likelihood has another posterior, and its mean here is
 only the direction in which that lies.
 """
@@ -9,23 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.conditioned import ConditionedLikelihood
+from smcpn.likelihood.contract import DiffusedLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
-    Solver,
     build_likelihood,
     check_likelihood,
     likelihood_name,
 )
 from smcpn.smc.particles import effective_sample_size, normalise
 from smcpn.smc.target import finite_or_excluded
-from smcpn.solver import EKF0, EKF1, RK4
+from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -34,7 +33,6 @@ Array = NDArray[np.float64]
 
 FACTORS = 10.0 ** np.arange(-6, 19)
 """Diffusions (sd) among which the most likely is taken, where none is known."""
-MOST_ORDER = 4
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class ComparedLikelihood:
     log_likelihood : float
         Mean over the posterior.
     kept : float
-        Effective number of particles after they are weighed by this likelihood, in units of that
+        Effective number of particles with the weights of this likelihood, in units of that
         before.
     shift : float
         Largest change of a posterior mean, in posterior standard deviations.
@@ -67,7 +65,7 @@ class ComparedLikelihood:
 def compare_likelihoods(
     posterior: Posterior, names: Sequence[str] = tuple(LIKELIHOODS)
 ) -> list[ComparedLikelihood]:
-    """Weigh the particles of a posterior by other likelihoods over the same records.
+    """Weight the particles of a posterior by other likelihoods over the same records.
 
     Parameters
     ----------
@@ -83,13 +81,13 @@ def compare_likelihoods(
     """
     for name in names:
         check_likelihood(name)
-    own = _weighed(posterior, _likelihood(posterior, _own_name(posterior)))
+    own = _evaluated(posterior, _likelihood(posterior, _own_name(posterior)))
     return [_compared(posterior, own, name) for name in names]
 
 
 def _compared(posterior: Posterior, own: Array, name: str) -> ComparedLikelihood:
     likelihood = _likelihood(posterior, name)
-    log_likelihood = own if name == _own_name(posterior) else _weighed(posterior, likelihood)
+    log_likelihood = own if name == _own_name(posterior) else _evaluated(posterior, likelihood)
     with np.errstate(invalid="ignore", divide="ignore"):
         change = np.where(np.isfinite(own), log_likelihood - own, -np.inf)
         before = np.log(posterior.weights)
@@ -111,7 +109,7 @@ def _own_name(posterior: Posterior) -> str:
     return likelihood_name(posterior.solver, posterior.likelihood)
 
 
-def _weighed(posterior: Posterior, likelihood: LaneLikelihood) -> Array:
+def _evaluated(posterior: Posterior, likelihood: LaneLikelihood) -> Array:
     return finite_or_excluded(likelihood.evaluate(posterior.values, likelihood.n_samples)[1])
 
 
@@ -122,10 +120,10 @@ def _likelihood(posterior: Posterior, name: str) -> LaneLikelihood:
     known = problem.diffusion is not None or name == _own_name(posterior)
     if known or not LIKELIHOODS[name].known_diffusion:
         return likelihood
-    assert isinstance(likelihood, ConditionedLikelihood)
+    diffused = cast(DiffusedLikelihood, likelihood)
     theta = (posterior.weights @ posterior.theta)[None, :]
     centre = problem.prior.natural(theta)
-    candidates = [likelihood.at_diffusion(factor) for factor in FACTORS]
+    candidates = [diffused.at_diffusion(factor) for factor in FACTORS]
     values = [finite_or_excluded(c.evaluate(centre, c.n_samples)[1])[0] for c in candidates]
     best = int(np.argmax(values))
     candidates[best].solver = replace(solver, diffusion=float(FACTORS[best]))
@@ -133,15 +131,6 @@ def _likelihood(posterior: Posterior, name: str) -> LaneLikelihood:
 
 
 def _counterpart(posterior: Posterior, name: str) -> Solver:
-    own, steps = posterior.solver, int(posterior.solver.steps)
     if name == _own_name(posterior):
-        return own
-    order = own.order if isinstance(own, (EKF0, EKF1)) else 3
-    if LIKELIHOODS[name].solvers == (RK4,):
-        return RK4(steps=steps)
-    if LIKELIHOODS[name].solvers == (EKF0,):
-        return EKF0(order=min(order, MOST_ORDER), steps=steps)
-    diffusion = posterior.problem.diffusion or (
-        1.0 if LIKELIHOODS[name].known_diffusion else "fixed"
-    )
-    return EKF1(order=MOST_ORDER, steps=steps, form="chain", diffusion=diffusion)
+        return posterior.solver
+    return LIKELIHOODS[name].counterpart(posterior.problem, posterior.solver)

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.registry import Solver, build_likelihood
+from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.smc.particles import normalise
-from smcpn.solver import MAX_STEPS
+from smcpn.solver import MAX_STEPS, Solver
 
 Array = NDArray[np.float64]
 

@@ -10,8 +10,9 @@ import pytest
 
 from smcpn import EKF1
 from smcpn.likelihood import covariance
-from smcpn.likelihood.conditioned import Grid, filtering
+from smcpn.likelihood.conditioned import Filtering
 from smcpn.likelihood.covariance import Factor, SharedGains
+from smcpn.likelihood.lanes import Grid
 from smcpn.pn.iwp import process_noise_factor, transition
 from tests.models import predator_prey_problem
 
@@ -25,7 +26,7 @@ RATES = np.array([[0.4, -0.6], [0.5, 0.2]])
 @pytest.fixture(scope="module")
 def layout():
     problem, solver = predator_prey_problem(), EKF1(ORDER, 2, diffusion=1.0)
-    return filtering.symbols(problem, solver, Grid.of(problem.records)).conditioned.layout
+    return Filtering(problem, solver, Grid.of(problem.records)).symbols.conditioned.layout
 
 
 @pytest.fixture(scope="module")

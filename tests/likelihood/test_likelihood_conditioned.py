@@ -10,7 +10,7 @@ from scipy import linalg, stats
 
 import smcpn
 from smcpn import EKF0, EKF1, InputError, Problem, Record
-from smcpn.likelihood.conditioned import fenrir
+from smcpn.likelihood.conditioned import Fenrir
 from smcpn.likelihood.diffusion import AT_REST, CalibratedDiffusion
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from tests.models import (
@@ -207,8 +207,8 @@ def test_a_diffusion_is_known_once_it_is_defined():
 
 def test_shared_gains_follow_a_raised_diffusion():
     problem, values = fitzhugh_nagumo_problem(), FITZHUGH_NAGUMO[None, :]
-    likelihood = fenrir(problem, EKF0(2, 20, diffusion=1.0), start_order=1)
-    other = fenrir(problem, EKF0(2, 20, diffusion=7.0), start_order=1)
+    likelihood = Fenrir.build(problem, EKF0(2, 20, diffusion=1.0), start_order=1)
+    other = Fenrir.build(problem, EKF0(2, 20, diffusion=7.0), start_order=1)
     raised = likelihood.at_diffusion(7.0).evaluate(values, 41)[1]
     np.testing.assert_allclose(raised, other.evaluate(values, 41)[1], rtol=1e-12)
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from smcpn import EKF0, RK4
-from smcpn.likelihood.growing import History
+from smcpn.likelihood.growing import History, growing_likelihood
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import growing_likelihood
 from tests.models import PROBLEMS
 
 pytestmark = pytest.mark.numerics

@@ -7,8 +7,8 @@ import pytest
 from scipy import signal, stats
 
 import smcpn
+from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.steps import predictive_moments
 from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations
