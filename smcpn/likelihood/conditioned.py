@@ -42,7 +42,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
@@ -664,9 +664,9 @@ class Conditioned(Recursion):
         return EKF1(order=4, steps=solver.steps, form="chain", diffusion=diffusion)
 
     @classmethod
-    def predicting(cls, problem: Problem, solver: ProbabilisticSolver, grid: Grid) -> Self:
+    def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """See `Recursion.predicting`; each particle holds its covariances."""
-        return cls(problem, solver, grid, share=False)
+        return super().predicting(problem, solver, grid, share=False, **options)
 
     def over(
         self, records: Sequence[Record], solver: Solver, kernel: LaneKernel

@@ -229,7 +229,9 @@ class MarginalRowWriter(RowWriter):
         self.cycle = steps if restarts else self.cycle
         # Without restarts, gains are stationary long before as many steps.
         self._shared = shared_gains(order, steps if restarts else steps * CHUNK)
-        self.gains = np.column_stack([self._shared.gain, 1.0 / self._shared.innovation])
+        self.gains = self._gains = np.column_stack(
+            [self._shared.gain, 1.0 / self._shared.innovation]
+        )
 
     def start(self, head: Record) -> Array:
         """See `RowWriter.start`."""
@@ -256,7 +258,7 @@ class MarginalRowWriter(RowWriter):
         written = Rows(
             start=NOTHING,
             inputs=inputs.reshape(-1, n + 3),
-            gains=self.gains,
+            gains=self._gains,
             samples=samples,
             steps=steps,
             cycle=self.cycle,

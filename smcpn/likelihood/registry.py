@@ -119,9 +119,9 @@ class Recursion(ABC):
         return replace(cls.default_solver(problem), steps=solver.steps)
 
     @classmethod
-    def predicting(cls, problem: Problem, solver: Solver, grid: Grid) -> Self:
+    def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """The recursion where `expected` and `local_error` are asked of it."""
-        return cls(problem, solver, grid)
+        return cls(problem, solver, grid, **options)
 
     @classmethod
     def build(

@@ -123,7 +123,7 @@ def _likelihood(posterior: Posterior, name: str) -> LaneLikelihood:
     diffused = cast(DiffusedLikelihood, likelihood)
     theta = (posterior.weights @ posterior.theta)[None, :]
     centre = problem.prior.natural(theta)
-    candidates = [diffused.at_diffusion(factor) for factor in FACTORS]
+    candidates = [cast(LaneLikelihood, diffused.at_diffusion(factor)) for factor in FACTORS]
     values = [finite_or_excluded(c.evaluate(centre, c.n_samples)[1])[0] for c in candidates]
     best = int(np.argmax(values))
     candidates[best].solver = replace(solver, diffusion=float(FACTORS[best]))
