@@ -34,10 +34,10 @@ from smcpn.likelihood.lanes import (
     start_row,
 )
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.processes import Entry, Layout
 from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.pn.layout import Entry, Layout
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, EKF1
 
@@ -126,11 +126,11 @@ class ConditionedSymbols:
         plain = share and isinstance(solver, EKF0)
         self.free: FilterSymbols | None = None
         if scheme.joint or not isinstance(diffusion, KnownDiffusion):
-            alone = Layout.of(model, solver, outputs=False)
+            alone = Layout.connected(model.x, model.rhs, solver)
             calibrated = not isinstance(diffusion, KnownDiffusion)
             shared = plain and (calibrated or _number(diffusion, model))
             self.free = FilterSymbols(model, alone, shared, "free")
-        together = Layout.of(model, solver, outputs=True)
+        together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = plain and _number(diffusion, model) and _known_outputs(model)
         self.seen = FilterSymbols(model, together, shared, "seen")
         self._step = self._step_graph()
@@ -546,7 +546,8 @@ class Conditioned:
             raise InputError(
                 "steps 'auto' is still to be chosen: use smcpn.identify, or give a number"
             )
-        layout = Layout.of(problem.model, solver, outputs=True)
+        model = problem.model
+        layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:
             raise InputError(
@@ -573,7 +574,7 @@ class Conditioned:
 
 
 def _diffusion(problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
-    processes = len(Layout.of(problem.model, solver, outputs=False).processes)
+    processes = len(Layout.connected(problem.model.x, problem.model.rhs, solver).processes)
     return running_diffusion(problem, solver, processes)
 
 

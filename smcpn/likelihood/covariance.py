@@ -17,8 +17,8 @@ from smcpn.likelihood.gaussian_filter import (
     Mean,
     updated,
 )
-from smcpn.likelihood.processes import Block, Entry, Layout
 from smcpn.model.problem import Model
+from smcpn.pn.layout import Block, Entry, Layout
 
 Array = NDArray[np.float64]
 

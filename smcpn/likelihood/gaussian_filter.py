@@ -14,9 +14,9 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.likelihood.processes import Block, Entry, Layout
 from smcpn.model.problem import Model
-from smcpn.pn.iwp import lower_factor, process_noise_factor
+from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
+from smcpn.pn.layout import Block, Entry, Layout
 
 # ---- The covariance of a Gaussian filter as L D L' in straight-line arithmetic.
 #
@@ -192,7 +192,7 @@ class GaussianFilter:
 
     def predicted_mean(self, mean: Mean) -> Mean:
         """Multiply by the Pascal matrix, by additions."""
-        return [_pascal(row) for row in mean]
+        return [pascal(row) for row in mean]
 
     def states(self, mean: Mean, h: ca.SX) -> ca.SX:
         """States of the model at a mean, (n, 1)."""
@@ -304,9 +304,7 @@ class GaussianFilter:
         weights = list(factor.pivots)
         for number, k in enumerate(block.processes):
             old = [held[k, i] for i in range(size)]
-            moved = list(
-                zip(*[_pascal(list(column)) for column in zip(*old, strict=True)], strict=True)
-            )
+            moved = list(zip(*[pascal(column) for column in zip(*old, strict=True)], strict=True))
             unit_rows, unit_weights = self._noise[self.layout.processes[k].rate]
             zeros = [ca.SX(0.0)] * size
             for i in range(size):
@@ -354,12 +352,3 @@ class GaussianFilter:
                     row[k, i] = slope / self.layout.scale(i, h)
             slopes.append(row)
         return slopes
-
-
-def _pascal(column: list[ca.SX]) -> list[ca.SX]:
-    column = list(column)
-    order = len(column) - 1
-    for i in range(order):
-        for j in range(order - 1, i - 1, -1):
-            column[j] = column[j] + column[j + 1]
-    return column

@@ -1,7 +1,8 @@
-"""Smoothing, joint samples and dense output of a stored filter run, in compiled code.
+"""Smoothing, joint draws and dense output of a stored filter run, in compiled code.
 
-Everything rests on the backward kernel of one step: given the state after it, the state before is
-normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisation of
+Equation numbers are those of Bosch, Hennig, Tronarp (2021), 'Calibrated adaptive probabilistic ODE
+solvers'. Everything rests on the backward kernel of one step: given the state after it, the state
+before is normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisation of
 
     [ A L   Q^1/2 ]      [ P^1/2     0 ]
     [ L     0     ]  to  [ G P^1/2   B ]
@@ -9,6 +10,10 @@ normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisati
 gives all three, so that nothing is inverted but a triangle that contains the process noise. Where
 derivatives restart, the step after holds the states only, and the same array has their rows on
 top.
+
+The prior is Markov: between two steps the filter's moments are a prediction, and a step cut in two
+is two steps that share its diffusion. So a run can be given further grid points, at which nothing
+is observed (`refined`).
 """
 
 from __future__ import annotations
@@ -19,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import allocating, compiled, entry_point
-from smcpn.pn import backward
 from smcpn.pn.forward import predicted_rows
-from smcpn.pn.layout import Layout
-from smcpn.pn.square_root import clear, copy, extrapolate, rescale, solve_lower, triangularise
+from smcpn.pn.iwp import extrapolate, rescale
+from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:
-    from smcpn.pn.layout import Indices
-
+    from smcpn.pn.layout import CompiledLayout, Indices
 
 Array = NDArray[np.float64]
 
@@ -57,7 +60,7 @@ class _Step(NamedTuple):
     vector: Array
 
 
-def smooth(layout: Layout, run: Run, mean: Array, factor: Array):
+def smooth(layout: CompiledLayout, run: Run, mean: Array, factor: Array):
     """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
     step = _work(layout)
     last = len(run.time) - 1
@@ -84,7 +87,7 @@ def smooth(layout: Layout, run: Run, mean: Array, factor: Array):
             )
 
 
-def sample(layout: Layout, run: Run, noise: Array, scale: Array, paths: Array):
+def sample(layout: CompiledLayout, run: Run, noise: Array, scale: Array, paths: Array):
     """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
 
     ``scale`` (d,) is the standard deviation that multiplies every process.
@@ -130,7 +133,7 @@ def sample(layout: Layout, run: Run, noise: Array, scale: Array, paths: Array):
 
 
 def interpolate(
-    layout: Layout,
+    layout: CompiledLayout,
     run: Run,
     times: Array,
     left: Indices,
@@ -185,7 +188,7 @@ def interpolate(
 
 
 @compiled
-def _begin(layout: Layout, run: Run, n: int, step: _Step):
+def _begin(layout: CompiledLayout, run: Run, n: int, step: _Step):
     """Predict from grid point n to the next; returns how many columns of its factor are used."""
     entries = (layout.order + 1) * layout.width
     if run.restart[n + 1]:
@@ -205,7 +208,7 @@ def _begin(layout: Layout, run: Run, n: int, step: _Step):
 
 @compiled
 def _kernel(
-    layout: Layout,
+    layout: CompiledLayout,
     run: Run,
     n: int,
     block: int,
@@ -236,7 +239,13 @@ def _kernel(
 
 @compiled
 def _smoothing_rows(
-    layout: Layout, block: int, factor: Array, used: int, ratio: float, noise: Array, step: _Step
+    layout: CompiledLayout,
+    block: int,
+    factor: Array,
+    used: int,
+    ratio: float,
+    noise: Array,
+    step: _Step,
 ):
     entries, rows = (layout.order + 1) * layout.width, step.rows
     predicted_rows(layout, block, factor, used, ratio, noise, rows)
@@ -254,7 +263,7 @@ def _smoothing_rows(
 
 @compiled
 def _smooth_mean(
-    layout: Layout,
+    layout: CompiledLayout,
     block: int,
     pivots: int,
     after: Array,
@@ -288,7 +297,7 @@ def _smooth_mean(
 
 @compiled
 def _smooth_factor(
-    layout: Layout,
+    layout: CompiledLayout,
     block: int,
     pivots: int,
     used: int,
@@ -328,7 +337,7 @@ def _smooth_factor(
 
 
 @compiled
-def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
+def _in_order(layout: CompiledLayout, block: int, rows: Array, factor: Array):
     """Triangularised rows, tops first, as a factor entry by entry."""
     width = layout.width
     for s in range(width):
@@ -340,7 +349,7 @@ def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
 
 
 @allocating
-def _work(layout: Layout):
+def _work(layout: CompiledLayout):
     size, d = layout.order + 1, len(layout.top)
     entries = size * layout.width
     return _Step(
@@ -353,21 +362,14 @@ def _work(layout: Layout):
     )
 
 
-# ---- A filter run with further grid points, at which nothing was observed.
-#
-# The prior is Markov: between two steps the filter's moments are a prediction, and a step cut in
-# two
-# is two steps that share its diffusion. What holds for the points of a run holds for these too.
-
-
-def refined(layout: Layout, run: Run, times: Array) -> Run:
+def refined(layout: CompiledLayout, run: Run, times: Array) -> Run:
     """Insert points at increasing ``times`` that are not in the run, each within a step of it."""
     if not len(times):
         return run
     left = np.searchsorted(run.time, times, side="right") - 1
     mean, factor = run.mean[left].copy(), run.factor[left].copy()
     step = np.empty(len(times))
-    predict = entry_point(backward.interpolate)
+    predict = entry_point(interpolate)
     predict(layout, run, times, left, run.mean, run.factor, False, mean, factor, step)
 
     def merged(old: Array, new: Array) -> Array:

@@ -16,8 +16,8 @@ from smcpn.model.ode import ODE
 from smcpn.pn import backward
 from smcpn.pn.backward import Run, refined
 from smcpn.pn.forward import Store
-from smcpn.pn.layout import Layout
-from smcpn.solver import EKF0, EKF1
+from smcpn.pn.layout import CompiledLayout
+from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]
 
@@ -103,11 +103,11 @@ class Solution:
     """
 
     ode: ODE
-    solver: EKF0 | EKF1
+    solver: ProbabilisticSolver
     success: bool
     message: str
     stats: Stats
-    layout: Layout
+    layout: CompiledLayout
     run: Run
     calibration: Calibration
     outputs: Array | None

@@ -11,7 +11,7 @@ from smcpn import EKF0, RK4, Problem, Record
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Model
-from tests.reference.ekf0 import ekf0
+from tests.reference.likelihoods import ekf0
 
 pytestmark = pytest.mark.numerics
 
