@@ -14,7 +14,7 @@ from functools import cached_property
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy.linalg import solve_triangular
 
 from smcpn.errors import InputError
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
@@ -338,7 +338,7 @@ def ekf0(model: Model, record: Record, theta: Array, order: int, steps: int) -> 
     space = StateSpace(model, record, theta, EKF0(order, steps), diffusion=1.0)
     space.restarting = not (record.smooth and record.uniform)
     run = forward(space, data=False)
-    squares = [sum(v.whitened**2 for v in interval) for interval in run.innovations]
+    squares = [np.sum([v.whitened**2 for v in interval], axis=0) for interval in run.innovations]
     totals = np.cumsum([np.zeros(len(space.values)), *squares], axis=0)
     diffusion = totals / np.maximum(np.arange(len(record)) * steps, 1)[:, None]
     own = np.array([np.diag(state.covariance)[space.values] for state in run.filtered])
@@ -355,4 +355,6 @@ def _score(space: StateSpace, sample: int, mean: Array, covariance: Array) -> fl
         return 0.0
     slope, residual, noise, _ = seen
     total = slope[:, space.values] @ covariance @ slope[:, space.values].T + noise @ noise.T
-    return float(stats.multivariate_normal.logpdf(residual, cov=total))
+    root = np.linalg.cholesky(total)
+    whitened = np.asarray(solve_triangular(root, residual, lower=True))
+    return Innovation(whitened, float(2.0 * np.log(np.diag(root)).sum())).log_density
