@@ -59,7 +59,7 @@ class Inputs(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What decides on the steps.
+    """Settings of the step control.
 
     ``variance`` is the known variance of the diffusion over a time ``unit``; 0 where it is
     estimated anew at every step. ``stops`` are times to be met exactly; with ``fixed`` every one
@@ -93,7 +93,7 @@ class State(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What every grid point leaves behind; index 0 is the initial state.
+    """Results at every grid point; index 0 is the initial state.
 
     ``noise`` is the variance of the process noise of the step that led here, per process,
     ``residual`` the squared normalised residuals and ``log_det`` the logarithm of the determinant

@@ -239,7 +239,7 @@ class Dynamics:
         return Affine(matrix, value - matrix[:, self.values] @ x, np.zeros((len(value), 0)))
 
     def _kept(self, slope: Array, process: Indices) -> Array:
-        """What the solver uses of a Jacobian whose rows belong to processes."""
+        """Entries of a Jacobian that the solver uses; its rows belong to processes."""
         if self.solver.jacobian == "full":
             return slope
         own = process[:, None] == self.process

@@ -41,7 +41,7 @@ class Marginals:
 
 @dataclass(frozen=True)
 class Textbook:
-    """What a solver must return."""
+    """Moments and log-likelihood of a solution."""
 
     filtered: Marginals
     smoothed: Marginals
