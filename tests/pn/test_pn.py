@@ -5,12 +5,12 @@ from math import factorial
 import casadi as ca
 import numpy as np
 import pytest
-from problems import lotka_volterra
 from scipy import linalg
 
 from smcpn.pn.gains import shared_gains
 from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor, transition
 from smcpn.pn.taylor import taylor_derivatives
+from tests.models import lotka_volterra
 from tests.reference import wiener
 from tests.reference.gauss_markov import Affine, Normal
 
