@@ -70,11 +70,11 @@ from smcpn.likelihood.gaussian_filter import (
 )
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.processes import Entry, Layout
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
 from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.pn.layout import Entry, Layout
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF1, ProbabilisticSolver, Solver
 
@@ -174,9 +174,9 @@ class ConditionedSymbols:
         known = diffusion.is_number(model.theta)
         free = None
         if scheme.joint or diffusion.calibrated:
-            alone = Layout.of(model, solver, outputs=False)
+            alone = Layout.connected(model.x, model.rhs, solver)
             free = FilterSymbols(model, alone, share and (diffusion.calibrated or known), "free")
-        together = Layout.of(model, solver, outputs=True)
+        together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = share and known and _known_outputs(model)
         names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic")
         return cls(
@@ -603,7 +603,8 @@ class Conditioned(Recursion):
         share: bool = True,
         start_order: int | None = None,
     ) -> None:
-        layout = Layout.of(problem.model, solver, outputs=True)
+        model = problem.model
+        layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:
             raise InputError(

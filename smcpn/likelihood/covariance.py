@@ -31,8 +31,8 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.processes import Block, Entry, Layout
-from smcpn.pn.iwp import lower_factor, process_noise_factor
+from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
+from smcpn.pn.layout import Block, Entry, Layout
 
 Array = NDArray[np.float64]
 Row = list[Any]
@@ -171,16 +171,6 @@ def noise_factor(order: int, first: int) -> tuple[Array, Array]:
     rows = np.empty_like(lower)
     rows[sequence] = lower / np.diag(lower)
     return rows, np.diag(lower) ** 2
-
-
-def pascal(column: Sequence[ca.SX]) -> list[ca.SX]:
-    """Transition A of a process in Nordsieck coordinates: the Pascal matrix, by additions."""
-    column = list(column)
-    order = len(column) - 1
-    for i in range(order):
-        for j in range(order - 1, i - 1, -1):
-            column[j] = column[j] + column[j + 1]
-    return column
 
 
 def predict(

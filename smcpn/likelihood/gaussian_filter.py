@@ -1,7 +1,7 @@
 """One extended Kalman filter over the processes of a model, as functions of expression graphs.
 
 The prior is an integrated Wiener process for every state, or for a chain x, v = x', ... of them
-(`processes.Layout`). The filter's state is a mean in Nordsieck coordinates, h^i / i! times the i-th
+(`pn.layout.Layout`). The filter's state is a mean in Nordsieck coordinates, h^i / i! times the i-th
 derivative, and a covariance as factors (`covariance`). A solver step
 
 - predicts, m^- = A m, P^- = A P A' + Q (10),
@@ -26,8 +26,9 @@ import casadi as ca
 
 from smcpn.likelihood import covariance
 from smcpn.likelihood.covariance import Factor, ResidualGain, SharedGains, Slopes
-from smcpn.likelihood.processes import Block, Entry, Layout
 from smcpn.model.problem import Model
+from smcpn.pn.iwp import pascal
+from smcpn.pn.layout import Block, Entry, Layout
 
 Mean = list[list[ca.SX]]
 """Nordsieck coordinates, process by process."""
@@ -137,7 +138,7 @@ class FilterSymbols:
 
     def predict(self) -> Mean:
         """Mean after a step of the prior, A m (10a)."""
-        return [covariance.pascal(row) for row in self.mean]
+        return [pascal(row) for row in self.mean]
 
     def states(self, mean: Mean, h: ca.SX) -> ca.SX:
         """States of the model at a mean, (n, 1)."""
