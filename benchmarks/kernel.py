@@ -24,7 +24,8 @@ from benchmarks.rows import Row, at_least, at_most, command, told
 from smcpn import EKF0, Problem, Record
 from smcpn.codegen.lower import Level, Statements, Vector, lower
 from smcpn.datasets.models import duffing
-from smcpn.likelihood.marginal import MarginalSymbols, marginal, marginal_rows
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.marginal import Marginal
 
 PARTICLES, SAMPLES, STEPS, ORDER = 1024, 1500, 8, 3
 REPEATS = 9
@@ -125,7 +126,7 @@ def multiply_adds(values, factor, term, rounds):
             values[256 + i], values[320 + i], values[384 + i], values[448 + i] = e, f, g, h
 
 
-def operations_per_step(symbols: MarginalSymbols) -> float:
+def operations_per_step(symbols: Marginal) -> float:
     """Arithmetic of a step and its share of a sample, fused multiply-adds counted once."""
     program = symbols.program(symbols.log_density())
     theta = Vector(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
@@ -152,10 +153,11 @@ def kernel(quick: bool) -> Iterator[Row]:
     """Run the three loops and compare."""
     case = problem()
     solver = EKF0(order=ORDER, steps=STEPS)
-    likelihood = marginal(case, solver, threads=1)
+    likelihood = Marginal.build(case, solver, threads=1)
     prior = case.prior
     values = prior.natural(prior.sample(np.random.default_rng(1), PARTICLES))
-    rows = marginal_rows(case.records[0], case.model, solver, restarts=False)
+    recursion = Marginal(case, solver, Grid(restarts=False, rescales=False))
+    rows = recursion.writer(case.records[0], STEPS).whole(case.records[0])
     theta = np.ascontiguousarray(values.T)
     samples = np.column_stack(
         [case.records[0].y[:, 0], rows.samples[:, 4] * rows.samples[:, 5], np.full(SAMPLES, 1e-6)]
@@ -173,7 +175,7 @@ def kernel(quick: bool) -> Iterator[Row]:
     chains, rounds = np.ones(512), 20_000
     # The best time, not the median: a floor is what the core can do undisturbed.
     fma = min(seconds(lambda: multiply_adds(chains, 0.999, 1e-3, rounds))) / (512 * 8 * rounds)
-    operations = operations_per_step(MarginalSymbols(case.model, ORDER, restarts=False))
+    operations = operations_per_step(recursion)
     floor = operations * fma * 1e9
     yield Row("ns per step", ns)
     yield at_least("scalar loop / kernel", scalar_ns / ns, 5.0, f"{scalar_ns:.3g} ns per step")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from smcpn.errors import InputError, real_number, shown, whole_number
 
 MAX_STEPS = 1024
 ORDERS = range(1, 12)
 FORMS = ("first", "chain")
-CALIBRATED = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 JACOBIANS = ("full", "diagonal")
+CALIBRATED = ["fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
+"""Diffusions that are estimated, where other names are those of parameters: the calibrations of
+`smcpn.solve`, and the name of every `likelihood.diffusion.CalibratedDiffusion`."""
 
 
 SOLVERS: dict[str, type[Solver]] = {}
@@ -31,9 +33,14 @@ class Solver:
         What of the vector field's Jacobian it uses.
     steps : int or "auto"
         Steps per sampling interval.
+    step : type
+        Graphs of one step, of a solver that is not probabilistic: a
+        `smcpn.likelihood.classical.Step` that is defined for it.
     """
 
     likelihood: ClassVar[str]
+    step: ClassVar[type[Any]]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
     probabilistic: ClassVar[bool] = False
     jacobian = "none"
     steps: int | str
@@ -161,6 +168,22 @@ class RK4(Solver):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _steps(self.steps))
+
+
+def check_solver(solver: Solver) -> None:
+    """Refuse what is no solver.
+
+    Raises
+    ------
+    InputError
+        For the class in place of an instance, and for anything else.
+    """
+    if isinstance(solver, type) and issubclass(solver, Solver):
+        name = solver.__name__
+        raise InputError(f"solver is the class {name}: give an instance, smcpn.{name}()")
+    if not isinstance(solver, Solver):
+        known = ", ".join(f"smcpn.{name}" for name in SOLVERS)
+        raise InputError(f"solver is {shown(solver)}: choose one of {known}")
 
 
 def _steps(steps: int | str) -> int | str:

@@ -21,7 +21,7 @@ from benchmarks.papers.dalton_settings import (
     Grid,
 )
 from smcpn.estimate.log_density import LogDensity
-from smcpn.likelihood.conditioned import dalton, fenrir
+from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.maximum import Maximum, StartResult
 from smcpn.solver import RK4
 
@@ -165,7 +165,7 @@ class PaperLogLikelihood(smcpn.LogLikelihood):
 
     def __init__(self, study: Study, likelihood: str, grid: Grid) -> None:
         super().__init__(study.problem, likelihood, grid.solver)
-        build = {"dalton": dalton, "fenrir": fenrir}[likelihood]
+        build = LIKELIHOODS[likelihood].build
         self._value = build(study.problem, grid.solver, start_order=1)
 
 

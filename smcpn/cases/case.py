@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver, default_solver
+from smcpn.likelihood.registry import default_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
-from smcpn.solver import EKF0, RK4
+from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -124,9 +124,9 @@ class Case:
         solver = chosen if own and chosen else default_solver(self.problem, likelihood)
         if chosen is None:
             solver = replace(solver, steps=self.steps)
-            if isinstance(solver, EKF0):
+            if solver.probabilistic and solver.jacobian == "none":
                 solver = replace(solver, order=self.order)
-        if order is not None and isinstance(solver, RK4):
+        if order is not None and not solver.probabilistic:
             raise InputError(
                 f"--order is {order}: the classical likelihood integrates by Runge-Kutta, which "
                 "has no order to choose; leave it out"

@@ -26,11 +26,9 @@ from smcpn.smc.particles import Start
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
-from smcpn.solver import EKF0, EKF1, RK4
+from smcpn.solver import SOLVERS
 
 # ---- What a run was asked to do, as JSON, and back.
-
-SOLVERS = {kind.__name__: kind for kind in (EKF0, EKF1, RK4)}
 
 
 def configuration_document(configuration: Configuration) -> tuple[dict[str, Any], str]:

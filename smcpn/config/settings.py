@@ -10,13 +10,13 @@ from typing import Any
 from smcpn.checkpoint.session import EXISTING
 from smcpn.config.document import Section, one_of, text
 from smcpn.errors import InputError, real_number, shown, whole_number
-from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import LIKELIHOODS, default_solver, likelihood_name
 from smcpn.model.problem import Problem
 from smcpn.run.identify import LEAST_PARTICLES
 from smcpn.run.run import METHODS
 from smcpn.smc.moves import MOVES
 from smcpn.smc.resampling import SCHEMES
-from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4
+from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4, Solver
 
 KINDS = {"EKF0": EKF0, "EKF1": EKF1, "RK4": RK4}
 WITHOUT_KIND = ("order", "steps", "diffusion")

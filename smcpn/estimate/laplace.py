@@ -12,10 +12,10 @@ from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

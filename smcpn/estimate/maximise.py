@@ -17,11 +17,14 @@ from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
+from smcpn.solver import Solver
+
+# ---- Where searches begin.
 
 Array = NDArray[np.float64]
 

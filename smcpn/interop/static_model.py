@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
-from smcpn.likelihood.registry import Solver, build_likelihood
+from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.smc.particles import finite_or_excluded
+from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     StaticModel: Any = object

@@ -1,4 +1,10 @@
-"""The likelihood without numerical uncertainty: RK4 integrates, only the noise has a variance."""
+"""The likelihood without numerical uncertainty: RK4 integrates, only the noise has a variance.
+
+    log p(y | theta) = sum over samples n of log p(y_n | g(x_n)),    x_n = F(x_{n-1}, theta),
+
+where F takes the steps of a sampling interval and p is the density of the noise, N(y; g, R) where
+it is Gaussian. Any solver whose `Step` is defined here or elsewhere can take the place of RK4.
+"""
 
 from __future__ import annotations
 
@@ -10,124 +16,24 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import Rows
 from smcpn.codegen.program import LaneProgram
-from smcpn.errors import InputError
-from smcpn.likelihood.expected import Expected, Prediction
-from smcpn.likelihood.lanes import (
-    LaneLikelihood,
-    SampleSymbols,
-    StartSymbols,
-    sample_rows,
-    start_row,
-)
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
-from smcpn.model.hold import substep_inputs, substep_times
+from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import RK4
+from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
 
 
-def classical(problem: Problem, solver: RK4, threads: int | None = None) -> LaneLikelihood:
-    """Build the likelihood of a problem.
-
-    Raises
-    ------
-    InputError
-        If the solver is not `RK4` with a number of steps.
-    """
-    kernel = classical_kernel(problem, solver, threads)
-
-    def write(record: Record, number: int) -> Rows:
-        return runge_kutta_rows(record, problem.model, int(solver.steps), number)
-
-    return LaneLikelihood(kernel, problem.records, solver, write)
-
-
-def classical_kernel(problem: Problem, solver: RK4, threads: int | None = None) -> LaneKernel:
-    """Compile the recursion of a problem.
-
-    Raises
-    ------
-    InputError
-        As `classical`.
-    """
-    if type(solver) not in STEPS:
-        raise InputError(f"the classical likelihood needs solver=RK4(...), not {solver!r}")
-    if solver.steps == "auto":
-        raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
-    model = problem.model
-    sample = SampleSymbols.of(model)
-    outputs = outputs_at(model, model.x, sample)
-    density = measured_log_density(model, outputs, sample)
-    step = STEPS[type(solver)].of(model)
-    return LaneKernel(runge_kutta_program(model, sample, density, step), threads)
-
-
-def classical_prediction(problem: Problem, solver: RK4, number: int, record: Record) -> Prediction:
-    """Mean of the outputs of the ``number``-th record, or one like it; no covariance."""
-    del record
-    model = problem.model
-    sample, q = SampleSymbols.of(model), model.outputs.numel()
-    emitted = Expected(outputs_at(model, model.x, sample), ca.SX(q, q), states=model.x)
-    step = STEPS[type(solver)].of(model)
-
-    def program(emitted: ca.SX) -> LaneProgram:
-        return runge_kutta_program(model, sample, emitted, step)
-
-    def rows(record: Record, steps: int) -> Rows:
-        return runge_kutta_rows(record, model, steps, number)
-
-    return Prediction.of(program, emitted, step.local_error(), step.error_order, rows)
-
-
-def measured_log_density(model: Model, outputs: ca.SX, sample: SampleSymbols) -> ca.SX:
-    """Log density of the measured values about known outputs; a missing one adds nothing."""
-    density = model.density
-    if density is None:
-        variance = ca.diag(model.noise_variance)
-        return gaussian_log_density(sample.y - outputs, variance, sample.present)
-    # In place of a missing value one that every density has.
-    y = ca.if_else(sample.present, sample.y, 1.0)
-    each = ca.substitute(
-        density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs)
-    )
-    return ca.dot(sample.present, each)
-
-
-def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
-    """Noise-free outputs at a sample, for a state."""
-    return ca.substitute(
-        model.outputs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, sample.u, sample.t)
-    )
-
-
-def runge_kutta_program(
-    model: Model, sample: SampleSymbols, emitted: ca.SX, step: StepSymbols | None = None
-) -> LaneProgram:
-    """One step after the other, by default `ClassicalStep`; its row holds three inputs."""
-    step = ClassicalStep.of(model) if step is None else step
-    start = StartSymbols.of(model, [])
-    return LaneProgram(
-        theta=model.theta,
-        constants=model.constants,
-        constant_values=model.constant_values,
-        state=model.x,
-        start_row=start.row,
-        step_row=ca.vertcat(*step.inputs, step.t),
-        gain_row=step.h,
-        sample_row=sample.row,
-        start=start.initial(model),
-        step=step.following,
-        emitted=emitted,
-    )
-
-
 @dataclass(frozen=True)
-class StepSymbols(ABC):
-    """A step of length h from time t, with the inputs at its begin, middle and end.
+class Step(ABC):
+    """Graphs of a step of length h from time t, with the inputs at its begin, middle and end.
+
+    ``class RungeKuttaStep(Step, solver=RK4)`` makes it the step of a solver.
 
     Attributes
     ----------
@@ -141,6 +47,10 @@ class StepSymbols(ABC):
     h: ca.SX
     t: ca.SX
     inputs: tuple[ca.SX, ca.SX, ca.SX]
+
+    def __init_subclass__(cls, solver: type[Solver] | None = None) -> None:
+        if solver is not None:
+            solver.step = cls
 
     @classmethod
     def of(cls, model: Model) -> Self:
@@ -164,7 +74,7 @@ class StepSymbols(ABC):
         return ca.substitute(model.rhs, symbols, ca.vertcat(x, u, t))
 
 
-class ClassicalStep(StepSymbols):
+class RungeKuttaStep(Step, solver=RK4):
     """The classical fourth-order Runge-Kutta method."""
 
     error_order = 4
@@ -189,27 +99,126 @@ class ClassicalStep(StepSymbols):
         return k1, k2, k3, self.rate(x + h * k3, end, t + h)
 
 
-STEPS: dict[type, type[StepSymbols]] = {RK4: ClassicalStep}
-"""The step of each solver that claims no error."""
+class Classical(Recursion):
+    """One step after the other from the initial state; the density of the noise at each sample."""
+
+    name = "classical"
+    any_density = True
+
+    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+        self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
+        self.step: Step = solver.step.of(self.model)
+        self.local_order = self.step.error_order
+        self.outputs = outputs_at(self.model, self.model.x, self.sample)
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Any solver that claims no error."""
+        return not solver.probabilistic
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """See `Recursion.program`."""
+        return runge_kutta_program(self.model, self.sample, emitted, self.step)
+
+    def log_density(self) -> ca.SX:
+        """See `Recursion.log_density`; a missing value adds nothing."""
+        sample, density = self.sample, self.model.density
+        if density is None:
+            variance = ca.diag(self.model.noise_variance)
+            return gaussian_log_density(sample.y - self.outputs, variance, sample.present)
+        # In place of a missing value one that every density has.
+        y = ca.if_else(sample.present, sample.y, 1.0)
+        each = ca.substitute(
+            density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, self.outputs)
+        )
+        return ca.dot(sample.present, each)
+
+    def expected(self) -> Expected:
+        """See `Recursion.expected`; no covariance."""
+        q = self.outputs.numel()
+        return Expected(self.outputs, ca.SX(q, q), self.model.x)
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`."""
+        return self.step.local_error()
+
+    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+        """See `Recursion.writer`."""
+        return ClassicalRowWriter(self.model, record, steps, number)
+
+
+def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
+    """Noise-free outputs at a sample, for a state."""
+    return ca.substitute(
+        model.outputs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, sample.u, sample.t)
+    )
+
+
+def runge_kutta_program(
+    model: Model, sample: SampleSymbols, emitted: ca.SX, step: Step | None = None
+) -> LaneProgram:
+    """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
+    step = RungeKuttaStep.of(model) if step is None else step
+    start = StartSymbols.of(model, [])
+    return LaneProgram(
+        theta=model.theta,
+        constants=model.constants,
+        constant_values=model.constant_values,
+        state=model.x,
+        start_row=start.row,
+        step_row=ca.vertcat(*step.inputs, step.t),
+        gain_row=step.h,
+        sample_row=sample.row,
+        start=start.initial(model),
+        step=step.following,
+        emitted=emitted,
+    )
 
 
 def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:
-    """Build the shared rows of `runge_kutta_program` for a record, the ``number``-th."""
-    points = substep_inputs(record, 2 * steps)
-    n = record.n_inputs
-    inputs = np.empty((len(record) - 1, steps, 3 * n + 1))
-    inputs[..., :n] = points[:, :-1:2]
-    inputs[..., n : 2 * n] = points[:, 1::2]
-    inputs[..., 2 * n : 3 * n] = points[:, 2::2]
-    inputs[..., 3 * n] = substep_times(record, steps)[:, :-1]
-    if record.uniform:
-        lengths = np.array([record.interval / steps])
-    else:
-        lengths = np.repeat(np.diff(record.t) / steps, steps)
-    return Rows(
-        start=start_row(record, number, len(model.initial), 1),
-        inputs=inputs.reshape(-1, 3 * n + 1),
-        gains=np.ascontiguousarray(lengths[:, None]),
-        samples=sample_rows(record, model.outputs.numel()),
-        steps=steps,
-    )
+    """Rows of `runge_kutta_program` for a record, which starts from the ``number``-th state."""
+    return ClassicalRowWriter(model, record, steps, number).whole(record)
+
+
+class ClassicalRowWriter(RowWriter):
+    """Rows of `runge_kutta_program`: inputs at the begin, middle and end of a step, and its time.
+
+    Parameters
+    ----------
+    model : Model
+    record : Record
+        Tells whether the samples are equally spaced, and how far.
+    steps : int
+    number : int
+        Which of the model's initial states it starts from.
+    """
+
+    def __init__(self, model: Model, record: Record, steps: int, number: int = 0) -> None:
+        self.steps, self.n_outputs = steps, model.outputs.numel()
+        self._number, self._n_initial = number, len(model.initial)
+        if record.uniform:
+            self.gains = np.array([[record.interval / steps]])
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return start_row(head, self._number, self._n_initial, 1)
+
+    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+        """See `RowWriter.rows`."""
+        n, steps, points = window.u.shape[1], self.steps, window.inputs(2 * self.steps)
+        inputs = np.empty((len(points), steps, 3 * n + 1))
+        inputs[..., :n] = points[:, :-1:2]
+        inputs[..., n : 2 * n] = points[:, 1::2]
+        inputs[..., 2 * n : 3 * n] = points[:, 2::2]
+        inputs[..., 3 * n] = window.times(steps)[:, :-1]
+        lengths = self.gains
+        if lengths is None:
+            lengths = np.repeat((window.t[1:] - window.t[:-1]) / steps, steps)[:, None]
+        written = Rows(
+            start=NOTHING,
+            inputs=inputs.reshape(-1, 3 * n + 1),
+            gains=lengths,
+            samples=sample_rows(window),
+            steps=steps,
+        )
+        return written, memory

@@ -7,7 +7,7 @@ local error h D_n is h |z| (Bosch, Hennig, Tronarp 2021, (21) and (27)).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,29 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.program import LaneProgram
-from smcpn.likelihood.lanes import chunks
+from smcpn.likelihood.lanes import Grid, chunks
+from smcpn.likelihood.registry import LIKELIHOODS, Recursion, likelihood_name
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Expected:
-    """Graphs of what is expected at a sample.
-
-    Attributes
-    ----------
-    outputs : casadi.SX, (q, 1)
-        Mean of the noise-free outputs.
-    covariance : casadi.SX, (q, q)
-        What the solver is uncertain of.
-    states : casadi.SX, (n, 1)
-    """
-
-    outputs: ca.SX
-    covariance: ca.SX
-    states: ca.SX
 
 
 class Averages(NamedTuple):
@@ -57,79 +41,154 @@ class Averages(NamedTuple):
     error_squares: Array
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The recursion of a likelihood over one record, for any parameters and number of steps.
+class CompiledPrediction:
+    """A recursion that emits what it expects, and the local error of the last step.
 
     Attributes
     ----------
+    recursion : Recursion
     kernel : LaneKernel
-    rows : callable
-        ``rows(record, steps)``: what all parameters share.
     sizes : tuple of int
-        Of the parts of what the kernel emits.
-    local_order : int
-        Power of the step with which the local error falls.
+        Of the parts of what the kernel emits: outputs, covariance, states, error.
     """
 
-    kernel: LaneKernel
-    rows: Callable[[Record, int], Rows]
-    sizes: tuple[int, ...]
-    local_order: int
-
-    @classmethod
-    def of(
-        cls,
-        program: Callable[[ca.SX], LaneProgram],
-        expected: Expected,
-        local_error: ca.SX,
-        local_order: int,
-        rows: Callable[[Record, int], Rows],
-    ) -> Prediction:
-        """Compile a likelihood's ``program``, given what it shall emit.
-
-        Parameters
-        ----------
-        local_error : casadi.SX, (n, 1)
-            Of a step, over what a step of the program is made of.
-        """
+    def __init__(self, recursion: Recursion) -> None:
+        self.recursion, expected = recursion, recursion.expected()
         error = ca.SX.sym("error", expected.states.numel(), 1)
-        parts = [
-            expected.outputs,
-            ca.vec(expected.covariance),
-            expected.states,
-            error,
-        ]
-        plain = program(ca.vertcat(*parts))
+        parts = [expected.outputs, ca.vec(expected.covariance), expected.states, error]
+        plain = recursion.program(ca.vertcat(*parts))
         longer = replace(
             plain,
             state=ca.vertcat(plain.state, error),
             start=ca.vertcat(plain.start, ca.SX.zeros(error.numel(), 1)),
             interval=None if plain.interval is None else ca.vertcat(plain.interval, error),
-            step=ca.vertcat(plain.step, local_error),
+            step=ca.vertcat(plain.step, recursion.local_error()),
         )
-        return cls(LaneKernel(longer), rows, tuple(p.numel() for p in parts), local_order)
+        self.kernel, self.sizes = LaneKernel(longer), tuple(part.numel() for part in parts)
 
-    def moments(self, theta: Array, record: Record, steps: int) -> tuple[Array, Array]:
-        """Mean (T, q) and covariance (T, q, q) at each sample for parameters (d, 1)."""
-        rows = self.rows(record, steps)
-        start = self.kernel.start(theta, rows)
-        _, emitted, _ = self.kernel.advance(theta, start, rows, 0, len(rows), True)
+
+def compiled_prediction(
+    problem: Problem, solver: Solver, likelihood: str, record: Record
+) -> CompiledPrediction:
+    """The kernel of a problem's model for a record, whatever the number of steps.
+
+    It is compiled once: a search for the number of steps and the error budget after it ask again.
+    """
+    solver, grid = replace(solver, steps=1), Grid.of([record])
+    known, key = problem.model.kernels, ("prediction", likelihood, solver, grid)
+    if key not in known:
+        recursion = LIKELIHOODS[likelihood].predicting(problem, solver, grid)
+        known[key] = CompiledPrediction(recursion)
+    return known[key]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a likelihood expects over one record, for any parameters and number of steps.
+
+    Attributes
+    ----------
+    compiled : CompiledPrediction
+    record : Record
+    number : int
+        Which of the model's initial states the record starts from.
+    interval : float
+        Its sampling interval in units of that of the problem's first record.
+    """
+
+    compiled: CompiledPrediction
+    record: Record
+    number: int
+    interval: float
+
+    @property
+    def local_order(self) -> int:
+        """Power of the step with which the local error falls."""
+        return self.compiled.recursion.local_order
+
+    def moments(self, values: Array, steps: int) -> tuple[Array, Array]:
+        """Mean (T, q) and covariance (T, q, q) at each sample for parameters (d,).
+
+        ``steps`` are counted per sampling interval of the first record.
+        """
+        theta, rows = np.asarray(values, dtype=float)[:, None], self._rows(steps)
+        kernel = self.compiled.kernel
+        start = kernel.start(theta, rows)
+        _, emitted, _ = kernel.advance(theta, start, rows, 0, len(rows), True)
         outputs, covariance, *_ = self._parts(emitted[:, :, 0])
         return outputs, covariance.reshape(len(rows), *outputs.shape[1:], -1)
 
-    def averages(self, theta: Array, record: Record, steps: int) -> Averages:
+    def averages(self, theta: Array, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
-        rows = self.rows(record, steps)
-        state, sums = self.kernel.start(theta, rows), []
+        rows, kernel = self._rows(steps), self.compiled.kernel
+        state, sums = kernel.start(theta, rows), []
         for first, last in chunks(0, len(rows)):
-            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
+            state, emitted, _ = kernel.advance(theta, state, rows, first, last, True)
             outputs, _, states, error = self._parts(emitted)
             terms = (outputs, outputs**2, states, states**2, error**2)
             sums.append([term.sum(axis=0) for term in terms])
         totals = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return Averages(*(total / len(rows) for total in totals))
 
+    def _rows(self, steps: int) -> Rows:
+        """Rows; the steps of a record that is sampled more coarsely are not longer."""
+        own = max(1, int(np.ceil(steps * self.interval - 1e-6)))
+        return self.compiled.recursion.writer(self.record, own, self.number).whole(self.record)
+
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states and error, along the second axis."""
-        return np.split(emitted, np.cumsum(self.sizes)[:-1], axis=1)
+        return np.split(emitted, np.cumsum(self.compiled.sizes)[:-1], axis=1)
+
+
+def predictions(
+    problem: Problem,
+    solver: Solver,
+    records: Iterable[tuple[int, Record]],
+    likelihood: str | None = None,
+) -> list[Prediction]:
+    """Compile the likelihood's own recursion; arguments as of `predictive_moments`."""
+    name, learned = likelihood_name(solver, likelihood), _mean_interval(problem.records[0])
+    return [
+        Prediction(
+            compiled_prediction(problem, solver, name, record),
+            record,
+            number,
+            _mean_interval(record) / learned,
+        )
+        for number, record in records
+    ]
+
+
+def predictive_moments(
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    records: Iterable[tuple[int, Record]],
+    likelihood: str | None = None,
+) -> list[tuple[Array, Array]]:
+    """Run the likelihood's own recursion and return the mean and the solver's covariance.
+
+    Parameters
+    ----------
+    solver : EKF0, EKF1 or RK4
+        With a number of steps, counted per sampling interval of the problem's first record.
+    values : ndarray, (d,)
+        Parameter values.
+    records : iterable of (int, Record)
+        Each with the number of the initial state it starts from.
+    likelihood : str, optional
+        As of `build_likelihood`.
+
+    Returns
+    -------
+    list of (mean (T, q), covariance (T, q, q))
+        Outputs without noise. Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the
+        classical one, which claims no error. Of those that see the data, both are given the
+        samples before: the covariance is what the solver is uncertain of one sample ahead.
+    """
+    found = predictions(problem, solver, records, likelihood)
+    return [one.moments(values, int(solver.steps)) for one in found]
+
+
+def _mean_interval(record: Record) -> float:
+    return float(np.diff(record.t).mean())

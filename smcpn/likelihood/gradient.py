@@ -18,19 +18,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import (
-    LIKELIHOODS,
-    Solver,
-    build_likelihood,
-    default_solver,
-    likelihood_name,
-)
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
-
-# ---- The highest value that a likelihood can have, whatever the parameters.
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -39,11 +32,11 @@ ROUNDING = 1e-9
 
 
 class UpperBound:
-    """What the densities of all measurements are at their densest.
+    """Upper bound of a log-likelihood: the density of every measurement at its densest.
 
     Given the state, a measurement is no likelier than where its noise is densest. A solution that
     explodes, or a diffusion next to nothing, leaves large numbers whose difference is rounding, and
-    may be beyond. Only Gaussian noise has a ceiling here.
+    may be beyond. Only Gaussian noise has a bound here.
 
     Parameters
     ----------
@@ -61,7 +54,7 @@ class UpperBound:
             model.noise_variance, model.constants, ca.DM(model.constant_values)
         )
         densest = LIKELIHOODS[likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
-        self._highest = ca.Function("ceiling", [model.theta], [ca.dot(ca.DM(seen), densest)])
+        self._highest = ca.Function("upper_bound", [model.theta], [ca.dot(ca.DM(seen), densest)])
 
     def admits(self, values: Array, total: Array) -> NDArray[np.bool_]:
         """Whether log-likelihoods (N,) at values (N, d) can be those of a likelihood."""
@@ -248,10 +241,8 @@ class LogLikelihood:
             steps = DIFFERENCE / np.sqrt(information)
         known = np.isfinite(steps) & (steps > 0)
         steps = np.where(known, steps, DIFFERENCE * np.maximum(np.abs(values), 1.0))
-        room = np.column_stack(
-            [_room(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]
-        )
-        steps = np.minimum(steps, NEAR_BOUND * room)
+        ways = [_way_to_bound(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]
+        steps = np.minimum(steps, NEAR_BOUND * np.column_stack(ways))
         return (values + steps) - values
 
     def _checked(self, name: str, values: Any) -> Array:
@@ -275,7 +266,7 @@ def _pairs(values: Array) -> tuple[Array, Array]:
     return np.repeat(values, d, axis=0), np.tile(np.eye(d), (n, 1))
 
 
-def _room(coordinate: Coordinate, values: Array) -> Array:
+def _way_to_bound(coordinate: Coordinate, values: Array) -> Array:
     """Way to the nearest bound of the parameter; infinite without one, and at or beyond it."""
     with np.errstate(all="ignore"):
         bounds = coordinate.natural(np.array([-np.inf, np.inf]))

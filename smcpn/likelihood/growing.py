@@ -1,9 +1,9 @@
 """A likelihood whose record grows: shared rows are appended as the samples come.
 
 The rows of a sample depend on it and on the samples before it, never on the end of the record, so
-that a stream and a record give the same rows to the bit. They are kept in chunks of equal size,
-which are written once and not moved; chunks of long ago are kept in a file as samples, and
-their rows are written again while a browse passes over them (`smcpn.likelihood.growing`).
+that a stream and a record give the same rows. They are kept in chunks of equal size, which are
+written once and not moved; chunks of long ago are kept in a file as samples, and their rows are
+written again while an evaluation passes over them.
 
 Only a band-limited input needs the samples to come: the rows then lag behind by ``lookahead``.
 """
@@ -13,21 +13,25 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import casadi as ca
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.likelihood.lanes import CHUNK
-from smcpn.model.record import CONTEXT
-
-# ---- The samples of a stream, in chunks: the recent ones in memory, the rest in a file.
+from smcpn.likelihood.lanes import CHUNK, Grid
+from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
+from smcpn.likelihood.rows import NOTHING
+from smcpn.model.hold import sinc_taps, smooth_derivatives
+from smcpn.model.problem import Problem
+from smcpn.model.record import CONTEXT, Record
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -50,10 +54,6 @@ class Chunk:
         Time, inputs, outputs.
     count : int
         Samples known.
-    carried : float
-        What the rows of this chunk need of those before: a sum over intervals up to ``begin``.
-    total : float
-        The same sum up to the last sample whose rows are written.
     kept : bool
         Whether it is in memory.
     """
@@ -63,8 +63,6 @@ class Chunk:
     intervals: int
     samples: Array
     count: int
-    carried: float
-    total: float
     kept: bool = True
 
 
@@ -94,7 +92,6 @@ class History:
         self.n_inputs, self.n_outputs = n_inputs, n_outputs
         self._folder, self._kept, self._intervals = folder, max(2, kept), intervals
         self._chunks: dict[int, Chunk] = {}
-        self._carried: dict[int, float] = {0: 0.0}
         self._length = 0
         self._file: _SpilledSamples | None = None
         self._open(0)
@@ -139,10 +136,7 @@ class History:
         assert self._file is not None
         begin = number * self._intervals
         samples = self._file.read(begin, begin + self._intervals + 1)
-        carried = self._carried[number]
-        return Chunk(
-            number, begin, self._intervals, samples, len(samples), carried, carried, kept=False
-        )
+        return Chunk(number, begin, self._intervals, samples, len(samples), kept=False)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Chunk, int, int]]:
         """Chunks that hold the samples [a, b), with the local range of each."""
@@ -186,16 +180,7 @@ class History:
             samples[0] = self._chunks[number - 1].samples[self._intervals]
             count = 1
         begin = number * self._intervals
-        carried = self._carried.get(number, 0.0)
-        self._chunks[number] = Chunk(
-            number, begin, self._intervals, samples, count, carried, carried
-        )
-
-    def carry(self, number: int, total: float) -> None:
-        """Note what the rows of chunk ``number`` need of those before."""
-        self._carried[number] = total
-        if number in self._chunks:
-            self._chunks[number].carried = self._chunks[number].total = total
+        self._chunks[number] = Chunk(number, begin, self._intervals, samples, count)
 
 
 class _SpilledSamples:
@@ -230,8 +215,8 @@ class _SpilledSamples:
             self.close()
 
 
-class Inputs(Protocol):
-    """The samples that rows may depend on."""
+class Samples(Protocol):
+    """The samples of a stream that rows may depend on."""
 
     def __len__(self) -> int: ...
 
@@ -240,16 +225,102 @@ class Inputs(Protocol):
         ...
 
 
-class RowWriter(Protocol):
-    """Writes the shared rows of a kernel, for a range of samples at a time."""
+class StreamWindow:
+    """Samples of a stream, as a `smcpn.likelihood.rows.Window`.
 
-    def empty(self, chunk: Chunk) -> Rows:
-        """Return rows for a chunk, still to be written."""
-        ...
+    The input between them is what `smcpn.model.hold` makes of a record.
 
-    def write(self, history: Inputs, chunk: Chunk, rows: Rows, a: int, b: int) -> None:
-        """Write the rows of the chunk's samples [a, b), and of the interval before each."""
-        ...
+    Parameters
+    ----------
+    template : Record
+        Tells the hold, the number of inputs, and the function where the input is one.
+    history : Samples
+        What a band-limited input is interpolated from.
+    begin : int
+        Number of the first sample.
+    samples : ndarray, (m, 1 + n + q)
+        Time, inputs and outputs.
+    """
+
+    def __init__(self, template: Record, history: Samples, begin: int, samples: Array) -> None:
+        self._template, self._history, self.begin, n = template, history, begin, template.n_inputs
+        self.t, self.u, self.y = samples[:, 0], samples[:, 1 : 1 + n], samples[:, 1 + n :]
+
+    def times(self, parts: int) -> Array:
+        """See `Window.times`."""
+        return self.t[:-1, None] + (self.t[1:] - self.t[:-1])[:, None] * _fractions(parts)
+
+    def inputs(self, parts: int) -> Array:
+        """See `Window.inputs`."""
+        template, n = self._template, self._template.n_inputs
+        if n == 0:
+            return np.empty((len(self.t) - 1, parts + 1, 0))
+        if template.u_function is not None:
+            times = self.times(parts)
+            values = np.asarray(template.u_function(times.ravel()), dtype=float)
+            return values.reshape(*times.shape, n)
+        if template.hold == "bandlimited":
+            return self._band_limited(parts)
+        if template.hold == "zoh":
+            return np.repeat(self.u[:-1, None], parts + 1, axis=1)
+        rising = _fractions(parts)[None, :, None]
+        return self.u[:-1, None] * (1 - rising) + self.u[1:, None] * rising
+
+    def derivatives(self, order: int) -> Array:
+        """See `Window.derivatives`."""
+        template, n = self._template, self._template.n_inputs
+        derivatives = np.zeros((len(self.t) - 1, order, n))
+        if n == 0 or order == 0:
+            return derivatives
+        spacing = (self.t[1:] - self.t[:-1])[:, None]
+        if template.smooth:
+            return smooth_derivatives(self.inputs(8), spacing, order)
+        if template.hold == "foh":
+            derivatives[:, 0] = (self.u[1:] - self.u[:-1]) / spacing
+        return derivatives
+
+    def _band_limited(self, parts: int) -> Array:
+        """Windowed sinc over the intervals."""
+        history, first, last = self._history, self.begin, self.begin + len(self.t) - 1
+        a, b = first - CONTEXT + 1, last + CONTEXT + 1
+        known = history.samples(max(a, 0), min(b, len(history)))[1]
+        pad = ((max(-a, 0), max(b - len(history), 0)), (0, 0))
+        windows = np.lib.stride_tricks.sliding_window_view(
+            np.pad(known, pad, mode="edge"), 2 * CONTEXT, axis=0
+        )
+        # The window of the last sample gives the value at the end of the last interval.
+        fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
+        return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)
+
+
+@cache
+def _fractions(parts: int) -> Array:
+    return np.arange(parts + 1) / parts
+
+
+@cache
+def _taps(parts: int) -> Array:
+    return np.array([sinc_taps(j / parts) for j in range(parts)])
+
+
+def _head(template: Record, history: Samples) -> Record:
+    """The first samples of a stream, as far as the state at the first one depends on them.
+
+    A linear input has a slope there that is not known yet. Nothing depends on it: where the input
+    bends at the samples the derivatives restart at the first one.
+    """
+    t, u, _ = history.samples(0, min(len(history), CONTEXT + 3))
+    times = [t[0], t[0] + template.interval]
+    if template.n_inputs == 0:
+        return Record(t=times)
+    if template.u_function is not None:
+        return Record(u=template.u_function, t=times)
+    if template.hold != "bandlimited":
+        return Record(u=u[[0, 0]], t=times, hold=template.hold)
+    known = np.pad(u, ((0, max(0, 3 - len(u))), (0, 0)), mode="edge")
+    return Record(
+        u=known[:3], dt=template.interval, start=float(t[0]), hold="bandlimited", u_after=known[3:]
+    )
 
 
 class Place(NamedTuple):
@@ -269,48 +340,107 @@ class Place(NamedTuple):
     y: Array
 
 
+def growing_likelihood(
+    problem: Problem,
+    solver: Solver,
+    history: History,
+    threads: int | None = None,
+    lookahead: int | None = None,
+    likelihood: str | None = None,
+) -> GrowingLikelihood:
+    """Build the likelihood of samples to come, which are sampled as the problem's first record is.
+
+    Parameters
+    ----------
+    history : History
+        Empty.
+    lookahead : int, optional
+        Samples known beyond one before it counts; by default what the hold needs.
+    likelihood : str, optional
+        As of `build_likelihood`.
+
+    Raises
+    ------
+    InputError
+        As `build_likelihood`, and where the steps are still to be chosen.
+    """
+    number_of_steps(solver)
+    template = problem.records[0]
+    if lookahead is None:
+        interpolated = template.n_inputs > 0 and template.u_function is None
+        lookahead = CONTEXT if interpolated and template.hold == "bandlimited" else 0
+    kind = suitable_likelihood(problem, solver, likelihood)
+    compiled = GrowingRecursion(kind(problem, solver, Grid.of([template])), threads)
+    return GrowingLikelihood(compiled, template, number_of_steps(solver), history, lookahead)
+
+
+class GrowingRecursion:
+    """A recursion, compiled: its log-density, and what it expects.
+
+    Attributes
+    ----------
+    recursion : Recursion
+    kernel : LaneKernel
+        It emits the log-density of a sample.
+    """
+
+    def __init__(self, recursion: Recursion, threads: int | None) -> None:
+        self.recursion, self._threads = recursion, threads
+        self.kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
+
+    @cached_property
+    def predictive(self) -> LaneKernel:
+        """It emits mean and variance of the outputs, noise included, and the states."""
+        expected, noise = self.recursion.expected(), self.recursion.model.noise_variance
+        variance = ca.diag(expected.covariance) + noise
+        emitted = ca.vertcat(expected.outputs, variance, expected.states)
+        return LaneKernel(self.recursion.program(emitted), self._threads)
+
+
 class GrowingLikelihood:
     """The `Likelihood` contract over the samples that were appended so far.
 
     Parameters
     ----------
-    kernel : LaneKernel
-        It emits the log-density of a sample.
-    predictive : callable
-        Makes a kernel of the same recursion that emits mean and variance of the outputs.
-    writer : RowWriter
+    compiled : GrowingRecursion
+    template : Record
+        Tells how the stream is sampled.
+    steps : int
+        Solver steps per sampling interval.
     history : History
         Empty.
     lookahead : int
         Samples that must be known after one before it counts.
-    places : slice
-        Where the solver's state holds the values of the states.
     """
 
     def __init__(
         self,
-        kernel: LaneKernel,
-        predictive: Callable[[], LaneKernel],
-        writer: RowWriter,
+        compiled: GrowingRecursion,
+        template: Record,
+        steps: int,
         history: History,
         lookahead: int = 0,
-        places: slice = slice(None),
     ) -> None:
-        self.kernel, self._make_predictive, self._writer = kernel, predictive, writer
-        self.history, self.lookahead, self.places = history, lookahead, places
+        self._compiled, self.kernel = compiled, compiled.kernel
+        self._template, self._steps = template, steps
+        self._writer = compiled.recursion.writer(template, steps)
+        self.history, self.lookahead = history, lookahead
         self._rows: dict[int, Rows] = {}
+        # What the rows need of those before, at the first sample of each chunk and at the last one.
+        self._memory: dict[int, Array] = {0: self._writer.memory}
+        self._latest = self._writer.memory
         self.n_samples = 0
 
-    @cached_property
+    @property
     def predictive(self) -> LaneKernel:
-        """The recursion that emits mean and variance of the outputs."""
-        return self._make_predictive()
+        """The recursion that emits mean and variance of the outputs, and the states."""
+        return self._compiled.predictive
 
     def emptied(self) -> GrowingLikelihood:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
         return GrowingLikelihood(
-            self.kernel, lambda: self.predictive, self._writer, history, self.lookahead, self.places
+            self._compiled, self._template, self._steps, history, self.lookahead
         )
 
     def append(self, t: Array, u: Array, y: Array) -> None:
@@ -351,7 +481,7 @@ class GrowingLikelihood:
         return state, total
 
     def columns(self, values: Array) -> Array:
-        """Parameters as `weigh` and `predicted` take them."""
+        """Parameters as `advance_sample`, `predicted` and `states` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
     def place(self, sample: int) -> Place:
@@ -359,7 +489,7 @@ class GrowingLikelihood:
         chunk, local, _ = next(self.history.pieces(sample, sample + 1))
         return Place(self._rows_of(chunk), local, chunk.samples[local, 1 + self.history.n_inputs :])
 
-    def weigh(self, columns: Array, state: Array, place: Place) -> tuple[Array, Array]:
+    def advance_sample(self, columns: Array, state: Array, place: Place) -> tuple[Array, Array]:
         """State (k, N) and increment (N,) of one sample: `advance` at the least cost."""
         state, emitted = self.kernel.sample(columns, state, place.rows, place.local)
         return state, emitted[0]
@@ -372,23 +502,26 @@ class GrowingLikelihood:
         state : ndarray, (k, N)
             At that sample.
         """
-        return self.predictive.emit(columns, state, place.rows, place.local)
+        n = 2 * self.history.n_outputs
+        return self.predictive.emit(columns, state, place.rows, place.local)[:n]
+
+    def states(self, columns: Array, state: Array, place: Place) -> Array:
+        """States of the model at a sample, (n, N), arguments as of `predicted`."""
+        n = 2 * self.history.n_outputs
+        return self.predictive.emit(columns, state, place.rows, place.local)[n:]
 
     def ahead(self, n: int, t: Array, u: Array, block: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows of samples to come, (m,) and (m, n_inputs), after the first ``n``; none is kept.
 
         They come in parts of at most ``block`` samples.
         """
-        coming, place = _Coming(self.history, n, t, u), self.place(n - 1)
-        total = float(place.rows.samples[place.local, -2])
+        coming, memory = _Coming(self.history, n, t, u), self._memory_at(n - 1)
         for a in range(n, n + len(t), block):
-            samples = coming.rows(a - 1, min(a + block, n + len(t)))
-            size = len(samples)
-            chunk = Chunk(1, a - 1, size - 1, samples, size, total, total, kept=False)
-            rows = self._writer.empty(chunk)
-            self._writer.write(coming, chunk, rows, 1, size)
-            total = chunk.total
-            yield rows, 1, size
+            b = min(a + block, n + len(t))
+            window = StreamWindow(self._template, coming, a - 1, coming.columns(a - 1, b))
+            rows, memory = self._writer.rows(window, memory)
+            gains = self._writer.gains_from(a - 1)
+            yield (rows if gains is None else replace(rows, gains=gains)), 1, len(rows)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
@@ -399,27 +532,69 @@ class GrowingLikelihood:
         """Write the rows of the samples before ``end``, after which they count."""
         for chunk, first, last in self.history.pieces(self.n_samples, end):
             rows = self._rows_of(chunk)
-            self._writer.write(self.history, chunk, rows, first, last)
+            before = max(first - 1, 0)
+            self._latest = self._write(chunk, rows, before, last, self._latest)
             self.n_samples = chunk.begin + last
             if last == chunk.intervals + 1:
-                self.history.carry(chunk.number + 1, chunk.total)
+                self._memory[chunk.number + 1] = self._latest
                 for number in self.history.spill(chunk.number + 1):
                     self._rows.pop(number, None)
+
+    def _write(self, chunk: Chunk, rows: Rows, a: int, b: int, memory: Array) -> Array:
+        """Write the rows of a chunk's samples [a, b); memory at the first and at the last."""
+        samples = chunk.samples[a:b]
+        window = StreamWindow(self._template, self.history, chunk.begin + a, samples)
+        part, memory = self._writer.rows(window, memory)
+        steps = self._steps
+        rows.samples[a:b] = part.samples
+        if b - a > 1:
+            rows.inputs[a * steps : (b - 1) * steps] = part.inputs
+            if self._writer.gains is None:
+                rows.gains[a * steps : (b - 1) * steps] = part.gains
+            if rows.intervals.size:
+                rows.intervals[a : b - 1] = part.intervals
+        return memory
 
     def _rows_of(self, chunk: Chunk) -> Rows:
         rows = self._rows.get(chunk.number)
         if rows is None:
-            rows = self._writer.empty(chunk)
+            rows = self._empty(chunk)
             known = min(chunk.count, self.n_samples - chunk.begin)
             if known > 0:
-                self._writer.write(self.history, chunk, rows, 0, known)
+                self._write(chunk, rows, 0, known, self._memory[chunk.number])
             if chunk.kept:
                 self._rows[chunk.number] = rows
         return rows
 
+    def _empty(self, chunk: Chunk) -> Rows:
+        """Rows of a chunk, still to be written; those of the first hold the start."""
+        program, size, steps = self.kernel.program, chunk.intervals, self._steps
+        gains = self._writer.gains_from(chunk.begin)
+        first = chunk.number == 0
+        start = self._writer.start(_head(self._template, self.history)) if first else NOTHING
+        return Rows(
+            start=start if first else np.zeros(program.start_row.numel()),
+            inputs=np.empty((size * steps, program.step_row.numel())),
+            gains=np.empty((size * steps, program.gain_row.numel())) if gains is None else gains,
+            samples=np.zeros((size + 1, program.sample_row.numel())),
+            steps=steps,
+            cycle=self._writer.cycle,
+            intervals=np.empty((size, program.interval_row.numel()))
+            if program.interval is not None
+            else np.empty((0, 0)),
+        )
+
+    def _memory_at(self, sample: int) -> Array:
+        """What the rows after a sample need of those before."""
+        if sample == self.n_samples - 1:
+            return self._latest
+        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
+        window = StreamWindow(self._template, self.history, chunk.begin, chunk.samples[: local + 1])
+        return self._writer.rows(window, self._memory[chunk.number])[1]
+
 
 class _Coming:
-    """A stretch of history with samples to come behind it."""
+    """The last samples of a history with samples to come behind them."""
 
     def __init__(self, history: History, n: int, t: Array, u: Array) -> None:
         self._begin = max(0, n - 1 - CONTEXT)
@@ -434,12 +609,12 @@ class _Coming:
         return self._begin + len(self._parts[0])
 
     def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
-        """See `Inputs.samples`; the ones before the stretch are not known."""
+        """See `Samples.samples`; the ones before the first are not known."""
         t, u, y = (part[max(0, a - self._begin) : b - self._begin] for part in self._parts)
         missing = max(0, self._begin - a)
         return np.pad(t, (missing, 0)), np.pad(u, ((missing, 0), (0, 0)), mode="edge"), y
 
-    def rows(self, a: int, b: int) -> Array:
+    def columns(self, a: int, b: int) -> Array:
         """Samples [a, b) as a chunk has them, (b - a, 1 + n + q)."""
         t, u, y = self.samples(a, b)
         return np.column_stack([t, u, y])

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.emit import LEAST_LANES
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.tangent import tangent
-from smcpn.model.hold import start_derivatives
+from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the sampling and the input ask of a recursion at every sample.
+
+    Attributes
+    ----------
+    restarts : bool
+        The input jumps or bends there.
+    rescales : bool
+        The length of the steps changes.
+    """
+
+    restarts: bool
+    rescales: bool
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> Grid:
+        """Look at all records of a problem."""
+        return cls(
+            restarts=not all(record.smooth for record in records),
+            rescales=not all(record.uniform for record in records),
+        )
 
 
 @dataclass(frozen=True)
@@ -43,14 +67,8 @@ class SampleSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `sample_rows`."""
+        """The symbols in the order of `smcpn.likelihood.rows.sample_rows`."""
         return ca.vertcat(self.u, self.t, self.y, self.present)
-
-
-def sample_rows(record: Record, n_outputs: int) -> Array:
-    """Values of `SampleSymbols.row` for every sample of a record, (T, row)."""
-    y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
-    return np.column_stack([record.u, record.t, np.nan_to_num(y), np.isfinite(y)])
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,7 @@ class StartSymbols:
 
     @property
     def row(self) -> ca.SX:
-        """The symbols in the order of `start_row`."""
+        """The symbols in the order of `smcpn.likelihood.rows.start_row`."""
         return ca.vertcat(self.u, self.t, *self.derivatives, self.record)
 
     def initial(self, model: Model) -> ca.SX:
@@ -79,18 +97,6 @@ class StartSymbols:
             return model.initial[0]
         return sum((self.record[k] * state for k, state in enumerate(model.initial)), ca.SX(0.0))
 
-
-def start_row(record: Record, number: int, n_initial: int, order: int) -> Array:
-    """Values of `StartSymbols.row` for a record, ``order - 1`` derivatives of the input."""
-    indicator = np.zeros(n_initial if n_initial > 1 else 0)
-    if len(indicator):
-        indicator[number % n_initial] = 1.0
-    derivatives = start_derivatives(record, order - 1) if order > 1 else np.empty((0, 0))
-    return np.concatenate([record.u[0], record.t[:1], derivatives.ravel(), indicator])
-
-
-RowWriter = Callable[[Record, int], Rows]
-"""From a record and its number to the rows that a kernel shares over particles."""
 
 CHUNK = 4096
 """Sampling intervals whose log-likelihood is summed before it is added to the rest."""
@@ -103,12 +109,12 @@ class LaneLikelihood:
 
     Attributes
     ----------
-    solver : object
-        The solver as it ran, ``steps`` resolved.
+    solver : Solver
+        As it runs, steps resolved.
     """
 
     def __init__(
-        self, kernel: LaneKernel, records: Sequence[Record], solver: Any, write: RowWriter
+        self, kernel: LaneKernel, records: Sequence[Record], solver: Solver, write: WriteRows
     ) -> None:
         self._kernel, self.solver, self._write = kernel, solver, write
         self._read(records)
@@ -144,7 +150,7 @@ class LaneLikelihood:
         return state, total[0]
 
     def tangent(self) -> LaneLikelihood:
-        """The same beside its derivative: `values` hold a direction after the parameters, (N, 2 d).
+        """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """

@@ -1,9 +1,18 @@
-"""The data-free marginal likelihood of PN-SMC: EKF0 integrates, the data only weigh.
+"""The data-free marginal likelihood of PN-SMC: EKF0 integrates, the data only weight.
 
-y_n ~ N(g(mu_n), J Sigma_n J' + R), where mu_n and Sigma_n are the filter's mean and covariance
-of the state given the ODE alone (PN-SMC eq. 20), J = dg/dx at mu_n, and Sigma_n is scaled by the
-running quasi-MLE of a diagonal diffusion, Gamma_ii = mean of z_i^2 / s over all steps so far
-(PN-SMC eq. 19, made causal so that a stream and a browse agree).
+Longbottom et al. (2024), arXiv:2404.12923, eqs. 16-21. Every state x of the model has a nu-times
+integrated Wiener process as its prior. Given theta, a filter meets the ODE at each step, and no
+data:
+
+    predict      m = A mu,  P = A Sigma A' + Q,  z = h f(m_0) - m_1,  s = P_11   (eq. 16)
+    update       K = P_1 / s,  mu = m + K z,  Sigma = P - K P_1'                 (eqs. 17-18)
+    calibrate    Gamma_ii = mean of z_i^2 / s over the steps so far              (eq. 19)
+    measure      y_n ~ N(g(mu_n), J Gamma Sigma_n J' + R),  J = dg/dx at mu_n    (eq. 20)
+
+and log p(y | theta) is the sum of these log-densities over the samples (eq. 21). The mean over all
+steps is the quasi-maximum-likelihood estimate of a diagonal diffusion; taken over those so far it
+is causal, so that increments do not change as samples come. P, s and K do not depend on theta: all
+particles share them (`smcpn.pn.gains`).
 
 Where the input jumps or bends at the samples (hold zoh, foh), and where these are not equally
 spaced, the derivatives of the state restart at every sample from their exact values: the smooth
@@ -15,151 +24,131 @@ exactly and would claim an acceleration without solver error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from math import factorial
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import Expected, Prediction
-from smcpn.likelihood.lanes import (
-    LaneLikelihood,
-    SampleSymbols,
-    StartSymbols,
-    sample_rows,
-    start_row,
-)
+from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
-from smcpn.model.hold import interval_derivatives, substep_inputs, substep_times
+from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.gains import shared_gains
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.solver import EKF0
+from smcpn.solver import EKF0, Solver
 
 Array = NDArray[np.float64]
 
 MAX_ORDER = 6
+COMPARED_ORDER = 4
+"""Highest order of the solver of a comparison with another likelihood."""
 
 
-def marginal(problem: Problem, solver: EKF0, threads: int | None = None) -> LaneLikelihood:
-    """Build the likelihood of a problem.
-
-    Raises
-    ------
-    InputError
-        If the solver is not an `EKF0` in first-order form with a number of steps.
-    """
-    restarts = must_restart(problem.records)
-    kernel = marginal_kernel(problem, solver, restarts, threads)
-
-    def write(record: Record, number: int) -> Rows:
-        return marginal_rows(record, problem.model, solver, restarts, number)
-
-    return LaneLikelihood(kernel, problem.records, solver, write)
-
-
-def marginal_kernel(
-    problem: Problem, solver: EKF0, restarts: bool, threads: int | None = None
-) -> LaneKernel:
-    """Compile the recursion of a problem; ``restarts`` as of `MarginalSymbols`.
-
-    Raises
-    ------
-    InputError
-        As `marginal`.
-    """
-    require_first_order(solver)
-    symbols = MarginalSymbols(problem.model, solver.order, restarts)
-    return LaneKernel(symbols.program(symbols.log_density()), threads)
-
-
-def marginal_prediction(problem: Problem, solver: EKF0, number: int, record: Record) -> Prediction:
-    """Mean and solver covariance of the outputs of the ``number``-th record, or one like it."""
-    require_first_order(replace(solver, steps=1))
-    model, restarts = problem.model, must_restart([record])
-    symbols = MarginalSymbols(model, solver.order, restarts)
-    emitted = Expected(*symbols.prediction(), states=symbols.values)
-
-    def rows(record: Record, steps: int) -> Rows:
-        return marginal_rows(record, model, replace(solver, steps=steps), restarts, number)
-
-    return Prediction.of(symbols.program, emitted, symbols.local_error(), solver.order + 1, rows)
-
-
-def require_first_order(solver: EKF0) -> None:
-    """Refuse what the data-free marginal cannot use.
-
-    Raises
-    ------
-    InputError
-        For another solver, the chain form, or steps still to be chosen.
-    """
-    if not isinstance(solver, EKF0):
-        raise InputError(f"the marginal likelihood needs solver=EKF0(...), not {solver!r}")
-    if solver.form != "first":
-        raise InputError(
-            "form 'chain' cannot be used with the marginal likelihood: without data its variance "
-            "of the displacement grows without bound, EKF0 knows no restoring force; "
-            "use form='first'"
-        )
-    if solver.diffusion != "fixed-diagonal":
-        raise InputError(
-            f"diffusion {solver.diffusion!r} cannot be used with the marginal likelihood, which "
-            "calibrates by the running quasi-MLE: use diffusion='fixed-diagonal'"
-        )
-    if solver.order > MAX_ORDER:
-        raise InputError(
-            f"order is {solver.order}: the marginal likelihood takes orders up to {MAX_ORDER}, "
-            "beyond which its explicit steps would have to be tiny"
-        )
-    if solver.steps == "auto":
-        raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
-
-
-def must_restart(records: Sequence[Record]) -> bool:
-    """Whether the state's derivatives restart at every sample, see the head of this module."""
-    return not all(record.smooth and record.uniform for record in records)
-
-
-class MarginalSymbols:
-    """The graphs of the EKF0 recursion of one particle.
+class Marginal(Recursion):
+    """The EKF0 recursion of one particle.
 
     The state of a lane holds the Nordsieck coordinates m_ij = h^j x_i^(j) / j! of every state and
     the running sum of z_i^2 / s. The shared rows hold inputs and gains.
 
-    Parameters
-    ----------
-    model : Model
-    order : int
-    restarts : bool
-        Whether the derivatives restart at every sample.
+    Raises
+    ------
+    InputError
+        For a form, diffusion or order that it cannot use.
     """
 
-    def __init__(self, model: Model, order: int, restarts: bool) -> None:
-        self.model, self.order, self.restarts = model, order, restarts
-        n, size = model.x.numel(), order + 1
-        self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(size)] for i in range(n)]
+    name = "marginal"
+
+    def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
+        _check(solver)
+        self.model, self.order = problem.model, solver.order
+        self.local_order = self.order + 1
+        self.restarts = grid.restarts or grid.rescales
+        n = self.model.x.numel()
+        self.m = [[ca.SX.sym(f"m_{i}_{j}") for j in range(self.order + 1)] for i in range(n)]
         self.residual_sum = ca.SX.sym("residual_sum", n, 1)
-        self.sample = SampleSymbols.of(model)
+        self.sample = SampleSymbols.of(self.model)
         self.variance = ca.SX.sym("variance")
         self.per_step = ca.SX.sym("per_step")
         self.h = ca.SX.sym("h")
 
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """`EKF0`: the covariance of a linearised vector field is another for each particle."""
+        return solver.probabilistic and solver.jacobian == "none"
+
+    @classmethod
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """See `Recursion.counterpart`; of the other's order, where it has one."""
+        order = min(getattr(solver, "order", EKF0.order), COMPARED_ORDER)
+        return EKF0(order=order, steps=solver.steps)
+
+    def _predicted(self) -> tuple[list[list[ca.SX]], ca.SX]:
+        """Coordinates m = A mu after a step of the prior, and h f(m_0) there (eq. 16)."""
+        m = [list(row) for row in self.m]
+        for row in m:
+            # A is Pascal's triangle in these coordinates.
+            for i in range(self.order):
+                for j in range(self.order - 1, i - 1, -1):
+                    row[j] += row[j + 1]
+        predicted = ca.vertcat(*[row[0] for row in m])
+        return m, self.h * ca.substitute(self.model.rhs, self.model.x, predicted)
+
+    def _step(self) -> tuple[ca.SX, ca.SX, ca.SX]:
+        """Rows of input and gains, and the state after a step (eqs. 16-19)."""
+        gain = [ca.SX.sym(f"gain_{j}") for j in range(self.order + 1)]
+        precision, scale = ca.SX.sym("precision"), ca.SX.sym("scale")
+        m, rates = self._predicted()
+        residual_sum = []
+        for i, row in enumerate(m):
+            z = rates[i] - row[1]
+            row[:] = [value + g * z for value, g in zip(row, gain, strict=True)]
+            # Without noise on the residual its gain is one: the rate is conditioned on exactly.
+            row[1] = rates[i]
+            residual_sum.append(self.residual_sum[i] + z * z * (precision * scale))
+        step_row = ca.vertcat(self.model.u, self.model.t, self.h, scale)
+        state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
+        return step_row, ca.vertcat(*gain, precision), state
+
+    def expected(self) -> Expected:
+        """Mean g(mu), solver covariance J Gamma Sigma J', and states at a sample (eq. 20)."""
+        model, states = self.model, ca.vertcat(*[row[0] for row in self.m])
+        jacobian = ca.jacobian(model.outputs, model.x)
+        scaled = self.residual_sum * (self.per_step * self.variance)
+        numerical = jacobian @ ca.diag(scaled) @ jacobian.T
+        outputs, numerical = ca.substitute(
+            [model.outputs, numerical],
+            [model.x, model.u, model.t],
+            [states, self.sample.u, self.sample.t],
+        )
+        return Expected(outputs, numerical, states)
+
+    def log_density(self) -> ca.SX:
+        """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21)."""
+        expected, noise = self.expected(), ca.diag(self.model.noise_variance)
+        return gaussian_log_density(
+            self.sample.y - expected.outputs, expected.covariance + noise, self.sample.present
+        )
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`: h times the residual."""
+        m, rates = self._predicted()
+        return rates - ca.vertcat(*[row[1] for row in m])
+
     def program(self, emitted: ca.SX) -> LaneProgram:
-        """Assemble the kernel that emits ``emitted`` at each sample."""
+        """See `Recursion.program`."""
         model = self.model
         step_row, gain_row, step = self._step()
         derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
         coordinates = self._coordinates(derivatives)
         start = StartSymbols.of(model, rates)
         initial = ca.substitute(coordinates, model.x, start.initial(model))
-        restart = ca.substitute(coordinates, model.x, self.values)
+        restart = ca.substitute(coordinates, model.x, ca.vertcat(*[row[0] for row in self.m]))
         return LaneProgram(
             theta=model.theta,
             constants=model.constants,
@@ -176,60 +165,6 @@ class MarginalSymbols:
             emitted=emitted,
         )
 
-    def log_density(self) -> ca.SX:
-        """Log N(y; g, J Sigma J' + R), (1, 1)."""
-        outputs, numerical = self.prediction()
-        noise = ca.diag(self.model.noise_variance)
-        return gaussian_log_density(self.sample.y - outputs, numerical + noise, self.sample.present)
-
-    def prediction(self) -> tuple[ca.SX, ca.SX]:
-        """Mean (q, 1) and solver covariance J Sigma J' (q, q) of the outputs at a sample."""
-        model = self.model
-        jacobian = ca.jacobian(model.outputs, model.x)
-        scaled = self.residual_sum * (self.per_step * self.variance)
-        numerical = jacobian @ ca.diag(scaled) @ jacobian.T
-        at = [self.values, self.sample.u, self.sample.t]
-        outputs, numerical = ca.substitute(
-            [model.outputs, numerical], [model.x, model.u, model.t], at
-        )
-        return outputs, numerical
-
-    def local_error(self) -> ca.SX:
-        """Of a step, see `prediction`: h times the residual, (n, 1)."""
-        m, rates = self._predicted()
-        return rates - ca.vertcat(*[row[1] for row in m])
-
-    @property
-    def values(self) -> ca.SX:
-        """States of the model, (n, 1)."""
-        return ca.vertcat(*[row[0] for row in self.m])
-
-    def _step(self) -> tuple[ca.SX, ca.SX, ca.SX]:
-        """Predict, evaluate f, update, accumulate z^2 / s (PN-SMC eqs. 16-19)."""
-        gain = [ca.SX.sym(f"gain_{j}") for j in range(self.order + 1)]
-        precision, scale = ca.SX.sym("precision"), ca.SX.sym("scale")
-        m, rates = self._predicted()
-        residual_sum = []
-        for i, row in enumerate(m):
-            z = rates[i] - row[1]
-            row[:] = [value + g * z for value, g in zip(row, gain, strict=True)]
-            # Without noise on the residual its gain is one: the rate is conditioned on exactly.
-            row[1] = rates[i]
-            residual_sum.append(self.residual_sum[i] + z * z * (precision * scale))
-        step_row = ca.vertcat(self.model.u, self.model.t, self.h, scale)
-        state = ca.vertcat(*[v for row in m for v in row], *residual_sum)
-        return step_row, ca.vertcat(*gain, precision), state
-
-    def _predicted(self) -> tuple[list[list[ca.SX]], ca.SX]:
-        """Coordinates after a step of the prior, and the coordinate of f there."""
-        m = [list(row) for row in self.m]
-        for row in m:
-            for i in range(self.order):
-                for j in range(self.order - 1, i - 1, -1):
-                    row[j] += row[j + 1]
-        predicted = ca.vertcat(*[row[0] for row in m])
-        return m, self.h * ca.substitute(self.model.rhs, self.model.x, predicted)
-
     def _coordinates(self, derivatives: list[ca.SX]) -> ca.SX:
         """Nordsieck coordinates h^j x^(j) / j!, state by state."""
         factors = [self.h**j / factorial(j) for j in range(self.order + 1)]
@@ -241,45 +176,106 @@ class MarginalSymbols:
             ]
         )
 
+    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+        """See `Recursion.writer`."""
+        return MarginalRowWriter(self.model, record, self.order, steps, self.restarts, number)
 
-def marginal_rows(
-    record: Record, model: Model, solver: EKF0, restarts: bool, number: int = 0
-) -> Rows:
-    """Build the shared rows of `MarginalSymbols.program` for a record, the ``number``-th.
+
+def _check(solver: EKF0) -> None:
+    if solver.form != "first":
+        raise InputError(
+            "form 'chain' cannot be used with the marginal likelihood: without data its variance "
+            "of the displacement grows without bound, EKF0 knows no restoring force; "
+            "use form='first'"
+        )
+    if solver.diffusion != "fixed-diagonal":
+        raise InputError(
+            f"diffusion {solver.diffusion!r} cannot be used with the marginal likelihood, which "
+            "calibrates by the running quasi-MLE: use diffusion='fixed-diagonal'"
+        )
+    if solver.order > MAX_ORDER:
+        raise InputError(
+            f"order is {solver.order}: the marginal likelihood takes orders up to {MAX_ORDER}, "
+            "beyond which its explicit steps would have to be tiny"
+        )
+
+
+class MarginalRowWriter(RowWriter):
+    """Rows of `Marginal.program`: inputs, gains, and the variance of a state at unit diffusion.
 
     Diffusion has the unit that it takes with the mean step as unit of time; a step of another
-    length h scales variances by (h / mean)^(2 order + 1). Where the record tells its sampling
-    interval nothing depends on its end.
+    length h scales variances by (h / mean)^(2 order + 1). Its memory is the variance.
+
+    Parameters
+    ----------
+    model : Model
+    record : Record
+        Its sampling interval is the unit of time and, where nothing restarts, the interval.
+    order, steps : int
+    restarts : bool
+        Whether the derivatives restart at every sample.
+    number : int
+        Which of the model's initial states it starts from.
     """
-    steps, n = int(solver.steps), record.n_inputs
-    n_steps, count = steps * (len(record) - 1), np.arange(len(record))
-    mean_length = record.interval / steps
-    lengths = np.diff(record.t) / steps if restarts else np.full(len(record) - 1, mean_length)
-    growth = (lengths / mean_length) ** (2 * solver.order + 1)
-    shared = shared_gains(solver.order, steps if restarts else n_steps)
-    if restarts:
-        variance = np.concatenate([[0.0], np.cumsum(growth * shared.variance[-1])])
-    else:
-        variance = np.concatenate([[0.0], shared.variance[steps - 1 :: steps]])
-    inputs = np.empty((len(record) - 1, steps, n + 3))
-    inputs[..., :n] = substep_inputs(record, steps)[:, 1:]
-    inputs[..., n] = substep_times(record, steps)[:, 1:]
-    inputs[..., n + 1] = lengths[:, None]
-    inputs[..., n + 2] = 1.0 / growth[:, None]
-    per_step = 1.0 / np.maximum(steps * count, 1)
-    start = start_row(record, number, len(model.initial), solver.order)
-    return Rows(
-        start=np.append(start, lengths[0]),
-        inputs=inputs.reshape(n_steps, n + 3),
-        gains=np.column_stack([shared.gain, 1.0 / shared.innovation]),
-        samples=np.column_stack([sample_rows(record, model.outputs.numel()), variance, per_step]),
-        steps=steps,
-        cycle=steps if restarts else n_steps,
-        intervals=_interval_rows(record, solver.order, lengths) if restarts else np.empty((0, 0)),
-    )
 
+    memory = np.zeros(1)
 
-def _interval_rows(record: Record, order: int, lengths: Array) -> Array:
-    """Input, time, derivatives of the input and step length after each sample."""
-    rates = interval_derivatives(record, order - 1).reshape(len(record) - 1, -1)
-    return np.column_stack([record.u[:-1], record.t[:-1], rates, lengths])
+    def __init__(
+        self, model: Model, record: Record, order: int, steps: int, restarts: bool, number: int = 0
+    ) -> None:
+        self.steps, self.n_outputs = steps, model.outputs.numel()
+        self._order, self._restarts, self._number = order, restarts, number
+        self._n_initial, self._length = len(model.initial), record.interval / steps
+        self.cycle = steps if restarts else self.cycle
+        # Without restarts, gains are stationary long before as many steps.
+        self._shared = shared_gains(order, steps if restarts else steps * CHUNK)
+        self.gains = self._gains = np.column_stack(
+            [self._shared.gain, 1.0 / self._shared.innovation]
+        )
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return np.append(start_row(head, self._number, self._n_initial, self._order), self._length)
+
+    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+        """See `RowWriter.rows`."""
+        n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
+        lengths = np.full(intervals, self._length)
+        if self._restarts:
+            lengths = (window.t[1:] - window.t[:-1]) / steps
+        growth = (lengths / self._length) ** (2 * self._order + 1)
+        count = steps * np.arange(window.begin, window.begin + intervals + 1)
+        at_samples = sample_rows(window)
+        samples = np.empty((intervals + 1, at_samples.shape[1] + 2))
+        samples[:, :-2] = at_samples
+        samples[:, -2] = variance = self._variance(count, growth, memory)
+        samples[:, -1] = 1.0 / np.maximum(count, 1)
+        inputs = np.empty((intervals, steps, n + 3))
+        inputs[..., :n] = window.inputs(steps)[:, 1:]
+        inputs[..., n] = window.times(steps)[:, 1:]
+        inputs[..., n + 1] = lengths[:, None]
+        inputs[..., n + 2] = (1.0 / growth)[:, None]
+        written = Rows(
+            start=NOTHING,
+            inputs=inputs.reshape(-1, n + 3),
+            gains=self._gains,
+            samples=samples,
+            steps=steps,
+            cycle=self.cycle,
+            intervals=self._intervals(window, lengths) if self._restarts else np.empty((0, 0)),
+        )
+        return written, variance[-1:]
+
+    def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
+        """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
+        shared, known = self._shared.variance, len(self._shared.gain)
+        if self._restarts:
+            return np.add.accumulate(np.concatenate([memory, growth * shared[-1]]))
+        growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (count - known)
+        variance = np.where(count <= known, shared[np.minimum(count, known) - 1], growing)
+        return np.where(count > 0, variance, 0.0)
+
+    def _intervals(self, window: Window, lengths: Array) -> Array:
+        """Input, time, derivatives of the input and step length after each sample."""
+        rates = list(window.derivatives(self._order - 1).swapaxes(0, 1))
+        return np.column_stack([window.u[:-1], window.t[:-1], *rates, lengths])

@@ -1,35 +1,62 @@
-"""The likelihoods by name, and the one a solver stands for."""
+"""The likelihoods by name: what each provides, and how one is chosen and compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
+import casadi as ca
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.classical import classical, classical_prediction
-from smcpn.likelihood.conditioned import dalton, fenrir, filtering
-from smcpn.likelihood.expected import Prediction
-from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.marginal import marginal, marginal_prediction
-from smcpn.model.problem import Problem
-from smcpn.solver import EKF0, EKF1, RK4
+from smcpn.likelihood.lanes import Grid, LaneLikelihood
+from smcpn.likelihood.rows import RowWriter
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.solver import EKF0, SOLVERS, Solver, check_solver
 
-Solver = EKF0 | EKF1 | RK4
+LIKELIHOODS: dict[str, type[Recursion]] = {}
+"""Every likelihood by its name; each registers itself where it is defined."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a likelihood is made.
+class Expected:
+    """Graphs of what a likelihood expects at a sample.
 
     Attributes
     ----------
-    solvers : tuple of type
-        Those it goes with.
-    build : callable
-        ``build(problem, solver, threads)`` returns a `LaneLikelihood`.
-    prediction : callable
-        ``prediction(problem, solver, number, record)`` returns the `Prediction` of what it expects
-        of every sample.
+    outputs : casadi.SX, (q, 1)
+        Mean of the noise-free outputs.
+    covariance : casadi.SX, (q, q)
+        What the solver is uncertain of.
+    states : casadi.SX, (n, 1)
+    """
+
+    outputs: ca.SX
+    covariance: ca.SX
+    states: ca.SX
+
+
+class Recursion(ABC):
+    """A likelihood as a recursion over samples: graphs of one particle, rows that all share.
+
+    A subclass that gives a ``name`` is a likelihood from then on. What it compiles to, what it
+    expects of a sample, and how it follows a stream come from its graphs and its writer.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver
+        One that `goes_with` it.
+    grid : Grid
+        Of the records that it runs over.
+
+    Attributes
+    ----------
+    name : str
     known_diffusion : bool
         Whether it needs a diffusion that is a number or a parameter.
     any_density : bool
@@ -37,34 +64,89 @@ class Recipe:
     excess : float
         Nats per value by which it may lie above what a density of the data can, the noise at its
         densest.
+    model : Model
+    local_order : int
+        Power of the step with which the local error falls.
     """
 
-    solvers: tuple[type, ...]
-    build: Callable[..., LaneLikelihood]
-    prediction: Callable[..., Prediction]
-    known_diffusion: bool = False
-    any_density: bool = False
-    excess: float = 0.0
+    name: ClassVar[str]
+    known_diffusion: ClassVar[bool] = False
+    any_density: ClassVar[bool] = False
+    excess: ClassVar[float] = 0.0
+    model: Model
+    local_order: int
 
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            LIKELIHOODS[cls.name] = cls
 
-LIKELIHOODS = {
-    "marginal": Recipe((EKF0,), marginal, marginal_prediction),
-    "filtering": Recipe((EKF0, EKF1), filtering, filtering.prediction, any_density=True),
-    "dalton": Recipe(
-        # Its two filters linearise in different places, which leaves no density of the data; far
-        # above one, the data-free filter has diverged.
-        (EKF0, EKF1),
-        dalton,
-        dalton.prediction,
-        known_diffusion=True,
-        any_density=True,
-        excess=1.0,
-    ),
-    "fenrir": Recipe((EKF0, EKF1), fenrir, fenrir.prediction, known_diffusion=True),
-    "classical": Recipe((RK4,), classical, classical_prediction, any_density=True),
-}
-OF_SOLVER = {EKF0: "marginal", EKF1: "filtering", RK4: "classical"}
-"""The likelihood that a solver stands for where none is named."""
+    @abstractmethod
+    def __init__(self, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> None: ...
+
+    @abstractmethod
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """The recursion that emits ``emitted`` at each sample."""
+
+    @abstractmethod
+    def log_density(self) -> ca.SX:
+        """Log p(y_k | y_0, ..., y_{k-1}, theta) of a sample, (1, 1)."""
+
+    @abstractmethod
+    def expected(self) -> Expected:
+        """What is expected at a sample, given those before where the likelihood sees them."""
+
+    @abstractmethod
+    def local_error(self) -> ca.SX:
+        """Local error of each state over what a step is made of, (n, 1)."""
+
+    @abstractmethod
+    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+        """Writer of the rows of a record, which starts from the ``number``-th initial state."""
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Whether it can be computed with a solver; by default those that stand for it."""
+        return solver.likelihood == cls.name
+
+    @classmethod
+    def default_solver(cls, problem: Problem) -> Solver:
+        """Solver where none is named: by default the first that goes with it."""
+        return next(kind for kind in SOLVERS.values() if cls.goes_with(kind))()
+
+    @classmethod
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """Solver with as many steps as another, to see the same records by this likelihood."""
+        return replace(cls.default_solver(problem), steps=solver.steps)
+
+    @classmethod
+    def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """The recursion where `expected` and `local_error` are asked of it."""
+        return cls(problem, solver, grid, **options)
+
+    @classmethod
+    def build(
+        cls, problem: Problem, solver: Solver, threads: int | None = None, **options: Any
+    ) -> LaneLikelihood:
+        """Compile it for a problem's records; ``options`` are those of its own.
+
+        Raises
+        ------
+        InputError
+            If it cannot use the solver as it is set, or its steps are still to be chosen.
+        """
+        number_of_steps(solver)
+        recursion = cls(problem, solver, Grid.of(problem.records), **options)
+        kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
+        return recursion.over(problem.records, solver, kernel)
+
+    def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
+        """The likelihood of records by its compiled kernel."""
+        steps = number_of_steps(solver)
+
+        def write(record: Record, number: int) -> Rows:
+            return self.writer(record, steps, number).whole(record)
+
+        return LaneLikelihood(kernel, records, solver, write)
 
 
 def build_likelihood(
@@ -80,11 +162,24 @@ def build_likelihood(
     Raises
     ------
     InputError
-        If there is no such likelihood, or it does not go with the solver.
+        If there is no such likelihood, or it does not go with the solver or the problem.
+    """
+    return suitable_likelihood(problem, solver, likelihood).build(problem, solver, threads)
+
+
+def suitable_likelihood(
+    problem: Problem, solver: Solver, likelihood: str | None = None
+) -> type[Recursion]:
+    """Likelihood of a name, or the one the solver stands for, checked against the problem.
+
+    Raises
+    ------
+    InputError
+        As `build_likelihood`.
     """
     name = likelihood_name(solver, likelihood)
     if problem.model.density is not None and not LIKELIHOODS[name].any_density:
-        fitting = ", ".join(n for n, recipe in LIKELIHOODS.items() if recipe.any_density)
+        fitting = ", ".join(n for n, other in LIKELIHOODS.items() if other.any_density)
         raise InputError(
             f"the {name} likelihood takes Gaussian noise only: give standard deviations in noise, "
             f"or choose likelihood {fitting}"
@@ -94,7 +189,7 @@ def build_likelihood(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "
             f"use: give the solver diffusion='{problem.diffusion}', or leave it out of the problem"
         )
-    return LIKELIHOODS[name].build(problem, solver, threads)
+    return LIKELIHOODS[name]
 
 
 def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
@@ -107,21 +202,20 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
     """
     check_solver(solver)
     if likelihood is None:
-        return OF_SOLVER[type(solver)]
-    recipe = _recipe(likelihood)
-    if type(solver) not in recipe.solvers:
-        fitting = " or ".join(f"smcpn.{kind.__name__}(...)" for kind in recipe.solvers)
+        return solver.likelihood
+    check_likelihood(likelihood)
+    if not LIKELIHOODS[likelihood].goes_with(solver):
+        goes_with = LIKELIHOODS[likelihood].goes_with
+        fitting = [f"smcpn.{name}(...)" for name, kind in SOLVERS.items() if goes_with(kind)]
         raise InputError(
-            f"the {likelihood} likelihood does not go with {solver!r}: give solver={fitting}"
+            f"the {likelihood} likelihood does not go with {solver!r}: give "
+            f"solver={' or '.join(fitting)}"
         )
     return likelihood
 
 
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
-    """Solver of an identification that names none.
-
-    A filter that sees the data has no use for the first-order form: where v is x', one process
-    for both has no second residual to leave an error.
+    """Solver of an identification that names none: `EKF0`, or what goes with the likelihood.
 
     Raises
     ------
@@ -130,34 +224,21 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """
     if likelihood is None:
         return EKF0()
-    recipe = _recipe(likelihood)
-    kind = recipe.solvers[-1]
-    if kind is not EKF1:
-        return kind()
-    if problem.diffusion is not None:
-        return EKF1(order=4, form="chain", diffusion=problem.diffusion)
-    if recipe.known_diffusion:
-        raise InputError(
-            f"the {likelihood} likelihood needs a diffusion: give solver=smcpn.EKF1(diffusion=...) "
-            "a number, or learn it, smcpn.Problem(diffusion='kappa', prior={'kappa': ...})"
-        )
-    return EKF1(order=4, form="chain", diffusion="fixed")
+    check_likelihood(likelihood)
+    return LIKELIHOODS[likelihood].default_solver(problem)
 
 
-def check_solver(solver: Solver) -> None:
-    """Refuse what is no solver.
+def number_of_steps(solver: Solver) -> int:
+    """Steps per sampling interval of a solver.
 
     Raises
     ------
     InputError
-        For the class in place of an instance, and for anything else.
+        Where they are still to be chosen.
     """
-    if isinstance(solver, type) and solver in OF_SOLVER:
-        name = solver.__name__
-        raise InputError(f"solver is the class {name}: give an instance, smcpn.{name}()")
-    if type(solver) not in OF_SOLVER:
-        known = ", ".join(f"smcpn.{kind.__name__}" for kind in OF_SOLVER)
-        raise InputError(f"solver is {shown(solver)}: choose one of {known}")
+    if solver.steps == "auto":
+        raise InputError("steps 'auto' is still to be chosen: use smcpn.identify, or give a number")
+    return int(solver.steps)
 
 
 def check_likelihood(likelihood: str) -> None:
@@ -172,8 +253,3 @@ def check_likelihood(likelihood: str) -> None:
         raise InputError(
             f"likelihood is {shown(likelihood)}: choose one of {', '.join(LIKELIHOODS)}"
         )
-
-
-def _recipe(likelihood: str) -> Recipe:
-    check_likelihood(likelihood)
-    return LIKELIHOODS[likelihood]

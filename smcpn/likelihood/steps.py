@@ -1,8 +1,14 @@
-"""The steps to begin with, before anything has been learned from the data."""
+"""How many solver steps per sample an error asks for, and how much error is left.
+
+Before anything has been learned from the data, the local error over a pilot set of prior draws
+gives a first guess (`pilot_steps`): it needs neither a reference nor a solution that is accurate
+already, so that draws whose solutions diverge can be left out. The error budget looks at one
+parameter vector, and at the error that has built up there, as a share of the noise variance
+(`error_budget`, `sufficient_steps`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import log2
 
@@ -11,91 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import Averages, Prediction
+from smcpn.likelihood.expected import Averages, Prediction, predictions
 from smcpn.likelihood.measurement import LEAST_INFORMATION
-from smcpn.likelihood.registry import LIKELIHOODS, Solver, likelihood_name
 from smcpn.model.problem import Model, Problem
-from smcpn.model.record import Record
-from smcpn.solver import MAX_STEPS
-
-# ---- What a likelihood expects of every sample of several records, for one parameter vector.
+from smcpn.solver import MAX_STEPS, Solver
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class RecordPrediction:
-    """A record, its `Prediction`, and its sampling interval in units of the first record's."""
-
-    record: Record
-    prediction: Prediction
-    interval: float
-
-    def moments(self, values: Array, steps: int) -> tuple[Array, Array]:
-        """As of `Prediction`, at parameters (d,); ``steps`` are counted on the first record."""
-        theta = np.asarray(values, dtype=float)[:, None]
-        return self.prediction.moments(theta, self.record, self.steps(steps))
-
-    def steps(self, steps: int) -> int:
-        """Steps per sample here: those of a record sampled more coarsely are not longer."""
-        return max(1, int(np.ceil(steps * self.interval - 1e-6)))
-
-
-def predictions(
-    problem: Problem,
-    solver: Solver,
-    records: Iterable[tuple[int, Record]],
-    likelihood: str | None = None,
-) -> list[RecordPrediction]:
-    """Compile the likelihood's own recursion; arguments as of `predictive_moments`."""
-    recipe = LIKELIHOODS[likelihood_name(solver, likelihood)]
-    learned = _mean_interval(problem.records[0])
-    return [
-        RecordPrediction(
-            record,
-            recipe.prediction(problem, solver, number, record),
-            _mean_interval(record) / learned,
-        )
-        for number, record in records
-    ]
-
-
-def predictive_moments(
-    problem: Problem,
-    solver: Solver,
-    values: Array,
-    records: Iterable[tuple[int, Record]],
-    likelihood: str | None = None,
-) -> list[tuple[Array, Array]]:
-    """Run the likelihood's own recursion and return the mean and the solver's covariance.
-
-    Parameters
-    ----------
-    solver : EKF0, EKF1 or RK4
-        With a number of steps, counted per sampling interval of the problem's first record.
-    values : ndarray, (d,)
-        Parameter values.
-    records : iterable of (int, Record)
-        Each with the number of the initial state it starts from.
-    likelihood : str, optional
-        As of `build_likelihood`.
-
-    Returns
-    -------
-    list of (mean (T, q), covariance (T, q, q))
-        Outputs without noise. Of the marginal likelihood J Sigma J' (PN-SMC eq. 20); zero of the
-        classical one, which claims no error. Of those that see the data, both are given the
-        samples before: the covariance is what the solver is uncertain of one sample ahead.
-    """
-    found = predictions(problem, solver, records, likelihood)
-    return [one.moments(values, int(solver.steps)) for one in found]
-
-
-def _mean_interval(record: Record) -> float:
-    return float(np.diff(record.t).mean())
-
-
-# ---- How much of the innovation variance is solver error, and how many steps that asks for.
 
 SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
@@ -126,7 +53,7 @@ class ErrorBudget:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What deserves a second look."""
+        """A sentence where the solver's error may bias the parameters."""
         if self.share <= SOLVER_SHARE:
             return ()
         return (
@@ -147,9 +74,7 @@ def error_budget(
     return _budget(problem, found, values, int(solver.steps))
 
 
-def _budget(
-    problem: Problem, found: list[RecordPrediction], values: Array, steps: int
-) -> ErrorBudget:
+def _budget(problem: Problem, found: list[Prediction], values: Array, steps: int) -> ErrorBudget:
     compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
     own, other = ([one.moments(values, n) for one in found] for n in (steps, compared))
     noise = _noise(problem, np.asarray(values, dtype=float), np.concatenate([m for m, _ in own]))
@@ -222,13 +147,6 @@ def sufficient_steps(
     )
 
 
-# ---- A first guess of the steps: from the local error over a pilot set of parameters.
-#
-# The error budget looks at one parameter vector, and at the error that has built up there. The
-# local
-# error needs neither a reference nor a solution that is accurate already, so that a whole set drawn
-# from the prior can be asked, and those of it that diverge left out.
-
 FLAT = 1e-6
 """Spread of a state, relative to its size, below which it counts as constant."""
 
@@ -259,7 +177,7 @@ def pilot_steps(
     """
     hidden = [record.unmeasured(len(problem.observe)) for record in problem.records]
     found = predictions(problem, solver, enumerate(hidden), likelihood)
-    order, steps = found[0].prediction.local_order, 1
+    order, steps = found[0].local_order, 1
     while affordable(problem, steps):
         error = _median(local_errors(problem, found, values, steps))
         if error <= 1.0:
@@ -270,9 +188,7 @@ def pilot_steps(
     return None
 
 
-def local_errors(
-    problem: Problem, found: list[RecordPrediction], values: Array, steps: int
-) -> Array:
+def local_errors(problem: Problem, found: list[Prediction], values: Array, steps: int) -> Array:
     """Local error in units of what is allowed, of the worst state, (N,); inf where it diverges."""
     with np.errstate(all="ignore"):
         averages = _averages(found, values, steps)
@@ -288,11 +204,11 @@ def _median(errors: Array) -> float:
     return float(np.median(errors[finite])) if 2 * finite.sum() > len(errors) else np.inf
 
 
-def _averages(found: list[RecordPrediction], values: Array, steps: int) -> Averages:
+def _averages(found: list[Prediction], values: Array, steps: int) -> Averages:
     """Averages over the samples of all records."""
     theta = np.ascontiguousarray(values.T)
     weights = np.array([len(one.record) for one in found], dtype=float)
-    each = [one.prediction.averages(theta, one.record, one.steps(steps)) for one in found]
+    each = [one.averages(theta, steps) for one in found]
     together = (np.average(parts, axis=0, weights=weights) for parts in zip(*each, strict=True))
     return Averages(*together)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import casadi as ca
@@ -59,6 +60,11 @@ class Model:
     constant_values: tuple[float, ...]
     diffusion: ca.SX | None = None
     density: OutputDensity | None = None
+
+    @cached_property
+    def kernels(self) -> dict[Any, Any]:
+        """What was compiled of the model already, by whoever compiles and asks again."""
+        return {}
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""

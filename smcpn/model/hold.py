@@ -53,13 +53,25 @@ def interval_derivatives(record: Record, order: int) -> Array:
         return derivatives
     spacing = np.diff(record.t)[:, None]
     if record.smooth:
-        points = substep_inputs(record, 8)
-        taylor = np.linalg.solve(np.vander(np.arange(9.0), increasing=True), points)
-        for k in range(1, order + 1):
-            derivatives[:, k - 1] = taylor[:, k] * factorial(k) / (spacing / 8) ** k
+        return smooth_derivatives(substep_inputs(record, 8), spacing, order)
     elif record.hold == "foh":
         derivatives[:, 0] = np.diff(record.u, axis=0) / spacing
     return derivatives
+
+
+def smooth_derivatives(points: Array, spacing: Array, order: int) -> Array:
+    """Time derivatives 1..order at the first of nine points of each interval, (m, order, n).
+
+    Parameters
+    ----------
+    points : ndarray, (m, 9, n)
+        Equally spaced.
+    spacing : ndarray, (m, 1)
+        Length of the intervals.
+    """
+    taylor = np.linalg.solve(np.vander(np.arange(9.0), increasing=True), points)
+    parts = [taylor[:, k] * factorial(k) / (spacing / 8) ** k for k in range(1, order + 1)]
+    return np.stack(parts, axis=1)
 
 
 def padded_input(record: Record) -> Array:

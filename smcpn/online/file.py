@@ -24,7 +24,6 @@ from smcpn.checkpoint.codec import configuration_document, configuration_of
 from smcpn.checkpoint.container import content_of, image, opened, publish
 from smcpn.checkpoint.population import read_population, write_population
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import likelihood_name
 from smcpn.run.run import Configuration
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def save_live(live: Online, path: Path) -> None:
     """See `Online.save`."""
     configuration = Configuration(
         solver=live.solver,
-        likelihood=likelihood_name(live.solver),
+        likelihood=live.likelihood,
         settings=live.settings,
         seed=live.seed,
         entropy=live.entropy,

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrival, Arrivals
-from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History
+from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History, growing_likelihood
 from smcpn.likelihood.lanes import CHUNK
-from smcpn.likelihood.registry import Solver, likelihood_name
-from smcpn.likelihood.rows import check_following, growing_likelihood
+from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
@@ -31,7 +30,7 @@ from smcpn.run.run import Configuration
 from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings, Snapshot
-from smcpn.solver import EKF0
+from smcpn.solver import Solver
 
 # ---- The population that follows a stream, and the account of it that a file can hold.
 
@@ -66,7 +65,8 @@ class Following:
     ) -> None:
         self.problem, self.seed, self.options = problem, configuration.seed, options
         self.settings, self.entropy = configuration.settings, configuration.entropy
-        self.solver = first_solver(problem, configuration.solver, configuration.likelihood)
+        self.likelihood = configuration.likelihood
+        self.solver = first_solver(problem, configuration.solver, self.likelihood)
         self.budget, window = options["budget"], options["forget"]
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)
@@ -93,7 +93,7 @@ class Following:
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
         likelihood = growing_likelihood(
-            problem, self.solver, history, threads, self.options["lookahead"]
+            problem, self.solver, history, threads, self.options["lookahead"], self.likelihood
         )
         # Compiled here, not within the time of the first update.
         _ = likelihood.predictive
@@ -244,8 +244,10 @@ class Online(Following):
     Parameters
     ----------
     problem : Problem
-    solver : EKF0 or RK4, optional
+    solver : EKF0, EKF1 or RK4, optional
         With a number of steps; ``"auto"`` chooses it on the problem's record, before the stream.
+    likelihood : str, optional
+        As of `smcpn.identify`; by default the one the solver stands for.
     particles : int
         Number of particles.
     seed : int, optional
@@ -276,8 +278,7 @@ class Online(Following):
     Raises
     ------
     InputError
-        If an argument is out of range, or no likelihood that can follow a stream goes with the
-        solver.
+        If an argument is out of range, or the likelihood does not go with the solver.
 
     Notes
     -----
@@ -310,6 +311,7 @@ class Online(Following):
         problem: Problem,
         *,
         solver: Solver | None = None,
+        likelihood: str | None = None,
         particles: int = 1000,
         seed: int | None = None,
         budget: float | str | None = None,
@@ -325,8 +327,7 @@ class Online(Following):
         folder: str | None = None,
     ) -> None:
         check_problem(problem)
-        solver = EKF0() if solver is None else solver
-        check_following(solver)
+        solver = default_solver(problem, likelihood) if solver is None else solver
         if resampling not in SCHEMES:
             raise InputError(
                 f"resampling is {shown(resampling)}: choose one of {', '.join(SCHEMES)}"
@@ -344,7 +345,7 @@ class Online(Following):
             seed = whole_number("seed", seed, 0)
         configuration = Configuration(
             solver=solver,
-            likelihood=likelihood_name(solver),
+            likelihood=likelihood_name(solver, likelihood),
             settings=settings,
             seed=seed,
             entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
@@ -432,7 +433,7 @@ class Online(Following):
         self._stretch.follower.settle()
         windowed = self._forgetting is not None and self._stretch.begin > 0
         problem = self._forgetting.start.problem if windowed else self.problem  # type: ignore[union-attr]
-        return stream_posterior(problem, self.solver, self._stretch, self.seed)
+        return stream_posterior(problem, self.solver, self.likelihood, self._stretch, self.seed)
 
     def save(self, path: str | Path) -> None:
         """Write all that `load` needs to go on, whole or not at all.

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.likelihood.registry import Solver
 from smcpn.likelihood.steps import error_budget
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
@@ -23,6 +22,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.simulation.particles import TWO_SIDED_95
 from smcpn.smc.particles import ParticleSystem, log_mean_exp
 from smcpn.smc.replicates import combine
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -203,10 +203,10 @@ def predicted(
     alive = weights > 0
     for rows, first, last in likelihood.ahead(sample, t, u, BLOCK):
         state, emitted, _ = likelihood.predictive.advance(theta, state, rows, first, last, True)
-        q = emitted.shape[1] // 2
+        q = likelihood.history.n_outputs
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights
-        spread = np.square(emitted[:, :q] - mean[..., None]) + emitted[:, q:]
+        spread = np.square(emitted[:, :q] - mean[..., None]) + emitted[:, q : 2 * q]
         parts.append(np.stack([mean, np.sqrt(spread @ weights)]))
     mean, sd = np.concatenate(parts, axis=1)
     return Prediction(t, mean, sd)
@@ -216,7 +216,7 @@ def predicted(
 
 
 def stream_posterior(
-    problem: Problem, solver: Solver, stretch: Stretch, seed: int | None
+    problem: Problem, solver: Solver, likelihood: str, stretch: Stretch, seed: int | None
 ) -> Posterior:
     """Make the posterior of the population of a stretch that has caught up.
 
@@ -245,12 +245,13 @@ def stream_posterior(
     engine.flush()
     populations = combine([engine])
     mean = engine.system.weights @ engine.system.theta
-    budget = error_budget(observed, solver, stretch.prior.natural(mean[None, :])[0])
+    budget = error_budget(observed, solver, stretch.prior.natural(mean[None, :])[0], likelihood)
     cost = engine.cost
     nan = float("nan")
     return Posterior(
         problem=observed,
         solver=solver,
+        likelihood=likelihood,
         budget=budget,
         timing=Timing(nan, nan, nan, int(cost.evaluations * int(solver.steps))),
         seed=seed,

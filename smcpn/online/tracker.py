@@ -77,7 +77,7 @@ class Weigher:
         """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
         self.prepare(system)
         likelihood, place = self._likelihood, self._likelihood.place(sample)
-        state, increment = likelihood.weigh(self.columns, system.state, place)
+        state, increment = likelihood.advance_sample(self.columns, system.state, place)
         predicted = likelihood.predicted(self.columns, state, place)
         with np.errstate(all="ignore"):
             innovation = standardised(place.y, predicted, self.weights(system))
@@ -105,9 +105,11 @@ class Weigher:
             self._log_weights, self._weights = log_weights, weights / total
         return Weighed(moved, ess, float(log_mean), innovation)
 
-    def states(self, system: ParticleSystem) -> Array:
-        """Values of the states, (n, N)."""
-        return system.state[self._likelihood.places]
+    def states(self, system: ParticleSystem, sample: int) -> Array:
+        """Values of the states at the sample that was assimilated last, (n, N)."""
+        self.prepare(system)
+        place = self._likelihood.place(sample)
+        return self._likelihood.states(self.columns, system.state, place)
 
     def weights(self, system: ParticleSystem) -> Array:
         """Normalised weights of a population, known already if it was the last one weighed."""
@@ -139,9 +141,9 @@ def standardised(y: Array, predicted: Array, weights: Array) -> Array:
     return (y - expected) / np.sqrt(centred @ weights)
 
 
-def state_mean(weigher: Weigher, system: ParticleSystem) -> Array:
-    """Posterior mean of the states, (n,)."""
-    states, weights = weigher.states(system), weigher.weights(system)
+def state_mean(weigher: Weigher, system: ParticleSystem, sample: int) -> Array:
+    """Posterior mean of the states at the sample that was assimilated last, (n,)."""
+    states, weights = weigher.states(system, sample), weigher.weights(system)
     mean = states @ weights
     return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
 
@@ -231,7 +233,7 @@ class StreamIbis(Ibis):
 
     def state_mean(self) -> Array:
         """Posterior mean of the states, (n,)."""
-        return state_mean(self._weigher, self.system)
+        return state_mean(self._weigher, self.system, self.sample - 1)
 
     def flush(self) -> None:
         """Add what `assimilate` has seen to the trace."""
@@ -295,7 +297,7 @@ class Provisional:
 
     def state_mean(self) -> Array:
         """Posterior mean of the states, (n,)."""
-        return state_mean(self._weigher, self.system)
+        return state_mean(self._weigher, self.system, self.sample - 1)
 
 
 DEGRADED = 0.1

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver, likelihood_name
+from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.steps import ErrorBudget
 from smcpn.model.problem import Problem
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
+from smcpn.solver import Solver
 from smcpn.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]

@@ -10,11 +10,11 @@ from scipy import special
 
 from smcpn.columns import align
 from smcpn.errors import InputError, whole_number
-from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import ParameterRow, parameter_rows
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

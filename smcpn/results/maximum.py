@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import Solver
 from smcpn.likelihood.steps import error_budget
 from smcpn.model.prior import describe
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

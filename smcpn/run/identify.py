@@ -17,7 +17,7 @@ from smcpn.checkpoint.writer import Keeper
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.likelihood.gradient import UpperBound
-from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
@@ -30,6 +30,7 @@ from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import Populations, SamplerWarning
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Progress, Settings
+from smcpn.solver import Solver
 
 BEYOND_SHARE = 0.01
 """Share of the weight that may have a likelihood that is none."""

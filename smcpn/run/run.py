@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.registry import Solver, build_likelihood
+from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.steps import (
     SOLVER_SHARE,
     ErrorBudget,
@@ -22,6 +22,7 @@ from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Settings, Snapshot
 from smcpn.smc.tempering import DiffusionTempering, Tempering
+from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 

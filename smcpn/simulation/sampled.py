@@ -19,7 +19,8 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
-from smcpn.likelihood.lanes import SampleSymbols, sample_rows
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.rows import RecordWindow, sample_rows
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
@@ -195,7 +196,7 @@ class ClosedLoop(SampledSimulator):
         inputs, lengths = WrittenOutSteps.values(self.record, self.model, self.steps)
         size = inputs.shape[1] // self.steps
         rows = np.hstack([self._signals[:-1], inputs[:, size - 1 :: size]])
-        samples = sample_rows(self.record, self.model.outputs.numel())
+        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), np.ascontiguousarray(rows), lengths, samples, 1)
 
     def finer(self) -> ClosedLoop:
@@ -348,7 +349,7 @@ class WindowPrediction(SampledSimulator):
         y = self.record.y[:-1, 0]
         restart = np.arange(len(y)) % self._horizon == 0
         rows = np.column_stack([inputs, np.nan_to_num(y), np.isfinite(y), restart])
-        samples = sample_rows(self.record, self.model.outputs.numel())
+        samples = sample_rows(RecordWindow(self.record, self.model.outputs.numel()))
         return Rows(np.zeros(1), rows, lengths, samples, 1)
 
     def finer(self) -> WindowPrediction:

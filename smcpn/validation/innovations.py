@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver
-from smcpn.likelihood.steps import predictive_moments
+from smcpn.likelihood.expected import predictive_moments
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.conditioned import ConditionedLikelihood
+from smcpn.likelihood.contract import DiffusedLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
-    Solver,
     build_likelihood,
     check_likelihood,
     likelihood_name,
 )
 from smcpn.model.problem import Problem
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
-from smcpn.solver import MAX_STEPS
+from smcpn.solver import MAX_STEPS, Solver
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,6 @@ RELIABLE = 0.1
 """Share of the effective particles that must be left for the shift to be more than a bound."""
 FACTORS = 10.0 ** np.arange(-6, 19)
 """Diffusions (sd) among which the most likely is taken, where none is known."""
-MOST_ORDER = 4
 
 
 @dataclass(frozen=True)
@@ -204,24 +203,12 @@ def _evaluated(likelihood: LaneLikelihood, values: Array) -> Array:
 
 def _likelihood(problem: Problem, solver: Solver, name: str, centre: Array) -> LaneLikelihood:
     """Build another likelihood, at the most likely diffusion where it needs one."""
-    other = _counterpart(problem, solver, name)
+    other = LIKELIHOODS[name].counterpart(problem, solver)
     likelihood = build_likelihood(problem, other, None, name)
     if problem.diffusion is not None or not LIKELIHOODS[name].known_diffusion:
         return likelihood
-    assert isinstance(likelihood, ConditionedLikelihood)
-    candidates = [likelihood.at_diffusion(factor) for factor in FACTORS]
+    diffused = cast(DiffusedLikelihood, likelihood)
+    candidates = [cast(LaneLikelihood, diffused.at_diffusion(factor)) for factor in FACTORS]
     best = int(np.argmax([_evaluated(one, centre)[0] for one in candidates]))
     candidates[best].solver = replace(other, diffusion=float(FACTORS[best]))
     return candidates[best]
-
-
-def _counterpart(problem: Problem, solver: Solver, name: str) -> Solver:
-    """Return the solver for another likelihood that is nearest to ``solver``."""
-    recipe, steps = LIKELIHOODS[name], int(solver.steps)
-    kind = recipe.solvers[-1]
-    if not kind.probabilistic:
-        return kind(steps=steps)
-    if kind.jacobian == "none":
-        return kind(order=min(getattr(solver, "order", 3), MOST_ORDER), steps=steps)
-    diffusion = problem.diffusion or (1.0 if recipe.known_diffusion else "fixed")
-    return kind(order=MOST_ORDER, steps=steps, form="chain", diffusion=diffusion)

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.smc.particles import normalise
+from smcpn.solver import Solver
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness

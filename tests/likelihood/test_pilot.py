@@ -9,7 +9,8 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, Problem, Record
-from smcpn.likelihood.steps import first_solver, local_errors, pilot_steps, predictions
+from smcpn.likelihood.expected import predictions
+from smcpn.likelihood.steps import first_solver, local_errors, pilot_steps
 from tests.models import van_der_pol
 from tests.reference.solver import Reference
 
@@ -61,12 +62,12 @@ def test_local_error_is_the_one_of_the_step_control():
     asked = Problem(relaxation, record, observe="x", noise=1.0, prior={"rate": stats.uniform(1, 1)},
                     initial=[x0])  # fmt: skip
     reference = Reference(relaxation, np.array([rate]), EKF1(order=2), record)
-    start, _ = reference._exact(np.array([x0]), t[0])
-    A, _ = reference._prior(h)
-    z, _ = reference._residual(A @ start, t[1])
+    A, _ = reference.prior(h)
+    predicted = A @ reference.start(np.array([x0]), t[0])
+    _, z = reference.residual(predicted, t[1], reference.input(t[1]))
     for solver in (EKF0(order=2), EKF1(order=2, diffusion="fixed")):
         found = predictions(asked, solver, enumerate(asked.records))
-        averages = found[0].prediction.averages(np.array([[rate]]), record, 1)
+        averages = found[0].averages(np.array([[rate]]), 1)
         # The first of the two samples has no step before it.
         np.testing.assert_allclose(averages.error_squares, (h * z[0]) ** 2 / 2, rtol=1e-9)
 

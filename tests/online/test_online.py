@@ -222,7 +222,7 @@ def test_what_cannot_be_a_sample_is_refused_and_not_taken_in(sample, message):
         ({"budget": -1.0}, "budget is -1.0"),
         ({"forget": "0 s"}, "forget is '0 s'"),
         ({"particles": 3}, "particles is 3"),
-        ({"solver": smcpn.EKF1()}, "cannot follow a stream"),
+        ({"solver": smcpn.RK4(), "likelihood": "filtering"}, "does not go with"),
     ],
 )
 def test_options_out_of_range_are_refused(options, message):

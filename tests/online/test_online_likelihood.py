@@ -5,22 +5,35 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from smcpn import EKF0, RK4
-from smcpn.likelihood.growing import History
+import smcpn
+from smcpn import EKF0, EKF1, RK4
+from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.growing import History, growing_likelihood
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.rows import growing_likelihood
 from tests.models import PROBLEMS
 
 pytestmark = pytest.mark.numerics
 
 SINGLE = [name for name in sorted(PROBLEMS) if len(PROBLEMS[name]().records) == 1]
 SOLVERS = {"ekf0": EKF0(order=3, steps=4), "rk4": RK4(steps=4)}
+CONDITIONED = {
+    "filtering, calibrated": ("filtering", EKF1(2, 2, diffusion="fixed")),
+    "filtering, chain": ("filtering", EKF1(3, 2, form="chain", diffusion=2.0)),
+    "filtering, shared gains": ("filtering", EKF0(2, 2, diffusion=2.0)),
+    "dalton": ("dalton", EKF1(2, 2, diffusion=2.0)),
+    "dalton, shared gains": ("dalton", EKF0(2, 2, diffusion=2.0)),
+    "fenrir, shared gains": ("fenrir", EKF0(2, 2, diffusion=2.0)),
+}
 
 
-def grown(problem, solver, parts, **history):
+def grown(problem, solver, parts, name=None, **history):
     record = problem.records[0]
     likelihood = growing_likelihood(
-        problem, solver, History(record.n_inputs, len(problem.observe), **history), threads=1
+        problem,
+        solver,
+        History(record.n_inputs, len(problem.observe), **history),
+        threads=1,
+        likelihood=name,
     )
     for a in range(0, len(record), parts):
         part = slice(a, a + parts)
@@ -49,8 +62,66 @@ def test_increments_equal_those_of_the_record(name, solver):
         np.testing.assert_array_equal(stream.evaluate(values, t)[1], batch.evaluate(values, t)[1])
 
 
+@pytest.mark.parametrize("hold", ["zoh", "bandlimited"])
+@pytest.mark.parametrize(("name", "solver"), CONDITIONED.values(), ids=CONDITIONED)
+def test_conditioned_increments_equal_those_of_the_record(name, solver, hold):
+    problem = PROBLEMS["duffing"]()
+    problem = problem.with_records([problem.records[0].with_hold(hold)])
+    values, t = values_of(problem), len(problem.records[0])
+    batch, stream = build_likelihood(problem, solver, 1, name), grown(problem, solver, 3, name)
+    expected = batch.advance(values, batch.start(values), 0, t)[1]
+    found = stream.advance(values, stream.start(values), 0, t)[1]
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+    if hold == "zoh":
+        np.testing.assert_array_equal(found, expected)
+    spilled = grown(problem, solver, 7, name, intervals=8, kept=2)
+    np.testing.assert_array_equal(spilled.advance(values, spilled.start(values), 0, t)[1], found)
+
+
+@pytest.mark.parametrize("name", ["shared", "held"])
+def test_conditioned_predictions_are_those_of_the_record(name):
+    """What a stream expects of a sample is what `predictive_moments` has, and the noise."""
+    solver = EKF0(2, 2, diffusion=2.0) if name == "shared" else EKF1(2, 2, diffusion=2.0)
+    problem = PROBLEMS["duffing"]()
+    problem = problem.with_records([problem.records[0].with_hold("zoh")])
+    values, stream = values_of(problem, 1), grown(problem, solver, 1, "filtering")
+    ((mean, covariance),) = predictive_moments(
+        problem, solver, values[0], enumerate(problem.records), "filtering"
+    )
+    noise = problem.model.with_numbers().noise_variances(values)[:, 0]
+    columns, state = stream.columns(values), stream.start(values)
+    for sample in range(20):
+        place = stream.place(sample)
+        state, _ = stream.advance_sample(columns, state, place)
+        expected = np.concatenate([mean[sample], np.diag(covariance[sample]) + noise])
+        np.testing.assert_allclose(
+            stream.predicted(columns, state, place)[:, 0], expected, rtol=1e-7
+        )
+    rows, first, last = next(stream.ahead(10, *stream.history.samples(10, 15)[:2], block=8))
+    unmeasured = problem.with_records([problem.records[0].hide(10, 15)])
+    known = next(grown(unmeasured, solver, 1, "filtering").pieces(10, 15))[0]
+    np.testing.assert_array_equal(rows.samples[first:last], known.samples[10:15])
+    np.testing.assert_array_equal(rows.inputs, known.inputs[18:28])
+    np.testing.assert_array_equal(rows.gains, known.gains[18:28])
+
+
+def test_a_filter_follows_a_stream_to_the_bytes_of_a_run():
+    problem = PROBLEMS["duffing"]()
+    problem = problem.with_records([problem.records[0].with_hold("zoh")[:40]])
+    options = {"solver": EKF1(2, 2, diffusion="fixed"), "particles": 100, "seed": 1}
+    live = smcpn.Online(problem, likelihood="filtering", **options)
+    for u, y in zip(problem.records[0].u, problem.records[0].y, strict=True):
+        live.update(u, y)
+    batch = smcpn.identify(problem, likelihood="filtering", progress=False, **options)
+    streamed = live.posterior()
+    assert streamed.likelihood == batch.likelihood == "filtering"
+    np.testing.assert_array_equal(streamed.theta, batch.theta)
+    np.testing.assert_array_equal(streamed.log_weights, batch.log_weights)
+    assert np.isfinite(live.predict(problem.records[0].u[:3]).sd).all()
+
+
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
-def test_spilled_samples_weigh_the_same(solver, tmp_path):
+def test_spilled_samples_evaluate_to_the_same(solver, tmp_path):
     problem = PROBLEMS["bouc-wen"]()
     values, t = values_of(problem), len(problem.records[0])
     whole = grown(problem, solver, 7)

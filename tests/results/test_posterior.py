@@ -9,7 +9,8 @@ from scipy import stats
 import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
-from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, predictive_moments, sufficient_steps
+from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.smc.replicates import SamplerWarning
 from tests.models import duffing_problem, forced_input
 
