@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
-from smcpn.checkpoint.codec import Begun, Contents, configuration_document, require_same
+from smcpn.checkpoint.codec import Begun, Contents
 from smcpn.checkpoint.container import previous_of
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document
@@ -28,10 +27,9 @@ from smcpn.checkpoint.writer import (
 )
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.problem import Problem
-from smcpn.run.run import Configuration, Run
+from smcpn.run.run import Run
+from smcpn.run.settings import RunSettings, require_same
 from smcpn.signals import orderly_termination
-
-EXISTING = ("resume", "overwrite", "raise")
 
 
 @contextmanager
@@ -52,7 +50,7 @@ def held(path: Path) -> Generator[None]:
 
 
 def contents_to_take_up(
-    path: Path, problem: Problem, configuration: Configuration, existing: str
+    path: Path, problem: Problem, settings: RunSettings, existing: str
 ) -> Contents | None:
     """Read what a run of a script goes on from; None where it begins.
 
@@ -74,14 +72,14 @@ def contents_to_take_up(
         return None
     contents = stored_contents(path)
     require_same_problem(contents, problem, path)
-    require_same(contents.begun.configuration, configuration_document(configuration)[0], path)
+    require_same(contents.begun.configuration, settings.document(), path)
     return contents
 
 
 def kept_run(
     path: Path,
     problem: Problem,
-    configuration: Configuration,
+    settings: RunSettings,
     contents: Contents | None,
     every: float,
     threads: int | None,
@@ -89,23 +87,23 @@ def kept_run(
     """Return what begins or takes up a run, and what keeps it in the file."""
     if contents is not None:
         entropy = contents.begun.configuration["entropy"]
-        configuration = replace(configuration, entropy=entropy)
+        settings = settings.model_copy(update={"entropy": entropy})
 
     def begin() -> Run:
         if contents is None:
-            return Run(problem, configuration, threads)
-        return taken_up(contents, problem, configuration, path, threads)
+            return Run(problem, settings, threads)
+        return taken_up(contents, problem, settings, path, threads)
 
     created = now() if contents is None else contents.begun.created
-    begun = _begun(path, problem, configuration, created)
+    begun = _begun(path, problem, settings, created)
     if contents is not None:
         # The previous version of the file still refers to its own records.
         remove_other_records(path, {begun.data_file, contents.begun.data_file})
     return begin, Keeper(path, begun, problem.prior, every)
 
 
-def _begun(path: Path, problem: Problem, configuration: Configuration, created: str) -> Begun:
-    document, reason = configuration_document(configuration)
+def _begun(path: Path, problem: Problem, settings: RunSettings, created: str) -> Begun:
+    reason = settings.not_storable
     try:
         stored, arrays = problem_document(problem)
     except NotStorableError as error:
@@ -120,7 +118,7 @@ def _begun(path: Path, problem: Problem, configuration: Configuration, created: 
         reason = reason or f"the records could not be written ({error.strerror or error})"
     return Begun(
         names=problem.names,
-        configuration=document,
+        configuration=settings.document(),
         problem=stored,
         arrays=arrays,
         not_stored=reason,

@@ -17,7 +17,8 @@ from smcpn.checkpoint.problem import restored_problem
 from smcpn.checkpoint.writer import CheckpointWarning, read_records
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
-from smcpn.run.run import Configuration, Run
+from smcpn.run.run import Run
+from smcpn.run.settings import RunSettings
 
 AGREEMENT = 1e-6
 """Relative difference of a log-likelihood that other hardware may cause."""
@@ -133,7 +134,7 @@ def require_same_problem(contents: Contents, problem: Problem, path: Path) -> No
 def taken_up(
     contents: Contents,
     problem: Problem,
-    configuration: Configuration,
+    settings: RunSettings,
     path: Path,
     threads: int | None = None,
 ) -> Run:
@@ -146,12 +147,12 @@ def taken_up(
         more samples.
     """
     longer = problem.n_samples > contents.begun.n_samples
-    if longer and configuration.method != "ibis":
+    if longer and settings.method != "ibis":
         raise InputError(
-            f"{path} is of a run by method '{configuration.method}', which weighs its record as a "
-            "whole: only path 'data' goes on with more samples"
+            f"{path} is of a run by method '{settings.method}', which weighs its record as a "
+            "whole: only method 'ibis' goes on with more samples"
         )
-    run = Run.resumed(problem, configuration, contents.snapshot, threads)
+    run = Run.resumed(problem, settings, contents.snapshot, threads)
     if longer:
         for sampler in run.samplers:
             sampler.reweigh()

@@ -21,7 +21,7 @@ from smcpn.checkpoint.problem import records_document, restored_records
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.model.record import Record
-from smcpn.run.run import RunSnapshot
+from smcpn.run.settings import RunSnapshot
 
 # ---- The records of a run, in a file of their own beside the checkpoint: written once.
 

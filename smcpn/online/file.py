@@ -20,12 +20,10 @@ from smcpn.checkpoint import (
     restored_problem,
     restored_records,
 )
-from smcpn.checkpoint.codec import configuration_document, configuration_of
 from smcpn.checkpoint.container import content_of, image, opened, publish
 from smcpn.checkpoint.population import read_population, write_population
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import likelihood_name
-from smcpn.run.run import Configuration
+from smcpn.run.settings import RunSettings
 
 if TYPE_CHECKING:
     from smcpn.online.online import Online
@@ -36,20 +34,13 @@ FORMAT_VERSION = 1
 
 def save_live(live: Online, path: Path) -> None:
     """See `Online.save`."""
-    configuration = Configuration(
-        solver=live.solver,
-        likelihood=likelihood_name(live.solver),
-        settings=live.settings,
-        seed=live.seed,
-        entropy=live.entropy,
-    )
-    settings, reason = configuration_document(configuration)
-    if reason:
-        raise InputError(f"{path} cannot be written: {reason}")
+    settings = live.settings.model_copy(update={"solver": live.solver})
+    if settings.not_storable:
+        raise InputError(f"{path} cannot be written: {settings.not_storable}")
     problem, arrays = problem_document(live.problem)
     records, columns = records_document(live.problem.records[:1])
     document = {
-        "configuration": settings,
+        "settings": settings.document(),
         "options": live.options,
         "problem": problem,
         "records": records,
@@ -82,8 +73,8 @@ def load_live(kind: type[Online], path: Path, threads: int | None) -> Online:
         arrays = {name: _arrays(file[name]) for name in ("problem", "records", "stream")}
         records = restored_records(document["records"], arrays["records"])
         problem = restored_problem(document["problem"], arrays["problem"], records)
-        configuration = configuration_of(document["configuration"])
-        live = kind.configured(problem, configuration, document["options"], threads)
+        settings = RunSettings(**document["settings"])
+        live = kind.configured(problem, settings, document["options"], threads)
         live.resume(
             document["stream"],
             arrays["stream"],

@@ -58,8 +58,8 @@ def resume(
         problem = stored_problem(contents, path)
         if data is not None:
             problem = _extended(problem, data)
-        configuration = contents.begun.require_stored(path)
-        begin, keeper = kept_run(path, problem, configuration, contents, every, threads)
+        settings = contents.begun.require_stored(path)
+        begin, keeper = kept_run(path, problem, settings, contents, every, threads)
         return identified(begin, progress, keeper)
 
 
@@ -80,8 +80,8 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     path = Path(path)
     contents = stored_contents(path)
     problem = stored_problem(contents, path)
-    configuration = contents.begun.require_stored(path)
-    run = taken_up(contents, problem, configuration, path, threads)
+    settings = contents.begun.require_stored(path)
+    run = taken_up(contents, problem, settings, path, threads)
     finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
     if finished:
         run.samplers = finished
@@ -102,7 +102,7 @@ def _so_far(run: Run, path: Path) -> Run:
             records.append(record[:left])
         left -= len(record)
     problem = run.problem.with_records(records)
-    return Run.resumed(problem, run.configuration, snapshot, run.threads)
+    return Run.resumed(problem, run.settings, snapshot, run.threads)
 
 
 def _extended(problem: Problem, data: Record) -> Problem:
