@@ -5,7 +5,7 @@ from hypothesis import settings
 from problems import PROBLEMS
 
 from smcpn import Problem
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 
 # The first example imports and compiles, and a machine may have other work.
 settings.register_profile("untimed", deadline=None)

@@ -25,8 +25,7 @@ from smcpn.simulation.particles import (
     Simulation,
     simulate_particles,
 )
-from smcpn.simulation.sampled import ClosedLoop
-from smcpn.simulation.windows import StateFilter, WindowPrediction
+from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior

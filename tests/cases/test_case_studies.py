@@ -10,7 +10,7 @@ import smcpn
 from benchmarks.case_studies import Row, _at_most, _shortened, table
 from smcpn.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics
 
