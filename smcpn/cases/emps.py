@@ -12,10 +12,10 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
+from smcpn.cases.case import PAPER, SPLITS, Case, PublishedScore
 from smcpn.datasets.emps import INITIALISATION, INTERVAL, Controller, Emps, Experiment, emps
 from smcpn.datasets.models import emps as equation
-from smcpn.errors import InputError
+from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import StartedSimulator, fitted_initial_states
@@ -182,9 +182,8 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     InputError
         For an unknown model or split, or without the files.
     """
-    if model != "emps":
-        raise InputError(f"model is '{model}': emps has emps only")
-    check_split(split)
+    one_of("model", model, ["emps"])
+    one_of("split", split, SPLITS)
     data = emps(hold)
     record = data.train.record
     train = record[:PAPER_SAMPLES] if split == PAPER else record

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from smcpn.columns import align
-from smcpn.config.locate import USUAL_NAME
+from smcpn.config.document import USUAL_NAME
 from smcpn.config.new import write_new
 from smcpn.datasets.inventory import data_folders, fetch, inventory
 

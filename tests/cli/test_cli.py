@@ -12,11 +12,11 @@ import small_oscillator as small
 from typer.testing import CliRunner
 
 from smcpn.cases import CASES, Case
-from smcpn.cases.case import Choices
 from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
 from smcpn.config.new import NOISE, TRUTH
+from smcpn.run.settings import Settings
 from smcpn.solver import EKF0
 
 
@@ -91,7 +91,7 @@ def test_silverbox_beats_the_paper_by_a_factor_of_three(silverbox_file):
         (["identify", "pendulum"], "no system 'pendulum': choose one of"),
         (["identify", "bouc-wen", "--steps", "few"], "--steps is 'few'"),
         (["identify", "bouc-wen", "--steps", "0"], "steps is 0"),
-        (["identify", "bouc-wen", "--order", "9"], "order is 9"),
+        (["identify", "bouc-wen", "--order", "12"], "order is 12"),
         (["identify", "bouc-wen", "--hold", "cubic"], "hold is 'cubic'"),
         (["identify", "bouc-wen", "--particles", "2"], "particles is 2"),
         (["identify", "bouc-wen", "--model", "duffing"], "model is 'duffing'"),
@@ -164,11 +164,8 @@ def bench(monkeypatch, tmp_path):
             published={},
             steps="auto",
             split="",
-            choices=Choices(
-                solver=EKF0(order=2, steps=8),
-                arguments={"particles": 60, "seed": 7},
-                picture=tmp_path / "fit.svg",
-            ),
+            settings=Settings(solver=EKF0(order=2, steps=8), particles=60, seed=7),
+            picture=tmp_path / "fit.svg",
         )
 
     monkeypatch.setitem(CASES, "bench", build)
@@ -200,7 +197,7 @@ def test_quiet_says_nothing_and_verbose_more(bench):
 
 @pytest.mark.parametrize("name", ["out.gift", "no/out.png"])
 def test_a_picture_that_cannot_be_written_is_refused_before_the_run(bench, monkeypatch, name):
-    monkeypatch.setattr("smcpn.cli.identify.ibis", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("smcpn.identify", lambda *_, **__: pytest.fail("it ran"))
     result = CliRunner().invoke(app, ["identify", "bench", "--picture", str(bench / name)])
     assert "picture '" in str(result.exception)
 

@@ -242,13 +242,13 @@ def test_everything_a_problem_takes(folder):
     assert built.observe == ["moved", "v"]
     assert built.noise[0] == "sigma"
     assert built.noise[1].startswith("StudentT")
-    assert case.choices.likelihood == "dalton"
     assert case.solver() == smcpn.EKF1(order=3, steps=2, diffusion="kappa")
     assert case.solver(order=4, steps="auto") == smcpn.EKF1(order=4, diffusion="kappa")
-    arguments = dict(case.choices.arguments)
-    assert isinstance(arguments.pop("moves"), smcpn.WasteFree)
-    assert arguments.pop("checkpoint").name == "run.h5"
-    assert arguments == {"particles": 50, "seed": 3, "path": "tempering"}
+    given = case.settings.given
+    assert isinstance(given.pop("moves"), smcpn.WasteFree)
+    assert given.pop("checkpoint").name == "run.h5"
+    assert given.pop("solver") == case.solver()
+    assert given == {"likelihood": "dalton", "method": "tempering", "particles": 50, "seed": 3}
 
 
 # Files
@@ -377,7 +377,7 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("[prior]", "[initial]\nq = 1\n[prior]", "line 15, initial.q: initial names 'q'"),
         ("[prior]", '[run]\nseed = "a"\n[prior]', "line 15, run.seed: seed is 'a'"),
         ("[prior]", "[run]\nparticles = 3\n[prior]", "run.particles: particles is 3"),
-        ("[prior]", '[solver]\nkind = "RK4"\norder = 3\n[prior]', "solver.order: RK4 has no"),
+        ("[prior]", '[solver]\nkind = "RK4"\norder = 3\n[prior]', "solver.order: order is 3: RK4 has no"),
         ("[prior]", '[solver]\nform = "chain"\n[prior]', "line 15, solver.form: say which"),
         ("[prior]", "[solver]\norder = 99\n[prior]", "line 15, solver.order: order is 99"),
         (
