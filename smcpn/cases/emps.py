@@ -1,4 +1,21 @@
-"""PN-SMC section 4.3: the electro-mechanical positioning system."""
+"""PN-SMC section 4.3: the electro-mechanical positioning system.
+
+What a model of the EMPS is given beside its parameters makes its score:
+
+======================  ==========================================================================
+protocol                given
+======================  ==========================================================================
+``open_loop``           the measured force; the state after the first 20 samples runs free for 25 s
+``closed_loop``         the position reference; the controller is simulated with the model and
+                        corrects its errors
+``prediction_k``        the measured force and, every k samples, a state filtered from the measured
+                        position; in between the model runs free
+======================  ==========================================================================
+
+The first 20 samples never count. The 95 % band of a protocol holds the spread over the particles
+and, as the variance of all that the model misses, the mean squared error of the same protocol on
+the training record; so its coverage on the test record says whether training told the error.
+"""
 
 from __future__ import annotations
 
@@ -29,25 +46,6 @@ from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
-
-
-# ---- How a model of the EMPS is scored: what it is given beside its parameters makes the figure.
-#
-# ======================  ==========================================================================
-# protocol                given
-# ======================  ==========================================================================
-# ``open_loop``           the measured force; the state after the first 20 samples runs free for 25
-# s
-# ``closed_loop``         the position reference; the controller is simulated with the model and
-#                         corrects its errors
-# ``prediction_k``        the measured force and, every k samples, a state filtered from the
-# measured
-#                         position; in between the model runs free
-# ======================  ==========================================================================
-#
-# The first 20 samples never count. The 95 % band of a protocol holds the spread over the particles
-# and, as the variance of all that the model misses, the mean squared error of the same protocol on
-# the training record; so its coverage on the test record says whether training told the error.
 
 Array = NDArray[np.float64]
 Protocol = Callable[["Posterior"], Simulation]

@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
-import small_oscillator as small
 from typer.testing import CliRunner
 
-from smcpn.cases import CASES, Case
+from smcpn import RK4, Online, RandomWalkMetropolis
+from smcpn.cases import CASES, Case, load_case
 from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
-from smcpn.config.new import NOISE, TRUTH
+from smcpn.config.new import NOISE, TRUTH, write_new
 from smcpn.run.settings import Settings
 from smcpn.solver import EKF0
+from tests import models
 
 
 def smcpn(
@@ -159,8 +161,8 @@ def bench(monkeypatch, tmp_path):
     def build(**_):
         return Case(
             name="bench",
-            problem=small.problem(small.measured()),
-            tests={"fresh": small.measured(seed=9)},
+            problem=models.oscillator_problem(models.oscillator_record()),
+            tests={"fresh": models.oscillator_record(seed=9)},
             published={},
             steps="auto",
             split="",
@@ -200,6 +202,49 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_run(bench, monke
     monkeypatch.setattr("smcpn.identify", lambda *_, **__: pytest.fail("it ran"))
     result = CliRunner().invoke(app, ["identify", "bench", "--picture", str(bench / name)])
     assert "picture '" in str(result.exception)
+
+
+STREAMED = """
+[solver]
+kind = "RK4"
+likelihood = "classical"
+steps = 8
+[run]
+particles = 40
+seed = 5
+ess = 0.6
+moves = "random-walk"
+resampling = "stratified"
+method = "tempering"
+replicates = 3
+"""
+
+
+def test_a_stream_honours_the_configuration(tmp_path, monkeypatch):
+    """The particles are those of the same options given to `Online`."""
+    monkeypatch.chdir(tmp_path)
+    write_new(tmp_path / "rig")
+    text = (tmp_path / "rig" / "config.toml").read_text()
+    (tmp_path / "rig" / "config.toml").write_text(text[: text.index("[solver]")] + STREAMED)
+    rows = (tmp_path / "rig" / "data.csv").read_text().splitlines()[:13]
+    (tmp_path / "log.csv").write_text("t,u,x\n" + "\n".join(rows[1:]) + "\n")
+    options = ["stream", "rig", "--from", "log.csv", "--checkpoint", "live.h5", "--to", "out.jsonl"]
+    result = CliRunner().invoke(app, [*options, "--seed", "6"])
+    assert result.exit_code == 0, result.output
+    assert "method = 'tempering', replicates = 3 of [run] does not apply" in result.stderr
+    streamed = Online.load("live.h5")
+    settings = streamed.settings
+    assert streamed.solver == RK4(steps=8)
+    assert (settings.particles, settings.seed, settings.ess) == (40, 6, 0.6)
+    assert isinstance(settings.moves, RandomWalkMetropolis)
+    live = Online(
+        load_case("rig").problem, solver=RK4(steps=8), particles=40, seed=6, ess=0.6,
+        moves=RandomWalkMetropolis(), resampling="stratified",
+    )  # fmt: skip
+    for row in rows[1:]:
+        t, u, x = map(float, row.split(","))
+        live.update(u, x, t)
+    np.testing.assert_array_equal(streamed.posterior().theta, live.posterior().theta)
 
 
 def test_version_and_help(monkeypatch):
