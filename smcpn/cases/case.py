@@ -1,4 +1,4 @@
-"""What makes a case study."""
+"""A case study: a problem, its test records, published scores, and the settings of its run."""
 
 from __future__ import annotations
 

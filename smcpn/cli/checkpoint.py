@@ -94,7 +94,7 @@ def told_once() -> Generator[None]:
 
 
 def as_dict(posterior: Posterior) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return the fields that ``--json`` prints."""
     return {
         "samples": posterior.problem.n_samples,
         "particles": len(posterior.theta),

@@ -1,4 +1,4 @@
-"""``smcpn new``, a system to begin with, and ``smcpn data``, the benchmark files on this computer."""
+"""``smcpn new``, a system to begin with; ``smcpn data``, the benchmark files on this computer."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def _check_files(report: Path | None, picture: Path | None, compare: bool) -> No
 
 
 def as_dict(outcome: Outcome) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return the fields that ``--json`` prints."""
     posterior = outcome.posterior
     return {
         "system": outcome.case.name,
@@ -220,7 +220,7 @@ def parameters(posterior: Posterior) -> dict[str, dict[str, float]]:
 
 
 def as_text(outcome: Outcome) -> str:
-    """What is printed for a person."""
+    """Return the tables that are printed for a person."""
     case, posterior = outcome.case, outcome.posterior
     peak = peak_memory_mb()
     memory = "" if peak is None else f", peak memory {peak:.0f} MB"

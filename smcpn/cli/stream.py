@@ -84,7 +84,7 @@ class StreamOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What stands in for the settings of the case, where it is not None."""
+        """Options that stand in for the settings of the case where they are not None."""
         names = ("particles", "seed", "likelihood", "order", "steps")
         return {name: getattr(self, name) for name in names}
 

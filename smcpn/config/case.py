@@ -188,7 +188,7 @@ def _channels(root: Section, ode: ODE, module: ModuleType) -> Channels:
 
 
 def _observed(name: str, ode: ODE, module: ModuleType, section: Section | None = None) -> Any:
-    """What an output measures: a state, the derivative of one, or a function in the model file."""
+    """Return what an output measures: a state, the derivative of one, or a function."""
     if name.removesuffix("'") in ode.states:
         return name
     function = vars(module).get(name)

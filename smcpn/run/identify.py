@@ -42,7 +42,7 @@ def identify(
     ess: float = 0.5,
     block: int = 64,
     max_moves: int = 10,
-    moves: MoveStrategy | None = None,
+    moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | None = None,
     resampling: str = "systematic",
@@ -72,10 +72,10 @@ def identify(
     ess : float
         Rejuvenate when the effective sample size falls below this share of ``particles``.
     block : int
-        Most samples weighed in one call.
+        Most samples of one kernel call.
     max_moves : int
         Most moves of one rejuvenation, where ``moves`` is not given.
-    moves : MoveStrategy, optional
+    moves : MoveStrategy or {"independent", "random-walk", "waste-free"}, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
     method : {"ibis", "tempering", "diffusion-tempering"}
         Assimilate one sample after the other, the whole record at rising exponents, or the whole
@@ -233,9 +233,10 @@ def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
 def _check_start(start: Laplace, problem: Problem) -> None:
     """Refuse a start in other coordinates than those of the problem."""
     if not isinstance(start, Laplace):
-        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)")
+        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)", argument="start")
     if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
         raise InputError(
             f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem"
+            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
+            argument="start",
         )

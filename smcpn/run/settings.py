@@ -1,4 +1,4 @@
-"""What an identification is asked to do: the options of calls, commands, TOML files, checkpoints.
+"""Options of an identification, one set for calls, commands, TOML files and checkpoints.
 
 `Settings` checks each option once. `identify` and `Online` build it from their arguments, a
 configuration from its tables ``[solver]`` and ``[run]``, a command from the options that were
@@ -65,7 +65,7 @@ MOVES: dict[str, type[Any]] = {
 }
 PROPOSALS = {kind.name: kind for kind in (DefensiveGaussian, StudentMixture)}
 EXISTING = ("resume", "overwrite", "raise")
-"""What can be done where a checkpoint exists."""
+"""Ways to go on where a checkpoint exists."""
 
 
 def _plain(value: Any) -> Any:
@@ -209,7 +209,7 @@ class RunSettings(Settings, frozen=True):
 
     @property
     def sampler(self) -> SamplerSettings:
-        """What the sampler reads."""
+        """The part of the settings that the sampler reads."""
         return SamplerSettings(
             particles=self.particles,
             ess=self.ess,
