@@ -12,13 +12,14 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.checkpoint.codec import read_run
+from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
-from smcpn.checkpoint.stored_run import stored_contents, stored_problem
-from smcpn.checkpoint.writer import CheckpointWarning
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.io.parse import csv_record
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
+from smcpn.run.restore import stored_problem
 from smcpn.run.resume import load
 from smcpn.run.resume import resume as resumed
 from smcpn.smc.replicates import SamplerWarning
@@ -108,4 +109,4 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
 
 
 def _more_data(file: Path, data: Path) -> Record:
-    return csv_record(data, stored_problem(stored_contents(file), file))
+    return csv_record(data, stored_problem(read_run(file).header, file))

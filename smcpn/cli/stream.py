@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from smcpn.cases import load_case
+from smcpn.checkpoint.container import CheckpointWarning, exists, lock
 from smcpn.cli.options import MESSAGES, OUTPUT, RUN, SYSTEM, Hold, System, Verbose, complete_format
 from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
@@ -131,6 +134,8 @@ def stream_model(options: StreamOptions) -> int:
         watch, report = cleanup.enter_context(
             watching(options.watch, log, printed=options.events in (None, STANDARD))
         )
+        if options.checkpoint is not None:
+            cleanup.enter_context(lock(Path(options.checkpoint)))
         run = _run(options, problem, steps, source, stop, report, watch)
         with closing(run.sink):
             code = run.run()
@@ -189,7 +194,7 @@ def _live(options: StreamOptions, problem: Problem, steps: int | None, report: R
     """Load the checkpoint where there is one; begin anew otherwise."""
     from smcpn import Online
 
-    if options.checkpoint is None or not os.path.exists(options.checkpoint):
+    if options.checkpoint is None or not exists(Path(options.checkpoint)):
         steps = steps if options.steps is None else options.steps
         return Online(
             problem,
@@ -200,7 +205,11 @@ def _live(options: StreamOptions, problem: Problem, steps: int | None, report: R
             forget=options.forget,
             lookahead=options.lookahead,
         )
-    live = Online.load(options.checkpoint)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CheckpointWarning)
+        live = Online.load(options.checkpoint)
+    for warning in caught:
+        report(Event("checkpoint", str(warning.message)))
     message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live

@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from smcpn.checkpoint.session import EXISTING
 from smcpn.config.document import Section, one_of, text
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem
 from smcpn.run.identify import LEAST_PARTICLES
+from smcpn.run.restore import EXISTING
 from smcpn.run.run import METHODS
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.resampling import SCHEMES

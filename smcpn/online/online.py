@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.checkpoint.codec import (
+    StoredStream,
+    configuration_document,
+    configuration_of,
+    read_stream,
+    write_stream,
+)
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrival, Arrivals
@@ -22,7 +28,6 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.duration import seconds
-from smcpn.online.file import load_live, save_live
 from smcpn.online.state import Prediction, State, predicted, stream_posterior
 from smcpn.online.tracker import Follower, Population, StreamIbis
 from smcpn.online.window import Forgetting, FreeStart, Stretch
@@ -132,7 +137,7 @@ class Following:
         self,
         document: dict[str, Any],
         arrays: dict[str, NDArray[Any]],
-        population: Callable[[tuple[str, ...]], Snapshot],
+        population: Snapshot,
     ) -> None:
         """Go on where the stream was that ``document`` and ``arrays`` were taken of."""
         self._seeds = np.random.SeedSequence(self.entropy, n_children_spawned=document["spawned"])
@@ -149,7 +154,7 @@ class Following:
         likelihood.append(arrays["t"], arrays["u"], arrays["y"])
         if likelihood.n_samples < document["counted"]:
             likelihood.finish()
-        engine = StreamIbis.resumed(prior, likelihood, self.settings, population(prior.names))
+        engine = StreamIbis.resumed(prior, likelihood, self.settings, population)
         engine.last_ess = engine.system.ess
         follower = Follower(likelihood, engine, self._observe)
         self._stretch = Stretch(document["begin"], follower, prior, arrays["start"])
@@ -443,9 +448,24 @@ class Online(Following):
         ------
         InputError
             If the file cannot be written, or holds what cannot be stored: a prior that is no
-            frozen `scipy.stats` distribution, an input that is a function of time.
+            frozen `scipy.stats` distribution, an input that is a function of time; or if another
+            process is at work on it.
         """
-        save_live(self, Path(path))
+        configuration = Configuration(
+            solver=self.solver,
+            likelihood=likelihood_name(self.solver),
+            settings=self.settings,
+            seed=self.seed,
+            entropy=self.entropy,
+        )
+        settings, reason = configuration_document(configuration)
+        if reason:
+            raise InputError(f"{path} cannot be written: {reason}")
+        prior, population = self.population()
+        stored = StoredStream(
+            self.problem, settings, self.options, self.document(), self.arrays(), population
+        )
+        write_stream(Path(path), stored, prior)
 
     @classmethod
     def load(cls, path: str | Path, threads: int | None = None) -> Online:
@@ -454,9 +474,18 @@ class Online(Following):
         Raises
         ------
         InputError
-            If there is no such file, or it is damaged.
+            If there is no such file, or it is damaged and has no previous version.
+
+        Warns
+        -----
+        CheckpointWarning
+            If it is damaged and its previous version is used.
         """
-        return load_live(cls, Path(path), threads)
+        stored = read_stream(Path(path))
+        configuration = configuration_of(stored.configuration)
+        live = cls.configured(stored.problem, configuration, stored.options, threads)
+        live.resume(stored.position, dict(stored.arrays), stored.population)
+        return live
 
     @property
     def sample(self) -> int:

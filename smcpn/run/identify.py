@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_run
-from smcpn.checkpoint.writer import Keeper
+from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.estimate.laplace import Laplace
@@ -22,6 +21,7 @@ from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.posterior import Posterior, Timing
 from smcpn.run.progress import progress_line
+from smcpn.run.restore import EXISTING, checkpoint_of, locked, written_run
 from smcpn.run.run import METHODS, Configuration, Run
 from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.particles import normalise
@@ -165,16 +165,16 @@ def identify(
     file = Path(checkpoint)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
     _choice("existing", existing, EXISTING)
-    with held(file):
-        contents = contents_to_take_up(file, problem, configuration, existing)
-        begin, keeper = kept_run(file, problem, configuration, contents, every, threads)
-        return identified(begin, progress, keeper)
+    with locked(file):
+        stored = checkpoint_of(file, problem, configuration, existing)
+        begin, writer = written_run(file, problem, configuration, stored, every, threads)
+        return identified(begin, progress, writer)
 
 
 def identified(
     begin: Callable[[], Run],
     progress: bool | Callable[[Progress], None] | None,
-    keeper: Keeper | None = None,
+    writer: CheckpointWriter | None = None,
 ) -> Posterior:
     """Take a run to its end.
 
@@ -184,20 +184,20 @@ def identified(
         Makes the run; what it compiles is counted.
     progress
         As of `identify`.
-    keeper : Keeper, optional
+    writer : CheckpointWriter, optional
         Is offered a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, keeper or nullcontext():
+    with progress_line(progress) as report, writer or nullcontext():
         run = begin()
         while run.outcome is None:
             run.advance()
-            if keeper is not None:
-                keeper.offer(run.snapshot())
+            if writer is not None:
+                writer.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    posterior = posterior_of(run, () if keeper is None else keeper.warnings)
+    posterior = posterior_of(run, () if writer is None else writer.warnings)
     work = CLOCK.since(before)
     timing = Timing(
         wall=time.perf_counter() - began - work.compile_seconds,

@@ -20,8 +20,8 @@ from smcpn.model.problem import Problem
 from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress, Settings, Snapshot
+from smcpn.smc.replicates import Populations, RunSnapshot, combine
+from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.tempering import Tempering
 
 _log = logging.getLogger(__name__)
@@ -69,24 +69,6 @@ class Configuration:
         root = np.random.SeedSequence(self.entropy)
         child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
         return np.random.default_rng(child)
-
-
-@dataclass(frozen=True)
-class RunSnapshot:
-    """Where a run is: the solver in force and its populations, finished ones first."""
-
-    solver: Solver
-    samplers: tuple[Snapshot, ...] = ()
-
-    @property
-    def sample(self) -> int:
-        """Samples assimilated by the population at work."""
-        return self.samplers[-1].sample if self.samplers else 0
-
-    @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
-        return sum(len(sampler.rejuvenations) for sampler in self.samplers)
 
 
 class Run:
