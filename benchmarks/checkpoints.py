@@ -26,7 +26,7 @@ from benchmarks.killing import digest, killed_runs
 from smcpn.checkpoint.codec import StoredRun, header_image, read_run, run_image
 from smcpn.checkpoint.container import publish
 from smcpn.run.identify import identified
-from smcpn.run.restore import checkpoint_of, stored_configuration, written_run
+from smcpn.run.restore import checkpoint_of, stored_settings, written_run
 from smcpn.run.run import Run
 
 KILLS, FLIPS = 200, 1000
@@ -166,9 +166,9 @@ def _write_seconds(path: Path, stored: StoredRun, prior: smcpn.Prior) -> float:
 
 def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
     """Share of a run that the driver spends on handing snapshots over and closing the file."""
-    configuration = stored_configuration(read_run(path).header, path)
-    checkpoint_of(path, problem, configuration, "overwrite")
-    _, writer = written_run(path, problem, configuration, None, 60.0, None)
+    settings = stored_settings(read_run(path).header, path)
+    checkpoint_of(path, problem, settings, "overwrite")
+    _, writer = written_run(path, problem, settings, None, 60.0, None)
     spent = 0.0
 
     def timed(function: Callable[..., None]) -> Callable[..., None]:
@@ -182,7 +182,7 @@ def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
 
     writer.offer, writer.close = timed(writer.offer), timed(writer.close)
     begin = time.perf_counter()
-    identified(lambda: Run(problem, configuration), False, writer)
+    identified(lambda: Run(problem, settings), False, writer)
     return spent / (time.perf_counter() - begin)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -41,158 +41,16 @@ from smcpn.checkpoint.problem import (
     restored_problem,
     restored_records,
 )
-from smcpn.errors import InputError, NotStorableError
+from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.run.run import Configuration
+from smcpn.run.settings import RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
-from smcpn.smc.mcmc import RandomWalkKernel
-from smcpn.smc.moves import (
-    IndependentMetropolis,
-    MoveSettings,
-    MoveStrategy,
-    RandomWalkMetropolis,
-    Rejuvenation,
-    WasteFree,
-)
+from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
-from smcpn.smc.replicates import RunSnapshot
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Settings, Snapshot
-from smcpn.smc.target import Start
+from smcpn.smc.sampler import Snapshot
 from smcpn.smc.trace import Trace
-from smcpn.solver import EKF0, EKF1, RK4
-
-# ---- What a run was asked to do, as JSON, and back.
-
-SOLVERS = {kind.__name__: kind for kind in (EKF0, EKF1, RK4)}
-PROPOSALS = {kind.name: kind for kind in (DefensiveGaussian, StudentMixture)}
-
-
-def configuration_document(configuration: Configuration) -> tuple[dict[str, Any], str]:
-    """Return a configuration as JSON can hold it, and what it cannot hold, as a sentence."""
-    settings, reason = configuration.settings, ""
-    try:
-        moves = _moves_document(settings.moves)
-        resampling = _resampling_name(settings)
-        start = _start_document(settings.start)
-    except NotStorableError as error:
-        moves, resampling, start, reason = None, None, None, str(error)
-    document = {
-        "solver": solver_document(configuration.solver),
-        "likelihood": configuration.likelihood,
-        "particles": settings.particles,
-        "ess": settings.ess,
-        "block": settings.block,
-        "moves": moves,
-        "resampling": resampling,
-        "start": start,
-        "method": configuration.method,
-        "replicates": configuration.replicates,
-        "seed": configuration.seed,
-        "entropy": configuration.entropy,
-    }
-    return document, reason
-
-
-def configuration_of(document: Mapping[str, Any]) -> Configuration:
-    """Return the configuration of a document."""
-    return Configuration(
-        solver=solver_of(document["solver"]),
-        likelihood=document["likelihood"],
-        settings=Settings(
-            particles=document["particles"],
-            ess=document["ess"],
-            block=document["block"],
-            moves=_moves_of(document["moves"]),
-            resample=SCHEMES[document["resampling"]],
-            start=_start_of(document.get("start")),
-        ),
-        method=document["method"],
-        replicates=document["replicates"],
-        seed=document["seed"],
-        entropy=document["entropy"],
-    )
-
-
-def solver_document(solver: Any) -> dict[str, Any]:
-    """Return a solver as JSON can hold it."""
-    return {"kind": type(solver).__name__, **asdict(solver)}
-
-
-def solver_of(document: Mapping[str, Any]) -> Any:
-    """Return the solver of a document."""
-    arguments = dict(document)
-    return SOLVERS[arguments.pop("kind")](**arguments)
-
-
-def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Refuse to go on with a run that was asked something else.
-
-    Blocks do not matter to a result; nor does the entropy where no seed is asked for.
-
-    Raises
-    ------
-    InputError
-        Names the first setting that differs.
-    """
-    for name, value in wanted.items():
-        free = name in ("block", "entropy") or (name == "seed" and value is None)
-        if not free and stored.get(name) != value:
-            raise InputError(
-                f"{path} was begun with {name} = {stored.get(name)}, not {value}: use the same, "
-                "another file, or existing='overwrite' to begin anew"
-            )
-
-
-def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
-    kind = type(moves).__name__
-    if type(moves) is IndependentMetropolis:
-        names = [proposal.name for proposal in moves.proposals]
-        if all(PROPOSALS.get(p.name) is p for p in moves.proposals):
-            return {"kind": kind, "settings": asdict(moves.settings), "proposals": names}
-    if type(moves) is RandomWalkMetropolis:
-        return {"kind": kind, "settings": asdict(moves.settings)}
-    if type(moves) is WasteFree and moves.kernel == RandomWalkKernel.fit:
-        return {"kind": kind, "length": moves.length}
-    raise NotStorableError(f"moves is {kind} with a part of your own, which a file cannot hold")
-
-
-def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
-    kind = document["kind"]
-    if kind == WasteFree.__name__:
-        return WasteFree(length=document["length"])
-    settings = MoveSettings(**document["settings"])
-    if kind == RandomWalkMetropolis.__name__:
-        return RandomWalkMetropolis(settings)
-    proposals = tuple(PROPOSALS[name] for name in document["proposals"])
-    return IndependentMetropolis(settings, proposals)
-
-
-def _resampling_name(settings: Settings) -> str:
-    name = getattr(settings.resample, "__name__", "")
-    if SCHEMES.get(name) is not settings.resample:
-        raise NotStorableError("resample is a function of your own, which a file cannot hold")
-    return name
-
-
-def _start_document(start: Start | None) -> dict[str, Any] | None:
-    if start is None:
-        return None
-    if type(start) is not DefensiveGaussian:
-        raise NotStorableError(f"start is {type(start).__name__}, which a file cannot hold")
-    return {name: np.asarray(value).tolist() for name, value in vars(start).items()}
-
-
-def _start_of(document: Mapping[str, Any] | None) -> Start | None:
-    if document is None:
-        return None
-    arrays = {name: np.array(document[name]) for name in ("mean", "factor")}
-    settings: dict[str, Any] = {**document, **arrays}
-    return DefensiveGaussian(**settings)
-
 
 # Image of a payload: documents, arrays, populations
 
@@ -377,8 +235,8 @@ class Header(Document):
     ----------
     names : tuple of str
         Of the unknown parameters.
-    configuration : dict
-        See `configuration_document`.
+    settings : dict
+        See `RunSettings.document`.
     problem : dict
         See `problem_document`; empty where it cannot be stored.
     arrays : dict of str to ndarray
@@ -396,7 +254,7 @@ class Header(Document):
     """
 
     names: Annotated[tuple[str, ...], Field(strict=False)]
-    configuration: dict[str, Any]
+    settings: dict[str, Any]
     problem: dict[str, Any]
     arrays: dict[str, Any] = Field(exclude=True)
     not_stored: str
@@ -544,8 +402,8 @@ class StoredStream:
     ----------
     problem : Problem
         Its first record tells how the stream is sampled.
-    configuration : dict
-        See `configuration_document`.
+    settings : RunSettings
+        With the solver in force.
     options : dict
         Budget, window and memory, as `Online` checked them.
     position : dict
@@ -556,7 +414,7 @@ class StoredStream:
     """
 
     problem: Problem
-    configuration: dict[str, Any]
+    settings: RunSettings
     options: dict[str, Any]
     position: dict[str, Any]
     arrays: Mapping[str, NDArray[Any]]
@@ -564,7 +422,7 @@ class StoredStream:
 
 
 class _StreamDocument(Document):
-    configuration: dict[str, Any]
+    settings: dict[str, Any]
     options: dict[str, Any]
     problem: dict[str, Any]
     records: list[Any]
@@ -577,12 +435,14 @@ def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
     Raises
     ------
     InputError
-        If the file cannot be written, or the problem cannot be stored.
+        If the file cannot be written, or settings or problem cannot be stored.
     """
+    if stream.settings.not_storable:
+        raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")
     problem, tables = problem_document(stream.problem)
     records, columns = records_document(stream.problem.records[:1])
     document = _StreamDocument(
-        configuration=stream.configuration,
+        settings=stream.settings.document(),
         options=stream.options,
         problem=problem,
         records=records,
@@ -611,7 +471,7 @@ def read_stream(path: Path) -> StoredStream:
     records = restored_records(document.records, parts["records"])
     return StoredStream(
         problem=restored_problem(document.problem, parts["problem"], records),
-        configuration=document.configuration,
+        settings=RunSettings(**document.settings),
         options=document.options,
         position=document.position,
         arrays=parts["stream"],

@@ -32,7 +32,7 @@ def inspect(path: Path) -> str:
         _model_line(header),
         _records_line(header, path),
         "asked for   "
-        + ", ".join(f"{k} {v}" for k, v in header.configuration.items() if k not in _UNSHOWN),
+        + ", ".join(f"{k} {v}" for k, v in header.settings.items() if k not in _UNSHOWN),
         f"solver      {stored.snapshot.solver}",
     ]
     if header.not_stored:
@@ -66,7 +66,7 @@ def _records_line(header: Header, path: Path) -> str:
 
 
 def _population_lines(header: Header, number: int, sampler: Snapshot) -> list[str]:
-    system, total = sampler.system, header.configuration["replicates"]
+    system, total = sampler.system, header.settings["replicates"]
     bridge = "" if sampler.exponent is None else f" and {sampler.exponent:.2g} of the next"
     evidence = sampler.trace.log_evidence
     known = f", log-evidence {evidence[-1]:.2f}" if len(evidence) else ""

@@ -12,8 +12,8 @@ from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem
 from smcpn.run.identify import LEAST_PARTICLES
-from smcpn.run.restore import EXISTING
 from smcpn.run.run import METHODS
+from smcpn.run.settings import EXISTING
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.resampling import SCHEMES
 from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4

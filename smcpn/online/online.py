@@ -9,19 +9,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.checkpoint.codec import (
-    StoredStream,
-    configuration_document,
-    configuration_of,
-    read_stream,
-    write_stream,
-)
+from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, whole_number
 from smcpn.io.axis import Arrival, Arrivals
 from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History
 from smcpn.likelihood.lanes import CHUNK
-from smcpn.likelihood.registry import Solver, likelihood_name
+from smcpn.likelihood.registry import Solver
 from smcpn.likelihood.rows import check_following, growing_likelihood
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
@@ -32,10 +26,9 @@ from smcpn.online.state import Prediction, State, predicted, stream_posterior
 from smcpn.online.tracker import Follower, Population, StreamIbis
 from smcpn.online.window import Forgetting, FreeStart, Stretch
 from smcpn.results.posterior import Posterior
-from smcpn.run.run import Configuration
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Settings, Snapshot
+from smcpn.run.settings import RunSettings, Settings
+from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.sampler import Snapshot
 from smcpn.solver import EKF0
 
 # ---- The population that follows a stream, and the account of it that a file can hold.
@@ -53,25 +46,25 @@ class Following:
     def configured(
         cls,
         problem: Problem,
-        configuration: Configuration,
+        settings: RunSettings,
         options: dict[str, Any],
         threads: int | None = None,
     ) -> Self:
         """Return an empty stream of checked options."""
         live = cls.__new__(cls)
-        live._configure(problem, configuration, options, threads)
+        live._configure(problem, settings, options, threads)
         return live
 
     def _configure(
         self,
         problem: Problem,
-        configuration: Configuration,
+        settings: RunSettings,
         options: dict[str, Any],
         threads: int | None,
     ) -> None:
-        self.problem, self.seed, self.options = problem, configuration.seed, options
-        self.settings, self.entropy = configuration.settings, configuration.entropy
-        self.solver = first_solver(problem, configuration.solver, configuration.likelihood)
+        self.problem, self.settings, self.options = problem, settings, options
+        self.seed, self.entropy = settings.seed, settings.entropy
+        self.solver = first_solver(problem, settings.solver, settings.likelihood)
         self.budget, window = options["budget"], options["forget"]
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)
@@ -154,7 +147,7 @@ class Following:
         likelihood.append(arrays["t"], arrays["u"], arrays["y"])
         if likelihood.n_samples < document["counted"]:
             likelihood.finish()
-        engine = StreamIbis.resumed(prior, likelihood, self.settings, population)
+        engine = StreamIbis.resumed(prior, likelihood, self.settings.sampler, population)
         engine.last_ess = engine.system.ess
         follower = Follower(likelihood, engine, self._observe)
         self._stretch = Stretch(document["begin"], follower, prior, arrays["start"])
@@ -168,7 +161,7 @@ class Following:
     def _engine(
         self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence
     ) -> StreamIbis:
-        return StreamIbis(prior, likelihood, self.settings, np.random.default_rng(seed))
+        return StreamIbis(prior, likelihood, self.settings.sampler, np.random.default_rng(seed))
 
     def _begun(self, likelihood: GrowingLikelihood, prior: Prior) -> Follower:
         seed = self._seeds.spawn(1)[0]
@@ -235,8 +228,9 @@ class Following:
 
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
-LEAST_PARTICLES = 10
 MEMORY = KEPT_CHUNKS * CHUNK
+STREAMED = ("marginal", "classical")
+"""Likelihoods that can follow a stream."""
 
 
 class Online(Following):
@@ -251,6 +245,8 @@ class Online(Following):
     problem : Problem
     solver : EKF0 or RK4, optional
         With a number of steps; ``"auto"`` chooses it on the problem's record, before the stream.
+    likelihood : {"marginal", "classical"}, optional
+        By default the one the solver stands for.
     particles : int
         Number of particles.
     seed : int, optional
@@ -315,6 +311,7 @@ class Online(Following):
         problem: Problem,
         *,
         solver: Solver | None = None,
+        likelihood: str | None = None,
         particles: int = 1000,
         seed: int | None = None,
         budget: float | str | None = None,
@@ -330,30 +327,25 @@ class Online(Following):
         folder: str | None = None,
     ) -> None:
         check_problem(problem)
-        solver = EKF0() if solver is None else solver
-        check_following(solver)
-        if resampling not in SCHEMES:
-            raise InputError(
-                f"resampling is {shown(resampling)}: choose one of {', '.join(SCHEMES)}"
-            )
-        most = whole_number("max_moves", max_moves, 1)
         settings = Settings(
-            particles=whole_number("particles", particles, LEAST_PARTICLES),
-            ess=real_number("ess", ess, "choose a share between 0 and 1"),
-            moves=moves or IndependentMetropolis(MoveSettings(max_moves=most)),
-            resample=SCHEMES[resampling],
-        )
+            solver=EKF0() if solver is None and likelihood is None else solver,
+            likelihood=likelihood,
+            particles=particles,
+            seed=seed,
+            ess=ess,
+            max_moves=max_moves,
+            moves=moves,
+            resampling=resampling,
+            threads=threads,
+        ).resolved(problem)
+        check_following(settings.solver)
+        if settings.likelihood not in STREAMED:
+            raise InputError(
+                f"likelihood is '{settings.likelihood}': a stream takes {' or '.join(STREAMED)}",
+                argument="likelihood",
+            )
         if lookahead is not None:
             lookahead = whole_number("lookahead", lookahead, 0)
-        if seed is not None:
-            seed = whole_number("seed", seed, 0)
-        configuration = Configuration(
-            solver=solver,
-            likelihood=likelihood_name(solver),
-            settings=settings,
-            seed=seed,
-            entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
-        )
         options = {
             "budget": None if budget is None else seconds("budget", budget),
             "forget": None if forget is None else seconds("forget", forget),
@@ -362,7 +354,7 @@ class Online(Following):
             "memory": whole_number("memory", memory, 1),
             "folder": folder,
         }
-        self._configure(problem, configuration, options, threads)
+        self._configure(problem, settings, options, threads)
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.
@@ -451,16 +443,7 @@ class Online(Following):
             frozen `scipy.stats` distribution, an input that is a function of time; or if another
             process is at work on it.
         """
-        configuration = Configuration(
-            solver=self.solver,
-            likelihood=likelihood_name(self.solver),
-            settings=self.settings,
-            seed=self.seed,
-            entropy=self.entropy,
-        )
-        settings, reason = configuration_document(configuration)
-        if reason:
-            raise InputError(f"{path} cannot be written: {reason}")
+        settings = self.settings.model_copy(update={"solver": self.solver})
         prior, population = self.population()
         stored = StoredStream(
             self.problem, settings, self.options, self.document(), self.arrays(), population
@@ -482,8 +465,7 @@ class Online(Following):
             If it is damaged and its previous version is used.
         """
         stored = read_stream(Path(path))
-        configuration = configuration_of(stored.configuration)
-        live = cls.configured(stored.problem, configuration, stored.options, threads)
+        live = cls.configured(stored.problem, stored.settings, stored.options, threads)
         live.resume(stored.position, dict(stored.arrays), stored.population)
         return live
 

@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
-
-import numpy as np
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.gradient import UpperBound
-from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
+from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.posterior import Posterior, Timing
 from smcpn.run.progress import progress_line
-from smcpn.run.restore import EXISTING, checkpoint_of, locked, written_run
-from smcpn.run.run import METHODS, Configuration, Run
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.run.restore import checkpoint_of, locked, written_run
+from smcpn.run.run import Run
+from smcpn.run.settings import Settings
+from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import Populations, SamplerWarning
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.sampler import Progress
 
 BEYOND_SHARE = 0.01
 """Share of the weight that may have a likelihood that is none."""
-LEAST_PARTICLES = 10
 
 
 def identify(
@@ -122,7 +118,7 @@ def identify(
     SamplerWarning
         For what deserves a second look; `Posterior.warnings` keeps the sentences.
     CheckpointWarning
-        If the checkpoint cannot be written, or is damaged and the one before it is used.
+        If the checkpoint cannot be written, or is damaged and its previous version is used.
 
     References
     ----------
@@ -130,44 +126,35 @@ def identify(
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
     check_problem(problem)
-    if seed is not None:
-        seed = whole_number("seed", seed, 0)
-    if threads is not None:
-        threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
     if start is not None:
         _check_start(start, problem)
         if solver is None and likelihood in (None, start.likelihood):
             solver, likelihood = start.solver, start.likelihood
-    if method is None:
-        method = "ibis" if start is None else "tempering"
-    max_moves = whole_number("max_moves", max_moves, 1)
-    replicates = whole_number("replicates", replicates, 1)
     settings = Settings(
-        particles=whole_number("particles", particles, LEAST_PARTICLES),
-        ess=real_number("ess", ess, "choose a share between 0 and 1"),
-        block=whole_number("block", block, 1),
-        moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
-        resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
-        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
-    )
-    solver = default_solver(problem, likelihood) if solver is None else solver
-    configuration = Configuration(
         solver=solver,
-        likelihood=likelihood_name(solver, likelihood),
-        settings=settings,
-        method=_choice("method", method, METHODS),
-        replicates=replicates,
+        likelihood=likelihood,
+        method=method,
+        particles=particles,
         seed=seed,
-        entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
-    )
-    if checkpoint is None:
-        return identified(lambda: Run(problem, configuration, threads), progress)
-    file = Path(checkpoint)
-    every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
-    _choice("existing", existing, EXISTING)
+        ess=ess,
+        block=block,
+        max_moves=max_moves,
+        moves=moves,
+        resampling=resampling,
+        replicates=replicates,
+        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
+        threads=threads,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        existing=existing,
+    ).resolved(problem)
+    file = settings.checkpoint
+    if file is None:
+        return identified(lambda: Run(problem, settings, settings.threads), progress)
     with locked(file):
-        stored = checkpoint_of(file, problem, configuration, existing)
-        begin, writer = written_run(file, problem, configuration, stored, every, threads)
+        stored = checkpoint_of(file, problem, settings, settings.existing)
+        every = settings.checkpoint_every
+        begin, writer = written_run(file, problem, settings, stored, every, settings.threads)
         return identified(begin, progress, writer)
 
 
@@ -219,17 +206,17 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     return Posterior(
         problem=run.problem,
         solver=run.solver,
-        likelihood=run.configuration.likelihood,
+        likelihood=run.settings.likelihood,
         budget=budget,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
-        seed=run.configuration.seed,
+        seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
     )
 
 
 def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
     """Tell of weight on log-likelihoods that no density of the measurements can have."""
-    likelihood = run.configuration.likelihood
+    likelihood = run.settings.likelihood
     values = run.problem.prior.natural(populations.theta)
     possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
     share = normalise(populations.log_weights)[~possible].sum()
@@ -251,9 +238,3 @@ def _check_start(start: Laplace, problem: Problem) -> None:
             f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
             f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem"
         )
-
-
-def _choice(name: str, value: str, known: Collection[str]) -> str:
-    if value not in known:
-        raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
-    return value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,14 +11,11 @@ import numpy as np
 from smcpn.checkpoint.codec import (
     Header,
     StoredRun,
-    configuration_document,
-    configuration_of,
     now,
     read_records,
     read_run,
     records_path,
     remove_other_records,
-    require_same,
     write_records,
 )
 from smcpn.checkpoint.container import exists, lock, remove
@@ -28,10 +24,10 @@ from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.problem import Problem
-from smcpn.run.run import Configuration, Run
+from smcpn.run.run import Run
+from smcpn.run.settings import RunSettings, require_same
 from smcpn.signals import orderly_termination
 
-EXISTING = ("resume", "overwrite", "raise")
 AGREEMENT = 1e-6
 """Relative difference of a log-likelihood that other hardware may cause."""
 
@@ -54,7 +50,7 @@ def locked(path: Path) -> Generator[None]:
 
 
 def checkpoint_of(
-    path: Path, problem: Problem, configuration: Configuration, existing: str
+    path: Path, problem: Problem, settings: RunSettings, existing: str
 ) -> StoredRun | None:
     """Return the checkpoint that a run goes on from; None where it begins.
 
@@ -75,12 +71,12 @@ def checkpoint_of(
         return None
     stored = read_run(path)
     _require_same_problem(stored.header, problem, path)
-    require_same(stored.header.configuration, configuration_document(configuration)[0], path)
+    require_same(stored.header.settings, settings.document(), path)
     return stored
 
 
-def stored_configuration(header: Header, path: Path) -> Configuration:
-    """Return the configuration of a checkpoint that holds the whole run.
+def stored_settings(header: Header, path: Path) -> RunSettings:
+    """Return the settings of a checkpoint that holds the whole run.
 
     Raises
     ------
@@ -92,7 +88,7 @@ def stored_configuration(header: Header, path: Path) -> Configuration:
             f"{path} does not hold the whole run: {header.not_stored}. Run your script again, "
             f"identify(..., checkpoint='{path}') goes on from here"
         )
-    return configuration_of(header.configuration)
+    return RunSettings(**header.settings)
 
 
 def stored_problem(header: Header, path: Path) -> Problem:
@@ -103,7 +99,7 @@ def stored_problem(header: Header, path: Path) -> Problem:
     InputError
         If a part could not be stored, or the records are absent or others.
     """
-    stored_configuration(header, path)
+    stored_settings(header, path)
     records = read_records(path.with_name(header.data_file))
     problem = restored_problem(header.problem, header.arrays, records)
     _require_same_problem(header, problem, path)
@@ -131,7 +127,7 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
 def restored(
     stored: StoredRun,
     problem: Problem,
-    configuration: Configuration,
+    settings: RunSettings,
     path: Path,
     threads: int | None = None,
 ) -> Run:
@@ -144,12 +140,12 @@ def restored(
         more samples.
     """
     longer = problem.n_samples > stored.header.n_samples
-    if longer and configuration.method != "ibis":
+    if longer and settings.method != "ibis":
         raise InputError(
-            f"{path} is of a run by method '{configuration.method}', which evaluates its record as "
+            f"{path} is of a run by method '{settings.method}', which evaluates its record as "
             "a whole: only method 'ibis' goes on with more samples"
         )
-    run = Run.resumed(problem, configuration, stored.snapshot, threads)
+    run = Run.resumed(problem, settings, stored.snapshot, threads)
     if longer:
         for sampler in run.samplers:
             sampler.reweigh()
@@ -179,32 +175,31 @@ def _verify(run: Run, path: Path, header: Header) -> None:
 def written_run(
     path: Path,
     problem: Problem,
-    configuration: Configuration,
+    settings: RunSettings,
     stored: StoredRun | None,
     every: float,
     threads: int | None,
 ) -> tuple[Callable[[], Run], CheckpointWriter]:
     """Return a function that begins or restores a run, and the writer of its checkpoint."""
     if stored is not None:
-        entropy = stored.header.configuration["entropy"]
-        configuration = replace(configuration, entropy=entropy)
+        settings = settings.model_copy(update={"entropy": stored.header.settings["entropy"]})
 
     def begin() -> Run:
         if stored is None:
-            return Run(problem, configuration, threads)
-        return restored(stored, problem, configuration, path, threads)
+            return Run(problem, settings, threads)
+        return restored(stored, problem, settings, path, threads)
 
     created = now() if stored is None else stored.header.created
-    header = _header(path, problem, configuration, created)
+    header = _header(path, problem, settings, created)
     if stored is not None:
         # The previous version of the file still refers to its own records.
         remove_other_records(path, {header.data_file, stored.header.data_file})
     return begin, CheckpointWriter(path, header, problem.prior, every)
 
 
-def _header(path: Path, problem: Problem, configuration: Configuration, created: str) -> Header:
+def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -> Header:
     """Return the header of a run's checkpoint, and write its records beside it."""
-    document, reason = configuration_document(configuration)
+    reason = settings.not_storable
     try:
         stored, arrays = problem_document(problem)
     except NotStorableError as error:
@@ -219,7 +214,7 @@ def _header(path: Path, problem: Problem, configuration: Configuration, created:
         reason = reason or f"the records could not be written ({error.strerror or error})"
     return Header(
         names=problem.names,
-        configuration=document,
+        settings=settings.document(),
         problem=stored,
         arrays=arrays,
         not_stored=reason,

@@ -12,13 +12,7 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
 from smcpn.run.identify import identified, posterior_of
-from smcpn.run.restore import (
-    locked,
-    restored,
-    stored_configuration,
-    stored_problem,
-    written_run,
-)
+from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
 
@@ -64,8 +58,8 @@ def resume(
         problem = stored_problem(stored.header, path)
         if data is not None:
             problem = _extended(problem, data)
-        configuration = stored_configuration(stored.header, path)
-        begin, writer = written_run(path, problem, configuration, stored, every, threads)
+        settings = stored_settings(stored.header, path)
+        begin, writer = written_run(path, problem, settings, stored, every, threads)
         return identified(begin, progress, writer)
 
 
@@ -86,8 +80,8 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     path = Path(path)
     stored = read_run(path)
     problem = stored_problem(stored.header, path)
-    configuration = stored_configuration(stored.header, path)
-    run = restored(stored, problem, configuration, path, threads)
+    settings = stored_settings(stored.header, path)
+    run = restored(stored, problem, settings, path, threads)
     finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
     if finished:
         run.samplers = finished
@@ -108,7 +102,7 @@ def _so_far(run: Run, path: Path) -> Run:
             records.append(record[:left])
         left -= len(record)
     problem = run.problem.with_records(records)
-    return Run.resumed(problem, run.configuration, snapshot, run.threads)
+    return Run.resumed(problem, run.settings, snapshot, run.threads)
 
 
 def _extended(problem: Problem, data: Record) -> Problem:

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.registry import Solver
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.proposals import weighted_moments
-from smcpn.smc.sampler import Sampler, Snapshot
+from smcpn.smc.sampler import Sampler
 
 # ---- What a user should know about a run that returned but may not have worked.
 
@@ -169,21 +168,3 @@ def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
             f"R-hat reaches {np.nanmax(scale):.2f}: the populations disagree, use more particles"
         )
     return found
-
-
-@dataclass(frozen=True)
-class RunSnapshot:
-    """Where a run is: the solver in force and its populations, finished ones first."""
-
-    solver: Solver
-    samplers: tuple[Snapshot, ...] = ()
-
-    @property
-    def sample(self) -> int:
-        """Samples assimilated by the population at work."""
-        return self.samplers[-1].sample if self.samplers else 0
-
-    @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
-        return sum(len(sampler.rejuvenations) for sampler in self.samplers)

@@ -310,7 +310,7 @@ def test_other_readers_find_values_and_names(finished):
         particles = file["populations/0/particles"]
         assert list(particles["values"].attrs["names"]) == ["c", "k"]
         np.testing.assert_allclose(particles["values"][...], np.exp(particles["theta"][...]))
-        assert json.loads(file["documents/header"].asstr()[()])["configuration"]["particles"] == 100
+        assert json.loads(file["documents/header"].asstr()[()])["settings"]["particles"] == 100
 
 
 SCRIPT = """

@@ -7,12 +7,12 @@ import json
 import pytest
 from sampling_problems import decay_problem
 from scipy import stats
-from tests.cli.test_cli import SCORE_KEYS, smcpn
 from typer.testing import CliRunner
 
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
+from tests.cli.test_cli import SCORE_KEYS, smcpn
 
 
 @pytest.fixture
