@@ -1,4 +1,4 @@
-"""Kill, truncate, garble and starve the checkpoint of a run, and see what it loses.
+"""Kill a run, damage its checkpoint and fill its disk, and count what is lost.
 
 Figures and targets are those of the issue: kills with SIGKILL at random moments, damage to the
 file, the time and share of writing, its size, and a disk without room.
@@ -112,7 +112,7 @@ def _damaged(content: bytes, flips: int, rng: np.random.Generator) -> Iterator[b
 
 
 def _outcome(path: Path, expected: str) -> str:
-    """What loading does: refuse in a sentence, use the previous file and say so, or go wrong."""
+    """Return how loading ends: refused in a sentence, previous version used, unharmed, or wrong."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -271,7 +271,7 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    print_figures("What it takes to lose a run.", FIGURES)
+    print_figures("Losses of a run that is killed, whose file is damaged, whose disk is full.", FIGURES)
 
 
 if __name__ == "__main__":

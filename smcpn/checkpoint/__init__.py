@@ -3,8 +3,8 @@
 `container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
 turns runs, records and streams into such files and back; `problem` does so for a problem and its
 records; `fingerprint` tells whether two problems or data sets are the same; `writer` writes a run
-while it goes on; `inspection` describes a file as text. What makes a run again of a file is
-`smcpn.run.restore`.
+while it goes on; `inspection` describes a file as text. `smcpn.run.restore` makes a
+run of a file again.
 """
 
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint

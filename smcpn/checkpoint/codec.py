@@ -57,12 +57,12 @@ from smcpn.smc.trace import Trace
 
 @dataclass(frozen=True)
 class Payload:
-    """What any of the files holds, as plain data.
+    """Content of a file as plain data.
 
     Attributes
     ----------
     documents : dict
-        What JSON can hold, by name.
+        Values for JSON, by name.
     arrays : dict of str to ndarray
     populations : tuple of Snapshot
     """

@@ -86,7 +86,7 @@ class ODEDocument(Document):
 
 
 class GivenDocument(Document):
-    """What the user said of measurements and initial state, for tables and reports."""
+    """Outputs, noise and initial state as the user gave them, for tables and reports."""
 
     observe: list[Any]
     noise: list[Any]
@@ -274,7 +274,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
     Returns
     -------
     document : dict
-        What JSON can hold: names, text, priors as families and numbers, known numbers.
+        For JSON: names, text, priors as families and numbers, known numbers.
     arrays : dict of str to ndarray
         The expression tables of the ODE and of the model, and the model's constants:
         ``"ode/operation"``, ``"model/operands"``, ...
@@ -336,7 +336,7 @@ def restored_problem(
     Parameters
     ----------
     document, arrays
-        What was written.
+        See `problem_document`.
     records : sequence of Record
         See `restored_records`.
 

@@ -14,18 +14,17 @@ from smcpn.io.stream import Stream
 from smcpn.io.watch import Watch
 from smcpn.signals import Stop
 
-# ---- When a stream writes its checkpoint.
-
 EVERY_SECONDS = 60.0
+"""Time between two checkpoints."""
 
 
 class Checkpoints:
-    """Save an identification every so often.
+    """Writes the checkpoint of a stream at intervals of time.
 
     Parameters
     ----------
     path : str, optional
-        Where to; None saves nothing.
+        File to write; None writes nothing.
     every : float
         Seconds between two of them.
     report : callable
@@ -37,12 +36,12 @@ class Checkpoints:
         self._last, self._saved = time.monotonic(), None
 
     def save_if_due(self, live: Any) -> None:
-        """Save where the last time is long enough ago."""
+        """Write the checkpoint if the last one is at least ``every`` seconds old."""
         if self._path is not None and time.monotonic() - self._last >= self._every:
             self.save(live)
 
     def save(self, live: Any) -> None:
-        """Save what is new; where that fails it is reported, and the identification goes on."""
+        """Write the checkpoint if there is a new sample; a failure is reported as an event."""
         if self._path is None or live.t == self._saved:
             return
         try:

@@ -28,7 +28,7 @@ OPTIONS = {"solver": SOLVER, "particles": 100, "seed": 1, "progress": False}
 
 
 class Stopped(Exception):  # noqa: N818
-    """What a test ends a run with."""
+    """Ends a run in a test."""
 
 
 def run(file=None, samples=80, **changes):
@@ -100,7 +100,7 @@ def test_the_script_itself_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_finished_run_goes_on_with_more_samples(tmp_path):
-    """What was learned from 60 samples and then from 20 more is what all 80 tell: the log-evidence
+    """The posterior of 60 samples and then 20 more is that of all 80: the log-evidence
     to its standard error, and the likelihood of every particle to rounding."""
     path = tmp_path / "run.h5"
     whole = measured(samples=80)
