@@ -271,7 +271,9 @@ FIGURES = {
 
 def main() -> None:
     """Print the figures."""
-    print_figures("Losses of a run that is killed, whose file is damaged, whose disk is full.", FIGURES)
+    print_figures(
+        "Losses of a run that is killed, whose file is damaged, whose disk is full.", FIGURES
+    )
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def test_two_damaged_versions_are_refused_in_a_sentence(saved):
     path, _ = saved
     damage(path)
     damage(previous_of(path))
-    with pytest.raises(smcpn.InputError, match="checksum; .*previous is damaged"):
+    with pytest.raises(smcpn.InputError, match=r"checksum; .*previous is damaged"):
         smcpn.Online.load(path)
 
 
