@@ -212,6 +212,7 @@ class Stream:
     def _place(self, sample: Sample, t: float) -> Iterator[Step]:
         """Update with a sample, unless its time is doubtful: then the next one decides."""
         if self._axis.status(t) == "new":
+            self._report_skipped()
             if self._doubtful is not None:
                 doubtful, self._doubtful = self._doubtful, None
                 if t > doubtful[1]:
@@ -220,7 +221,6 @@ class Stream:
                     return
                 self._refuse(*doubtful, f"the next sample is at t = {t:g}")
             if self._axis.intervals_to(t) > DOUBTFUL_GAP:
-                self._report_skipped()
                 self._doubtful = (sample, t)
                 return
         yield from self._update(sample, t)
@@ -231,7 +231,6 @@ class Stream:
         if state.status in ("duplicate", "late"):
             self._skip(state.status, sample, t)
             return
-        self._report_skipped()
         if state.missing and self._axis.regular:
             message = f"{_samples(state.missing)} missing between t = {before:g} and {t:g}"
             self._report(Event("gap", message, sample.line, t, state.missing))
