@@ -10,7 +10,7 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -21,12 +21,12 @@ from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import FORMATS, Channels
-from smcpn.io.session import EVERY_SECONDS, Checkpoints, Run
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
-from smcpn.io.stream import Stream
+from smcpn.io.stream import EVERY_SECONDS, Checkpoints, Run, Stream
 from smcpn.io.watch import Watch, watching
 from smcpn.model.problem import Problem
+from smcpn.online import Online
 from smcpn.signals import Stop, stop_on_signals
 from smcpn.solver import EKF0
 
@@ -171,9 +171,7 @@ def _run(
     samples = Stream(
         live,
         source,
-        problem,
         report,
-        last=live.t,
         stop=stop,
         idle=lambda: checkpoints.save_if_due(live),
     )
@@ -190,10 +188,8 @@ def _run(
     )
 
 
-def _live(options: StreamOptions, problem: Problem, steps: int | None, report: Report) -> Any:
+def _live(options: StreamOptions, problem: Problem, steps: int | None, report: Report) -> Online:
     """Load the checkpoint where there is one; begin anew otherwise."""
-    from smcpn import Online
-
     if options.checkpoint is None or not exists(Path(options.checkpoint)):
         steps = steps if options.steps is None else options.steps
         return Online(

@@ -11,9 +11,7 @@ from smcpn.config.document import Section, one_of, text
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem
-from smcpn.run.identify import LEAST_PARTICLES
-from smcpn.run.run import METHODS
-from smcpn.run.settings import EXISTING
+from smcpn.run.settings import EXISTING, METHODS
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.resampling import SCHEMES
 from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4
@@ -43,7 +41,7 @@ def _seconds(key: str, value: Any) -> float:
 
 
 ARGUMENTS = {
-    "particles": partial(whole_number, least=LEAST_PARTICLES),
+    "particles": partial(whole_number, least=10),
     "seed": partial(whole_number, least=0),
     "ess": _share,
     "block": partial(whole_number, least=1),
