@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from small_oscillator import DT, measured, oscillator, problem
 
 import smcpn
 from smcpn.checkpoint import writer as writing
 from smcpn.checkpoint.codec import read_run, records_path
 from smcpn.checkpoint.container import RUN, image, previous_of
+from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 SOLVER = smcpn.EKF0(order=2, steps=2)
@@ -33,7 +33,9 @@ class Stopped(Exception):  # noqa: N818
 
 def run(file=None, samples=80, **changes):
     options = OPTIONS | changes
-    return smcpn.identify(problem(measured(samples=samples)), checkpoint=file, **options)
+    return smcpn.identify(
+        oscillator_problem(oscillator_record(samples=samples)), checkpoint=file, **options
+    )
 
 
 def fingerprint(posterior):
@@ -103,15 +105,15 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
     """The posterior of 60 samples and then 20 more is that of all 80: the log-evidence
     to its standard error, and the likelihood of every particle to rounding."""
     path = tmp_path / "run.h5"
-    whole = measured(samples=80)
-    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
-    more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=DT)
+    whole = oscillator_record(samples=80)
+    smcpn.identify(oscillator_problem(whole[:60]), checkpoint=path, **OPTIONS)
+    more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=OSCILLATOR_DT)
     extended = smcpn.resume(path, data=more, progress=False)
     direct = run()
     assert extended.problem.n_samples == 80
     error = np.hypot(extended.log_evidence_se, direct.log_evidence_se)
     assert abs(extended.log_evidence - direct.log_evidence) < 5 * error < 1.0
-    likelihood = smcpn.likelihood.registry.build_likelihood(problem(whole), SOLVER)
+    likelihood = smcpn.likelihood.registry.build_likelihood(oscillator_problem(whole), SOLVER)
     _, again = likelihood.evaluate(extended.values, 80)
     np.testing.assert_allclose(again, extended.log_likelihood, rtol=1e-9)
     # And the file now holds the longer record.
@@ -120,9 +122,9 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
 
 
 def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
-    path, whole = tmp_path / "run.h5", measured(samples=80)
-    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
-    again = smcpn.identify(problem(whole), checkpoint=path, **OPTIONS)
+    path, whole = tmp_path / "run.h5", oscillator_record(samples=80)
+    smcpn.identify(oscillator_problem(whole[:60]), checkpoint=path, **OPTIONS)
+    again = smcpn.identify(oscillator_problem(whole), checkpoint=path, **OPTIONS)
     assert again.problem.n_samples == 80
 
 
@@ -227,7 +229,7 @@ def test_another_question_is_refused(tmp_path, changes, match):
 
 
 def test_another_prior_is_refused(tmp_path):
-    path, record = tmp_path / "run.h5", measured(samples=80)
+    path, record = tmp_path / "run.h5", oscillator_record(samples=80)
     run(path)
     prior = {"c": stats.lognorm(0.5, scale=0.5), "k": stats.lognorm(0.5, scale=6.0)}
     other = smcpn.Problem(oscillator, record, observe="x", noise=0.02, prior=prior)
@@ -266,7 +268,7 @@ def test_what_cannot_be_stored_asks_for_the_script(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     own = smcpn.Problem(
         oscillator,
-        measured(samples=80),
+        oscillator_record(samples=80),
         observe="x",
         noise=0.02,
         prior={"c": stats.lognorm(0.5, scale=0.5), "k": OwnPrior()},
@@ -328,7 +330,7 @@ t.run({path!r}, samples=400, solver=t.smcpn.RK4(steps=400), checkpoint_every=0.0
 )
 def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, code):
     path = str(tmp_path / "run.h5")
-    tests = [str(folder) for folder in Path(__file__).parents[:2]]
+    tests = [str(folder) for folder in Path(__file__).parents[:3]]
     script = textwrap.dedent(SCRIPT).format(tests=tests, path=path)
     child = subprocess.Popen(
         [sys.executable, "-c", script],

@@ -4,19 +4,19 @@ import subprocess
 import sys
 
 import pytest
-import small_oscillator as small
 
 import smcpn
 from smcpn.checkpoint import container
 from smcpn.checkpoint.container import STREAM, image, lock, previous_of
+from tests.models import oscillator_problem, oscillator_record
 
-RECORD = small.measured(samples=40)
+RECORD = oscillator_record(samples=40)
 
 
 @pytest.fixture
 def saved(tmp_path):
     """A file of 20 samples, whose previous version has 10."""
-    live = smcpn.Online(small.problem(RECORD), solver=smcpn.RK4(steps=4), particles=50, seed=1)
+    live = smcpn.Online(oscillator_problem(RECORD), solver=smcpn.RK4(steps=4), particles=50, seed=1)
     path = tmp_path / "live.h5"
     for k in range(20):
         live.update(RECORD.u[k], RECORD.y[k])
