@@ -11,14 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.checkpoint.codec import read_run
+from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
-from smcpn.checkpoint.stored_run import stored_contents, stored_problem
-from smcpn.checkpoint.writer import CheckpointWarning
 from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.io.parse import csv_record
 from smcpn.io.sink import json_text
 from smcpn.results.posterior import Posterior
+from smcpn.run.restore import stored_problem
 from smcpn.run.resume import load
 from smcpn.run.resume import resume as resumed
 from smcpn.smc.replicates import SamplerWarning
@@ -47,7 +48,7 @@ def resume(
     """
     with told_once():
         more = (
-            None if data is None else csv_record(data, stored_problem(stored_contents(file), file))
+            None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
         )
         posterior = resumed(
             file, data=more, threads=threads, progress=not (as_json or quiet or verbose)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from smcpn.cases import load_case
+from smcpn.checkpoint.container import CheckpointWarning, exists, lock
 from smcpn.cli.options import (
     MESSAGES,
     OUTPUT,
@@ -35,12 +38,12 @@ from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import FORMATS, Channels
-from smcpn.io.session import EVERY_SECONDS, Checkpoints, Run
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
-from smcpn.io.stream import Stream
+from smcpn.io.stream import EVERY_SECONDS, Checkpoints, Run, Stream
 from smcpn.io.watch import Watch, watching
 from smcpn.model.problem import Problem
+from smcpn.online import Online
 from smcpn.run.settings import Settings
 from smcpn.signals import Stop, stop_on_signals
 
@@ -140,6 +143,8 @@ def stream_model(options: StreamOptions) -> int:
         watch, report = cleanup.enter_context(
             watching(options.watch, log, printed=options.events in (None, STANDARD))
         )
+        if options.checkpoint is not None:
+            cleanup.enter_context(lock(Path(options.checkpoint)))
         live = _live(options, case.problem, settings, report)
         run = _run(options, live, case.problem, source, stop, report, watch)
         with closing(run.sink):
@@ -164,7 +169,7 @@ def _source(options: StreamOptions, problem: Problem) -> Source:
 
 def _run(
     options: StreamOptions,
-    live: Any,
+    live: Online,
     problem: Problem,
     source: Source,
     stop: Stop,
@@ -175,9 +180,7 @@ def _run(
     samples = Stream(
         live,
         source,
-        problem,
         report,
-        last=live.t,
         stop=stop,
         idle=lambda: checkpoints.save_if_due(live),
     )
@@ -194,14 +197,12 @@ def _run(
     )
 
 
-def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Any:
+def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Online:
     """Load the checkpoint where there is one; begin anew otherwise."""
-    from smcpn import Online
-
     unused = _unused(settings)
     if unused:
         report(Event("settings", unused))
-    if options.checkpoint is None or not os.path.exists(options.checkpoint):
+    if options.checkpoint is None or not exists(Path(options.checkpoint)):
         given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
         return Online(
             problem,
@@ -210,7 +211,11 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
             lookahead=options.lookahead,
             **given,
         )
-    live = Online.load(options.checkpoint)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CheckpointWarning)
+        live = Online.load(options.checkpoint)
+    for warning in caught:
+        report(Event("checkpoint", str(warning.message)))
     message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live

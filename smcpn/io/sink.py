@@ -1,4 +1,4 @@
-"""What comes out: one JSON line per sample."""
+"""The output of a stream: one JSON line per sample."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN = (
     "ess", "innovation", "log_evidence", "latency", "late", "lag", "degraded", "projected",
     "rejuvenations", "status", "missing", "approximate",
 )  # fmt: skip
-"""What a line tells of a state as it is; `smcpn.online.State` explains them."""
+"""Attributes of `smcpn.online.State` that a line holds as they are."""
 
 
 class OutputClosedError(Exception):
@@ -73,7 +73,7 @@ class JsonSink:
     def close(self) -> None:
         """Close the file; standard output stays open."""
         if self._file is not sys.stdout.buffer:
-            # What a failed write has left was told when it failed.
+            # The failure of the write that left something was raised then.
             with suppress(OSError):
                 self._file.close()
 
@@ -84,7 +84,7 @@ class JsonSink:
 def state_fields(
     t: float, state: Any, probabilities: tuple[float, ...] = PROBABILITIES
 ) -> dict[str, Any]:
-    """Return what a line says of the state after a sample.
+    """Return the fields of the line of a sample.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def state_fields(
         Time of the sample in seconds.
     state : smcpn.online.State
     probabilities : tuple of float
-        Quantiles to tell; none where empty.
+        Of the quantiles; none where empty.
     """
     fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
     if probabilities:

@@ -9,8 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 
-from smcpn.checkpoint.session import contents_to_take_up, held, kept_run
-from smcpn.checkpoint.writer import Keeper
+from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.gradient import UpperBound
@@ -20,6 +19,7 @@ from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
+from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
 from smcpn.run.settings import Settings
 from smcpn.smc.moves import MoveStrategy
@@ -119,7 +119,7 @@ def identify(
     SamplerWarning
         For what deserves a second look; `Posterior.warnings` keeps the sentences.
     CheckpointWarning
-        If the checkpoint cannot be written, or is damaged and the one before it is used.
+        If the checkpoint cannot be written, or is damaged and its previous version is used.
 
     References
     ----------
@@ -152,17 +152,17 @@ def identify(
     file = settings.checkpoint
     if file is None:
         return identified(lambda: Run(problem, settings, settings.threads), progress)
-    with held(file):
-        contents = contents_to_take_up(file, problem, settings, settings.existing)
+    with locked(file):
+        stored = checkpoint_of(file, problem, settings, settings.existing)
         every = settings.checkpoint_every
-        begin, keeper = kept_run(file, problem, settings, contents, every, settings.threads)
-        return identified(begin, progress, keeper)
+        begin, writer = written_run(file, problem, settings, stored, every, settings.threads)
+        return identified(begin, progress, writer)
 
 
 def identified(
     begin: Callable[[], Run],
     progress: bool | Callable[[Progress], None] | None,
-    keeper: Keeper | None = None,
+    writer: CheckpointWriter | None = None,
 ) -> Posterior:
     """Take a run to its end.
 
@@ -172,20 +172,20 @@ def identified(
         Makes the run; what it compiles is counted.
     progress
         As of `identify`.
-    keeper : Keeper, optional
+    writer : CheckpointWriter, optional
         Is offered a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, keeper or nullcontext():
+    with progress_line(progress) as report, writer or nullcontext():
         run = begin()
         while run.outcome is None:
             run.advance()
-            if keeper is not None:
-                keeper.offer(run.snapshot())
+            if writer is not None:
+                writer.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    posterior = posterior_of(run, () if keeper is None else keeper.warnings)
+    posterior = posterior_of(run, () if writer is None else writer.warnings)
     work = CLOCK.since(before)
     timing = Timing(
         wall=time.perf_counter() - began - work.compile_seconds,
