@@ -1,4 +1,4 @@
-"""Kill, truncate, garble and starve the checkpoint of a run, and see what it loses.
+"""Kill a run, damage its checkpoint and fill its disk, and count what is lost.
 
 Figures and targets are those of the issue: kills with SIGKILL at random moments, damage to the
 file, the time and share of writing, its size, and a disk without room.
@@ -24,11 +24,10 @@ from scipy import stats
 import smcpn
 from benchmarks.killing import digest, killed_runs
 from benchmarks.rows import Row, absent, at_most, command, told
-from smcpn.checkpoint.codec import Contents, begun_image, checkpoint_image
+from smcpn.checkpoint.codec import StoredRun, header_image, read_run, run_image
 from smcpn.checkpoint.container import publish
-from smcpn.checkpoint.session import contents_to_take_up, kept_run
-from smcpn.checkpoint.stored_run import stored_contents
 from smcpn.run.identify import identified
+from smcpn.run.restore import checkpoint_of, stored_settings, written_run
 from smcpn.run.run import Run
 
 KILLS, FLIPS = 200, 1000
@@ -109,7 +108,7 @@ def _damaged(content: bytes, flips: int, rng: np.random.Generator) -> Iterator[b
 
 
 def _outcome(path: Path, expected: str) -> str:
-    """What loading does: refuse in a sentence, use the previous file and say so, or go wrong."""
+    """Return how loading ends: refused in a sentence, previous version used, unharmed, or wrong."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -131,8 +130,8 @@ def writing(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, _silent():
         path = Path(folder) / "run.h5"
         smcpn.identify(problem, checkpoint=path, **options)
-        contents = stored_contents(path)
-        seconds = [_write_seconds(path, contents, problem.prior) for _ in range(50)]
+        stored = read_run(path)
+        seconds = [_write_seconds(path, stored, problem.prior) for _ in range(50)]
         pairs = [
             (
                 _seconds(lambda: smcpn.identify(problem, **options)),
@@ -155,17 +154,16 @@ def writing(quick: bool) -> Iterator[Row]:
     yield from told(figures)
 
 
-def _write_seconds(path: Path, contents: Contents, prior: smcpn.Prior) -> float:
-    begun = begun_image(contents.begun)
-    return _seconds(lambda: publish(path, checkpoint_image(contents, begun, prior)))
+def _write_seconds(path: Path, stored: StoredRun, prior: smcpn.Prior) -> float:
+    header = header_image(stored.header)
+    return _seconds(lambda: publish(path, run_image(stored.snapshot, stored.status, header, prior)))
 
 
 def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
     """Share of a run that the driver spends on handing snapshots over and closing the file."""
-    contents = stored_contents(path)
-    configuration = contents.begun.require_stored(path)
-    contents_to_take_up(path, problem, configuration, "overwrite")
-    _, keeper = kept_run(path, problem, configuration, None, 60.0, None)
+    settings = stored_settings(read_run(path).header, path)
+    checkpoint_of(path, problem, settings, "overwrite")
+    _, writer = written_run(path, problem, settings, None, 60.0, None)
     spent = 0.0
 
     def timed(function: Callable[..., None]) -> Callable[..., None]:
@@ -177,9 +175,9 @@ def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
 
         return call
 
-    keeper.offer, keeper.close = timed(keeper.offer), timed(keeper.close)
+    writer.offer, writer.close = timed(writer.offer), timed(writer.close)
     begin = time.perf_counter()
-    identified(lambda: Run(problem, configuration), False, keeper)
+    identified(lambda: Run(problem, settings), False, writer)
     return spent / (time.perf_counter() - begin)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import smcpn
 from smcpn.cases import load_case
-from smcpn.checkpoint import writer as keeper
+from smcpn.checkpoint import writer
 from smcpn.smc.sampler import Sampler
 
 PARTICLES, STEPS = 300, 2
@@ -132,9 +132,9 @@ def _tell_events(pipe: int) -> None:
 
         return call
 
-    keeper.publish = telling(keeper.publish, "write")
+    writer.publish = telling(writer.publish, "write")
     Sampler._rejuvenate = telling(Sampler._rejuvenate, "rejuvenation")
-    keeper.Keeper.offer = telling(keeper.Keeper.offer, "block")
+    writer.CheckpointWriter.offer = telling(writer.CheckpointWriter.offer, "block")
 
 
 def _end(path: Path, expected: str) -> str:

@@ -193,7 +193,7 @@ def tcp_robustness(samples: int = 2000, seed: int = 1) -> Outcome:
     with serving(saboteur) as address:
         source = open_source(address, Channels.of(problem))
         last = float(problem.records[0].t[-1])
-        for _, t, after in Stream(live, source, problem, events.append, stop=stop):
+        for _, t, after in Stream(live, source, events.append, stop=stop):
             times.append(t)
             state = after
             if t == last:

@@ -1,7 +1,7 @@
 """Where each public name is; `smcpn/__init__.py` imports it when it is first used."""
 
 from . import datasets as datasets
-from .checkpoint.writer import CheckpointWarning
+from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
 from .errors import InputError
 from .estimate.laplace import laplace

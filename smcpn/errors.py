@@ -1,20 +1,34 @@
-"""The one exception a user is meant to read."""
+"""The one exception a user is meant to read, and checks of single values that raise it."""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from contextlib import suppress
+from difflib import get_close_matches
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+SHOWN = 60
+"""Characters of a value that a message shows."""
+
 
 class InputError(ValueError):
-    """An input that cannot be used: one sentence that names the thing and the mend.
+    """An input that cannot be used, in one sentence: the argument, its value and the remedy.
 
     The command line prints the sentence and leaves with exit code 2.
+
+    Attributes
+    ----------
+    argument : str or None
+        Name of the argument at fault, dotted where it is nested: ``"solver.order"``.
     """
+
+    def __init__(self, sentence: str, *, argument: str | None = None) -> None:
+        super().__init__(sentence)
+        self.argument = argument
 
 
 class NotStorableError(InputError):
@@ -23,12 +37,6 @@ class NotStorableError(InputError):
     The sentence names the part, the reason, and what to do: a run is then resumed from the script
     that began it, which has the part.
     """
-
-
-# ---- Numbers a user passes: accepted in every form that is exact, refused in one sentence.
-
-SHOWN = 60
-"""Characters of a value that a message shows."""
 
 
 def whole_number(
@@ -56,21 +64,58 @@ def whole_number(
             number = operator.index(value)
     if number is None or number < least or (most is not None and number > most):
         bounds = f"from {least}" if most is None else f"from {least} to {most}"
-        raise InputError(f"{name} is {shown(value)}: give a whole number {bounds}{otherwise}")
+        sentence = f"{name} is {shown(value)}: give a whole number {bounds}{otherwise}"
+        raise InputError(sentence, argument=name)
     return number
 
 
-def real_number(name: str, value: Any, mend: str = "give a finite number") -> float:
+def real_number(
+    name: str, value: Any, remedy: str = "give a finite number", argument: str | None = None
+) -> float:
     """Return ``value`` as a float: a finite number, neither a bool nor text.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for the message.
+    remedy : str
+        How the message ends.
+    argument : str, optional
+        Name of the argument, where ``name`` says more.
 
     Raises
     ------
     InputError
-        For anything else; the message ends with ``mend``.
+        For anything else.
     """
     if isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)):
         return float(value)
-    raise InputError(f"{name} is {shown(value)}: {mend}")
+    raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
+
+
+def one_of(name: str, value: Any, known: Iterable[str]) -> str:
+    """Return ``value``, which must be one of the known words.
+
+    Raises
+    ------
+    InputError
+        For anything else; the message suggests the word that is meant, or lists all.
+    """
+    known = tuple(known)
+    if isinstance(value, str) and value in known:
+        return value
+    word = value if isinstance(value, str) else ""
+    raise InputError(f"{name} is {shown(value)}: {nearest(word, known)}", argument=name)
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return a remedy for a word that is not known: the one that is meant, or all of them."""
+    known = tuple(known)
+    lower = {name.lower(): name for name in known}
+    close = get_close_matches(word.lower(), lower, n=1)
+    if close:
+        return f"did you mean '{lower[close[0]]}'?"
+    return f"choose one of {', '.join(known)}" if known else "remove it"
 
 
 def shown(value: Any) -> str:

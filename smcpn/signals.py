@@ -1,4 +1,8 @@
-"""SIGINT and SIGTERM: the first is obeyed in order, the second ends the process at once."""
+"""SIGINT and SIGTERM: the first lets the process end in order, the second ends it at once.
+
+A run of `identify` ends by an exception (`orderly_termination`), a stream by a request that it asks
+for between samples (`stop_on_signals`).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM)
 
 
 class Terminated(SystemExit):
-    """What SIGTERM raises; an exit of the user's own code is a plain `SystemExit`."""
+    """Raised at SIGTERM; an exit of the user's own code is a plain `SystemExit`."""
 
 
 def exit_code(number: int) -> int:
@@ -70,11 +74,8 @@ def _leave(number: int) -> None:
     raise KeyboardInterrupt
 
 
-# ---- A request to stop, from a signal or from the reader of the output.
-
-
 class Stop:
-    """Set once, asked between samples.
+    """A request to stop, set by a signal or a limit and asked for between samples.
 
     Attributes
     ----------

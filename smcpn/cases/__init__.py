@@ -1,4 +1,4 @@
-"""What can be identified by name: the case studies of the PN-SMC paper, or a user's own system.
+"""Systems that are identified by name: the case studies of the PN-SMC paper, or a user's own.
 
 A case is a problem, its test records, and what to compare with. `smcpn identify NAME` runs one.
 """

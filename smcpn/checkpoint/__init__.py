@@ -1,7 +1,10 @@
-"""A problem as plain data: what a checkpoint holds of it, without anybody's code and no pickle.
+"""Checkpoints of runs and streams: files that are whole or not there, of plain data only.
 
-`problem`, `priors` and `records` take apart and put together, `fingerprint` tells whether two
-problems or two data sets are the same.
+`container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
+turns runs, records and streams into such files and back; `problem` does so for a problem and its
+records; `fingerprint` tells whether two problems or data sets are the same; `writer` writes a run
+while it goes on; `inspection` describes a file as text. `smcpn.run.restore` makes a
+run of a file again.
 """
 
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint

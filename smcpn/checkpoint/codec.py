@@ -1,153 +1,215 @@
-"""What a checkpoint holds, and its layout in HDF5; `docs/checkpoint.md` has the schema."""
+"""Runs, records and streams as payloads of documents, arrays and populations in HDF5.
+
+`docs/checkpoint.md` has the schema.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import h5py
 import numba
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+from pydantic import Field
 
-from smcpn.checkpoint.container import DAMAGED, DamagedFileError, image, opened
-from smcpn.checkpoint.population import read_population, write_population
-from smcpn.errors import InputError, NotStorableError
+from smcpn.checkpoint.container import (
+    DAMAGED,
+    RECORDS,
+    RUN,
+    STREAM,
+    DamagedFileError,
+    image,
+    publish,
+    read,
+    read_version,
+    save,
+)
+from smcpn.checkpoint.problem import (
+    Document,
+    parsed,
+    problem_document,
+    records_document,
+    restored_problem,
+    restored_records,
+)
+from smcpn.errors import InputError
 from smcpn.model.prior import Prior
-from smcpn.run.run import Configuration, RunSnapshot
-from smcpn.smc.moves import MOVES, MoveStrategy
-from smcpn.smc.particles import Start
-from smcpn.smc.proposals import DefensiveGaussian
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Settings
-from smcpn.solver import SOLVERS
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.run.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.smc.evidence import EvidenceEstimate
+from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.sampler import Snapshot, Trace
 
-# ---- What a run was asked to do, as JSON, and back.
-
-
-def configuration_document(configuration: Configuration) -> tuple[dict[str, Any], str]:
-    """Return a configuration as JSON can hold it, and what it cannot hold, as a sentence."""
-    settings, reason = configuration.settings, ""
-    try:
-        moves = _moves_document(settings.moves)
-        resampling = _resampling_name(settings)
-        start = _start_document(settings.start)
-    except NotStorableError as error:
-        moves, resampling, start, reason = None, None, None, str(error)
-    document = {
-        "solver": solver_document(configuration.solver),
-        "likelihood": configuration.likelihood,
-        "particles": settings.particles,
-        "ess": settings.ess,
-        "block": settings.block,
-        "moves": moves,
-        "resampling": resampling,
-        "start": start,
-        "method": configuration.method,
-        "replicates": configuration.replicates,
-        "seed": configuration.seed,
-        "entropy": configuration.entropy,
-    }
-    return document, reason
+# Image of a payload: documents, arrays, populations
 
 
-def configuration_of(document: Mapping[str, Any]) -> Configuration:
-    """Return the configuration of a document."""
-    return Configuration(
-        solver=solver_of(document["solver"]),
-        likelihood=document["likelihood"],
-        settings=Settings(
-            particles=document["particles"],
-            ess=document["ess"],
-            block=document["block"],
-            moves=_moves_of(document["moves"]),
-            resample=SCHEMES[document["resampling"]],
-            start=_start_of(document.get("start")),
-        ),
-        method=document["method"],
-        replicates=document["replicates"],
-        seed=document["seed"],
-        entropy=document["entropy"],
-    )
+@dataclass(frozen=True)
+class Payload:
+    """Content of a file as plain data.
+
+    Attributes
+    ----------
+    documents : dict
+        Values for JSON, by name.
+    arrays : dict of str to ndarray
+    populations : tuple of Snapshot
+    """
+
+    documents: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
+    populations: tuple[Snapshot, ...] = ()
 
 
-def solver_document(solver: Any) -> dict[str, Any]:
-    """Return a solver as JSON can hold it."""
-    return {"kind": type(solver).__name__, **asdict(solver)}
+def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes = b"") -> bytes:
+    """Return the bytes of a file.
+
+    Parameters
+    ----------
+    kind : str
+        See `smcpn.checkpoint.container.image`.
+    payload : Payload
+    prior : Prior, optional
+        Of the populations: their parameters are written as natural values too, for other readers.
+    onto : bytes
+        Image of a payload to add this one to.
+    """
+
+    def fill(file: h5py.File) -> None:
+        for name, document in payload.documents.items():
+            file[f"documents/{name}"] = json.dumps(document)
+        for name, values in payload.arrays.items():
+            file[f"arrays/{name}"] = values
+        for number, snapshot in enumerate(payload.populations):
+            assert prior is not None
+            _write_population(file.create_group(f"populations/{number}"), snapshot, prior)
+
+    return image(kind, fill, onto)
 
 
-def solver_of(document: Mapping[str, Any]) -> Any:
-    """Return the solver of a document."""
-    arguments = dict(document)
-    return SOLVERS[arguments.pop("kind")](**arguments)
+def decoded(file: Any) -> Payload:
+    """Return what an image holds."""
+    arrays: dict[str, NDArray[Any]] = {}
+
+    def collect(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = np.asarray(item[...])
+
+    if "arrays" in file:
+        file["arrays"].visititems(collect)
+    documents = {name: json.loads(item.asstr()[()]) for name, item in file["documents"].items()}
+    groups = file.get("populations", {})
+    populations = tuple(_read_population(groups[number]) for number in sorted(groups, key=int))
+    return Payload(documents, arrays, populations)
 
 
-def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Refuse to go on with a run that was asked something else.
+PARTICLES = tuple(field.name for field in fields(ParticleSystem))
+NUMBERS = ("ess_before", "log_evidence_at_resampling", "variance_at_start", "unrelated_at_start")
+PROPOSAL_BYTES = 32
 
-    Blocks do not matter to a result; nor does the entropy where no seed is asked for.
+
+def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
+    group.attrs["sample"] = snapshot.sample
+    group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
+    group.attrs["random_state"] = json.dumps(snapshot.random_state)
+    for name in NUMBERS:
+        group.attrs[name] = getattr(snapshot, name)
+    particles = group.create_group("particles")
+    for name in PARTICLES:
+        particles[name] = getattr(snapshot.system, name)
+    particles["values"] = prior.natural(snapshot.system.theta)
+    for name in ("theta", "values"):
+        particles[name].attrs["names"] = list(prior.names)
+    history = group.create_group("history")
+    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
+    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
+    history["factors"] = np.array(snapshot.factors)
+    group["rejuvenations"] = _rejuvenation_table(snapshot.rejuvenations)
+
+
+def _read_population(group: Any) -> Snapshot:
+    """Read a population and check that its arrays fit each other.
 
     Raises
     ------
-    InputError
-        Names the first setting that differs.
+    DamagedFileError
+        If they do not.
     """
-    for name, value in wanted.items():
-        free = name in ("block", "entropy") or (name == "seed" and value is None)
-        if not free and stored.get(name) != value:
-            raise InputError(
-                f"{path} was begun with {name} = {stored.get(name)}, not {value}: use the same, "
-                "another file, or existing='overwrite' to begin anew"
-            )
+    stored = group["particles"]
+    system = ParticleSystem(**{name: stored[name][...] for name in PARTICLES})
+    _require_shapes(system, len(stored["theta"].attrs["names"]))
+    history = group["history"]
+    exponent = float(group.attrs["exponent"])
+    return Snapshot(
+        system=system,
+        sample=int(group.attrs["sample"]),
+        exponent=None if np.isnan(exponent) else exponent,
+        trace=Trace(
+            int(history.attrs["length"]),
+            int(history.attrs["stride"]),
+            history["kept"][...],
+            history["last"][...],
+        ),
+        rejuvenations=_rejuvenations(group["rejuvenations"][...]),
+        log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
+        factors=tuple(history["factors"][...].tolist()),
+        random_state=json.loads(group.attrs["random_state"]),
+        **{name: float(group.attrs[name]) for name in NUMBERS},
+    )
 
 
-def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
-    if MOVES.get(moves.name) is not type(moves):
-        raise NotStorableError(f"moves is {type(moves).__name__}, which has no name of its own")
-    return {"kind": moves.name, **moves.document()}
+def _require_shapes(system: ParticleSystem, d: int) -> None:
+    shapes = {name: getattr(system, name).shape for name in PARTICLES}
+    n = len(system.log_weights)
+    state = shapes.pop("state")
+    fits = shapes.pop("theta") == (n, d) and len(state) == 2 and state[1] == n
+    if not fits or set(shapes.values()) != {(n,)}:
+        raise DamagedFileError(f"the particles stored are not {n} of {d} parameters")
 
 
-def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
-    arguments = dict(document)
-    return MOVES[arguments.pop("kind")].of(arguments)
+_COLUMNS = [field for field in fields(Rejuvenation) if field.name != "evidence"]
+_FORMATS = {"int": "i8", "float": "f8", "str": f"S{PROPOSAL_BYTES}"}
+_TABLE = np.dtype(
+    [(field.name, _FORMATS[str(field.type)]) for field in _COLUMNS]
+    + [("evidence_log", "f8"), ("evidence_variance", "f8")]
+)
 
 
-def _resampling_name(settings: Settings) -> str:
-    name = getattr(settings.resample, "__name__", "")
-    if SCHEMES.get(name) is not settings.resample:
-        raise NotStorableError("resample is a function of your own, which a file cannot hold")
-    return name
+def _rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
+    rows = []
+    for one in rejuvenations:
+        values = [getattr(one, field.name) for field in _COLUMNS]
+        values = [value.encode() if isinstance(value, str) else value for value in values]
+        rows.append((*values, one.evidence.log, one.evidence.variance))
+    return np.array(rows, dtype=_TABLE)
 
 
-def _start_document(start: Start | None) -> dict[str, Any] | None:
-    if start is None:
-        return None
-    if type(start) is not DefensiveGaussian:
-        raise NotStorableError(f"start is {type(start).__name__}, which a file cannot hold")
-    return {name: np.asarray(value).tolist() for name, value in vars(start).items()}
+def _rejuvenations(table: NDArray[np.void]) -> tuple[Rejuvenation, ...]:
+    found = []
+    for row in table:
+        values = {field.name: row[field.name].item() for field in _COLUMNS}
+        values["proposal"] = values["proposal"].decode()
+        evidence = EvidenceEstimate(float(row["evidence_log"]), float(row["evidence_variance"]))
+        found.append(Rejuvenation(**values, evidence=evidence))
+    return tuple(found)
 
 
-def _start_of(document: Mapping[str, Any] | None) -> Start | None:
-    if document is None:
-        return None
-    arrays = {name: np.array(document[name]) for name in ("mean", "factor")}
-    settings: dict[str, Any] = {**document, **arrays}
-    return DefensiveGaussian(**settings)
-
-
-TITLE = "smcpn checkpoint"
-FORMAT_VERSION = 1
-STATUSES = ("running", "interrupted", "finished")
+# Payload of a run
 
 
 def versions() -> dict[str, str]:
-    """Versions of what a result is computed with."""
+    """Return the versions of the packages that a result is computed with."""
     from smcpn import __version__
 
     return {
@@ -160,16 +222,20 @@ def versions() -> dict[str, str]:
     }
 
 
-@dataclass(frozen=True)
-class Begun:
-    """What stays the same while a run goes on.
+def now() -> str:
+    """Return date and time, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+class Header(Document):
+    """The part of a run's checkpoint that stays the same while the run goes on.
 
     Attributes
     ----------
     names : tuple of str
         Of the unknown parameters.
-    configuration : dict
-        See `configuration_document`.
+    settings : dict
+        See `RunSettings.document`.
     problem : dict
         See `problem_document`; empty where it cannot be stored.
     arrays : dict of str to ndarray
@@ -186,148 +252,227 @@ class Begun:
     versions : dict of str to str
     """
 
-    names: tuple[str, ...]
-    configuration: Mapping[str, Any]
-    problem: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]]
+    names: Annotated[tuple[str, ...], Field(strict=False)]
+    settings: dict[str, Any]
+    problem: dict[str, Any]
+    arrays: dict[str, Any] = Field(exclude=True)
     not_stored: str
     model_fingerprint: str
     data_fingerprint: str
     n_samples: int
     data_file: str
     created: str
-    versions: Mapping[str, str] = field(default_factory=versions)
-
-    def require_stored(self, path: Path) -> Configuration:
-        """Return the configuration.
-
-        Raises
-        ------
-        InputError
-            If a part of the run could not be stored.
-        """
-        if self.not_stored:
-            raise InputError(
-                f"{path} does not hold the whole run: {self.not_stored}. Run your script again, "
-                f"identify(..., checkpoint='{path}') goes on from here"
-            )
-        return configuration_of(self.configuration)
+    versions: dict[str, str] = Field(default_factory=versions)
 
 
-@dataclass(frozen=True)
-class Contents:
-    """A checkpoint, read.
+class RunState(Document):
+    """The part of a run's checkpoint that each write replaces, but for the populations.
 
     Attributes
     ----------
-    begun : Begun
+    status : {"running", "interrupted", "finished"}
+    written : str
+        Date and time, UTC.
+    solver : dict
+        The solver in force, see `solver_document`.
+    """
+
+    status: Literal["running", "interrupted", "finished"]
+    written: str
+    solver: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A checkpoint of a run, read.
+
+    Attributes
+    ----------
+    header : Header
     snapshot : RunSnapshot
     status : str
-        One of `STATUSES`.
+        See `RunState`.
     written : str
         Date and time, UTC.
     """
 
-    begun: Begun
+    header: Header
     snapshot: RunSnapshot
     status: str
     written: str
 
 
-_TEXTS = ("not_stored", "model_fingerprint", "data_fingerprint", "data_file", "created")
-_DOCUMENTS = ("configuration", "versions")
+def header_image(header: Header) -> bytes:
+    """Return the image that those of a run's checkpoints are added to."""
+    return encoded(RUN, Payload({"header": header.model_dump()}, header.arrays))
 
 
-def begun_image(begun: Begun) -> bytes:
-    """Return the part of a checkpoint that stays the same."""
-
-    def fill(file: h5py.File) -> None:
-        file.attrs["format"], file.attrs["format_version"] = TITLE, FORMAT_VERSION
-        file.attrs["n_samples"] = begun.n_samples
-        file.attrs["names"] = list(begun.names)
-        for name in _TEXTS:
-            file.attrs[name] = getattr(begun, name)
-        for name in _DOCUMENTS:
-            file.attrs[name] = json.dumps(getattr(begun, name))
-        problem = file.create_group("problem")
-        problem.attrs["document"] = json.dumps(begun.problem)
-        for name, values in begun.arrays.items():
-            problem[name] = values
-
-    return image(TITLE, fill)
-
-
-def checkpoint_image(contents: Contents, begun: bytes, prior: Prior) -> bytes:
-    """Return the bytes of a checkpoint.
+def run_image(snapshot: RunSnapshot, status: str, header: bytes, prior: Prior) -> bytes:
+    """Return the bytes of a run's checkpoint.
 
     Parameters
     ----------
-    contents : Contents
-    begun : bytes
-        See `begun_image`.
+    snapshot : RunSnapshot
+    status : str
+        See `RunState`.
+    header : bytes
+        See `header_image`.
     prior : Prior
         Maps theta to values, for other readers.
     """
-
-    def fill(file: h5py.File) -> None:
-        file.attrs["status"], file.attrs["written"] = contents.status, contents.written
-        file.attrs["solver"] = json.dumps(solver_document(contents.snapshot.solver))
-        populations = file.create_group("populations")
-        for number, sampler in enumerate(contents.snapshot.samplers):
-            write_population(populations.create_group(str(number)), sampler, prior)
-
-    return image(TITLE, fill, onto=begun)
+    state = {"status": status, "written": now(), "solver": solver_document(snapshot.solver)}
+    payload = Payload({"state": state}, populations=snapshot.samplers)
+    return encoded(RUN, payload, prior, onto=header)
 
 
-def contents_of(content: bytes, path: str) -> Contents:
-    """Read a checkpoint whose checksum is right.
+def read_run(path: Path) -> StoredRun:
+    """Read the checkpoint of a run; see `smcpn.checkpoint.container.read`."""
+
+    def parse(file: Any) -> StoredRun:
+        payload = decoded(file)
+        header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
+        state = parsed(RunState, payload.documents["state"])
+        snapshot = RunSnapshot(solver_of(state.solver), payload.populations)
+        return StoredRun(header, snapshot, state.status, state.written)
+
+    return read(path, RUN, parse)
+
+
+# Payload of a run's records: a file of its own beside the checkpoint, written once
+
+DIGITS = 8
+"""Digits of the fingerprint in a file's name."""
+
+
+def records_path(checkpoint: Path, fingerprint: str) -> Path:
+    """Return where the records of a checkpoint are: ``run.data-0123abcd.h5`` beside ``run.h5``."""
+    return checkpoint.with_name(f"{checkpoint.stem}.data-{fingerprint[:DIGITS]}.h5")
+
+
+def write_records(path: Path, records: Sequence[Record]) -> None:
+    """Write the records of a run unless the file holds them already.
+
+    Raises
+    ------
+    NotStorableError
+        If the input of a record is a function.
+    OSError
+        If the file cannot be written.
+    """
+    documents, arrays = records_document(records)
+    content = encoded(RECORDS, Payload({"records": documents}, arrays))
+    if not path.exists() or path.read_bytes() != content:
+        path.unlink(missing_ok=True)
+        publish(path, content)
+
+
+def read_records(path: Path) -> tuple[Record, ...]:
+    """Read the records of a run.
 
     Raises
     ------
     InputError
-        If it was written by a later version of the format.
-    DamagedFileError
-        If something is absent or does not fit.
+        If the file is absent or damaged.
     """
-    try:
-        with opened(content) as file:
-            attrs: Any = file.attrs
-            written_as = int(attrs["format_version"])
-            if written_as > FORMAT_VERSION:
-                raise InputError(
-                    f"{path} has format version {written_as}, this smcpn reads up to "
-                    f"{FORMAT_VERSION}: install a newer smcpn"
-                )
-            return _read(file)
-    except InputError:
-        raise
-    except Exception as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from error
+    if not path.exists():
+        raise InputError(
+            f"{path.name}, which holds the records, is not beside the checkpoint in "
+            f"{path.parent}: put it there, or resume from the script that has the data"
+        )
+    payload = read_version(path, RECORDS, decoded)
+    return restored_records(payload.documents.get("records"), payload.arrays)
 
 
-def _read(file: Any) -> Contents:
-    attrs = file.attrs
-    names = tuple(str(name) for name in attrs["names"])
-    arrays: dict[str, NDArray[Any]] = {}
+def remove_other_records(checkpoint: Path, used: set[str]) -> None:
+    """Remove files of records that no version of the checkpoint refers to."""
+    for path in checkpoint.parent.glob(f"{checkpoint.stem}.data-*.h5"):
+        if path.name not in used:
+            path.unlink(missing_ok=True)
 
-    def collect(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = item[...]
 
-    file["problem"].visititems(collect)
-    begun = Begun(
-        names=names,
-        problem=json.loads(file["problem"].attrs["document"]),
-        arrays=arrays,
-        n_samples=int(attrs["n_samples"]),
-        **{name: str(attrs[name]) for name in _TEXTS},
-        **{name: json.loads(attrs[name]) for name in _DOCUMENTS},
+# Payload of a stream
+
+
+@dataclass(frozen=True)
+class StoredStream:
+    """All that an `Online` is at a moment.
+
+    Attributes
+    ----------
+    problem : Problem
+        Its first record tells how the stream is sampled.
+    settings : RunSettings
+        With the solver in force.
+    options : dict
+        Budget, window and memory, as `Online` checked them.
+    position : dict
+        Where the stream is.
+    arrays : dict of str to ndarray
+        Samples and states that are still needed.
+    population : Snapshot
+    """
+
+    problem: Problem
+    settings: RunSettings
+    options: dict[str, Any]
+    position: dict[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+    population: Snapshot
+
+
+class _StreamDocument(Document):
+    settings: dict[str, Any]
+    options: dict[str, Any]
+    problem: dict[str, Any]
+    records: list[Any]
+    position: dict[str, Any]
+
+
+def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
+    """Write the checkpoint of a stream, whose population has this prior, under its lock.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, or settings or problem cannot be stored.
+    """
+    if stream.settings.not_storable:
+        raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")
+    problem, tables = problem_document(stream.problem)
+    records, columns = records_document(stream.problem.records[:1])
+    document = _StreamDocument(
+        settings=stream.settings.document(),
+        options=stream.options,
+        problem=problem,
+        records=records,
+        position=stream.position,
     )
-    groups = file["populations"]
-    numbers = sorted(groups, key=int)
-    samplers = tuple(read_population(groups[number], names) for number in numbers)
-    solver = solver_of(json.loads(attrs["solver"]))
-    status = str(attrs["status"])
-    if status not in STATUSES:
-        raise DamagedFileError(f"status '{status}' is none of {', '.join(STATUSES)}")
-    return Contents(begun, RunSnapshot(solver, samplers), status, str(attrs["written"]))
+    parts = {"problem": tables, "records": columns, "stream": stream.arrays}
+    arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
+    payload = Payload({"stream": document.model_dump()}, arrays, (stream.population,))
+    save(path, encoded(STREAM, payload, prior))
+
+
+def read_stream(path: Path) -> StoredStream:
+    """Read the checkpoint of a stream; see `smcpn.checkpoint.container.read`."""
+
+    def parse(file: Any) -> tuple[_StreamDocument, Payload]:
+        payload = decoded(file)
+        if len(payload.populations) != 1:
+            raise DamagedFileError(f"{path} has {len(payload.populations)} populations: {DAMAGED}")
+        return parsed(_StreamDocument, payload.documents["stream"]), payload
+
+    document, payload = read(path, STREAM, parse)
+    parts: dict[str, dict[str, NDArray[Any]]] = {"problem": {}, "records": {}, "stream": {}}
+    for name, values in payload.arrays.items():
+        part, _, rest = name.partition("/")
+        parts[part][rest] = values
+    records = restored_records(document.records, parts["records"])
+    return StoredStream(
+        problem=restored_problem(document.problem, parts["problem"], records),
+        settings=RunSettings(**document.settings),
+        options=document.options,
+        position=document.position,
+        arrays=parts["stream"],
+        population=payload.populations[0],
+    )

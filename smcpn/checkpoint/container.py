@@ -1,7 +1,10 @@
 """A file that is whole or not there: plain HDF5 behind a header with its checksum.
 
-The first 512 bytes, which HDF5 leaves to the user, hold three lines of text: what the file is, the
-SHA-256 of all that follows, and its length. Readers of HDF5 (h5py, MATLAB, Julia) skip them.
+The first 512 bytes, which HDF5 leaves to the user, hold three lines of text: the kind of the file,
+the SHA-256 of all that follows, and its length. Readers of HDF5 (h5py, MATLAB, Julia) skip them.
+
+A file is written under another name, synchronised and renamed; its last version stays beside it
+as ``run.h5.previous``, and ``run.h5.lock`` keeps other processes from writing it.
 """
 
 from __future__ import annotations
@@ -9,92 +12,58 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import math
 import os
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import h5py
+from filelock import FileLock, Timeout
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError
 
-# ---- Read the entries of a document that may be damaged, or of another program.
-
-DAMAGED = "the file is damaged, or none of smcpn's"
-
-
-def entry(document: Any, name: str, *kinds: type) -> Any:
-    """Return an entry that is of one of these types; ``float`` takes whole numbers as well.
-
-    Raises
-    ------
-    InputError
-        If it is absent or something else.
-    """
-    if not isinstance(document, Mapping) or name not in document:
-        raise InputError(f"stored problem lacks '{name}': {DAMAGED}")
-    value = document[name]
-    if float in kinds:
-        kinds = (*kinds, int)
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        raise InputError(f"stored '{name}' is {shown(value)}: {DAMAGED}")
-    return value
-
-
-def texts(document: Any, name: str) -> tuple[str, ...]:
-    """Return an entry that is a list of strings."""
-    values = entry(document, name, list)
-    if not all(isinstance(value, str) for value in values):
-        raise InputError(f"stored '{name}' is {shown(values)}: {DAMAGED}")
-    return tuple(values)
-
-
-def numbers(document: Any, name: str) -> dict[str, float]:
-    """Return an entry that maps names to finite numbers."""
-    values = entry(document, name, dict)
-    found = {key: float(entry(values, key, float)) for key in values}
-    if not all(map(math.isfinite, found.values())):
-        raise InputError(f"stored '{name}' is {shown(values)}: {DAMAGED}")
-    return found
-
-
-def words(document: Any, name: str) -> dict[str, str]:
-    """Return an entry that maps names to text."""
-    values = entry(document, name, dict)
-    return {key: entry(values, key, str) for key in values}
-
-
+RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
+"""Kinds of files: the first line of the header."""
+FORMAT_VERSION = 2
 HEADER_BYTES = 512
+PREVIOUS = ".previous"
+"""Suffix of the version before the last."""
+DAMAGED = "the file is damaged, or was not written by smcpn"
 _WRITABLE = 1
 """H5LT_FILE_IMAGE_OPEN_RW."""
-TITLES = ("smcpn checkpoint", "smcpn records", "smcpn stream")
-"""First lines of the files there are."""
-PREVIOUS = ".previous"
-"""What the name of the last but one version ends with."""
+
+T = TypeVar("T")
 
 
 class DamagedFileError(InputError):
-    """A file is not what was written."""
+    """A file does not hold what was written."""
 
 
-def image(title: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> bytes:
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written, or is damaged and its previous version is used."""
+
+
+def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> bytes:
     """Return the bytes of a file.
 
     Parameters
     ----------
-    title : str
-        First line of the header.
+    kind : str
+        One of `KINDS`.
     fill : callable
         Writes groups, datasets and attributes.
     onto : bytes
-        Another image, of what many files have in common; it is not changed.
+        Another image to add to, which is not changed: what many versions have in common.
     """
     with _in_memory(onto) as file:
+        file.attrs["format"], file.attrs["format_version"] = kind, FORMAT_VERSION
         fill(file)
         file.flush()
         body = file.id.get_file_image()
-    return _header(title, body) + body
+    return _header(kind, body) + body
 
 
 def _in_memory(onto: bytes) -> h5py.File:
@@ -103,11 +72,19 @@ def _in_memory(onto: bytes) -> h5py.File:
     return h5py.File("new", "w", driver="core", backing_store=False, userblock_size=HEADER_BYTES)
 
 
+def _header(kind: str, body: bytes) -> bytes:
+    digest = hashlib.sha256(body).hexdigest()
+    return f"{kind}\nsha256 {digest}\nbytes {len(body)}\n".encode().ljust(HEADER_BYTES, b"\0")
+
+
+# Writing
+
+
 def publish(path: Path, content: bytes) -> None:
     """Put a file in place of its last version, which becomes the previous one.
 
     Whatever happens on the way, a process killed or a full disk, there is a whole file of this
-    name if there was one before.
+    name if there was one before. The caller holds the `lock`.
 
     Raises
     ------
@@ -129,45 +106,60 @@ def publish(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def content_of(path: Path, title: str) -> bytes:
-    """Read a file and check that it is whole.
+def save(path: Path, content: bytes) -> None:
+    """Publish a file under its lock, within a `lock` of this process or without one.
 
     Raises
     ------
-    DamagedFileError
-        If it is not, in a sentence that says what is wrong.
     InputError
-        If it cannot be read.
+        If it cannot be written, or another process holds the lock.
     """
     try:
-        content = path.read_bytes()
+        with nullcontext() if os.path.abspath(path) in _LOCKED else _file_lock(path):
+            publish(path, content)
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
-    if not content:
-        raise DamagedFileError(f"{path} is empty")
-    kind = content[:HEADER_BYTES].split(b"\n")[0].decode(errors="replace")
-    if kind != title and kind in TITLES:
-        raise InputError(f"{path} is a file of kind '{kind}', not '{title}'")
-    if kind != title:
-        raise DamagedFileError(f"{path} is no {title}, or its beginning is damaged")
-    if content[:HEADER_BYTES] != _header(title, content[HEADER_BYTES:]):
-        raise DamagedFileError(f"{path} is damaged: its content does not have its checksum")
-    return content
+        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def opened(content: bytes) -> h5py.File:
-    """Open the content of a file for reading."""
-    return h5py.File(io.BytesIO(content), "r")
+_LOCKED: set[str] = set()
+"""Absolute paths for which this process is within a `lock`."""
 
 
-def previous_of(path: Path) -> Path:
-    """Return where the last but one version of a file is kept."""
-    return path.with_name(path.name + PREVIOUS)
+@contextmanager
+def lock(path: Path) -> Generator[None]:
+    """Keep others from writing a file; the lock falls with the process.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+    """
+    with _file_lock(path):
+        name = os.path.abspath(path)
+        _LOCKED.add(name)
+        try:
+            yield
+        finally:
+            _LOCKED.discard(name)
 
 
-def _header(title: str, body: bytes) -> bytes:
-    digest = hashlib.sha256(body).hexdigest()
-    return f"{title}\nsha256 {digest}\nbytes {len(body)}\n".encode().ljust(HEADER_BYTES, b"\0")
+@contextmanager
+def _file_lock(path: Path) -> Generator[None]:
+    file_lock = FileLock(path.with_name(path.name + ".lock"), timeout=0)
+    try:
+        file_lock.acquire()
+    except Timeout:
+        raise InputError(
+            f"{path} is in use by another process: wait for it, or choose another file"
+        ) from None
+    except OSError:
+        # Where no lock can be made no file can be written: that is reported when it is tried.
+        yield
+        return
+    try:
+        yield
+    finally:
+        file_lock.release()
 
 
 def _keep_previous(path: Path) -> None:
@@ -186,10 +178,111 @@ def _keep_previous(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the renaming last; where a folder cannot be opened the system does it in time."""
+    """Make the renaming durable; where a folder cannot be opened the system does it in time."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+# Reading
+
+
+def exists(path: Path) -> bool:
+    """Whether there is a version of a file, damaged or not."""
+    return path.exists() or previous_of(path).exists()
+
+
+def previous_of(path: Path) -> Path:
+    """Return the path of the version before the last."""
+    return path.with_name(path.name + PREVIOUS)
+
+
+def remove(path: Path) -> None:
+    """Remove both versions of a file."""
+    path.unlink(missing_ok=True)
+    previous_of(path).unlink(missing_ok=True)
+
+
+def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+    """Return what ``parse`` makes of a file, or of its previous version where it is damaged.
+
+    Raises
+    ------
+    InputError
+        If there is no file, or none of this kind and format version that is whole.
+
+    Warns
+    -----
+    CheckpointWarning
+        If the previous version is used.
+    """
+    if not exists(path):
+        raise InputError(f"{path} does not exist: give the file that a run or a stream wrote")
+    previous = previous_of(path)
+    try:
+        return read_version(path, kind, parse)
+    except DamagedFileError as damage:
+        if not previous.exists():
+            raise
+        try:
+            found = read_version(previous, kind, parse)
+        except InputError as also:
+            raise DamagedFileError(f"{damage}; {also}") from None
+        written = datetime.fromtimestamp(previous.stat().st_mtime, UTC)
+        warnings.warn(
+            f"{damage}: its previous version is used, {previous}, "
+            f"of {written.isoformat(timespec='seconds')}",
+            CheckpointWarning,
+            stacklevel=4,
+        )
+        return found
+
+
+def read_version(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+    """Return what ``parse`` makes of one file.
+
+    Raises
+    ------
+    DamagedFileError
+        If the file is absent, does not have its checksum, or cannot be parsed.
+    InputError
+        If it cannot be read, or is of another kind or format version.
+    """
+    content = _checked(path, kind)
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            attrs: Any = file.attrs
+            version = int(attrs["format_version"])
+            if version != FORMAT_VERSION:
+                raise InputError(
+                    f"{path} has format version {version}, and this smcpn reads version "
+                    f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
+                )
+            return parse(file)
+    except InputError:
+        raise
+    except Exception as error:
+        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from error
+
+
+def _checked(path: Path, kind: str) -> bytes:
+    """Return the content of a file that has its checksum."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DamagedFileError(f"{path} is absent") from None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    if not content:
+        raise DamagedFileError(f"{path} is empty")
+    found = content[:HEADER_BYTES].split(b"\n")[0].decode(errors="replace")
+    if found != kind and found in KINDS:
+        raise InputError(f"{path} is a file of kind '{found}', not '{kind}'")
+    if found != kind:
+        raise DamagedFileError(f"{path} is no {kind}, or its beginning is damaged")
+    if content[:HEADER_BYTES] != _header(kind, content[HEADER_BYTES:]):
+        raise DamagedFileError(f"{path} is damaged: its content does not have its checksum")
+    return content

@@ -1,4 +1,8 @@
-"""A problem as a document of names and numbers, and arrays."""
+"""A problem as a document of names and numbers, and arrays: no code, no pickle.
+
+A document is read by `parsed` into a model of pydantic, which has only plain data of the right
+types, before anything is made of it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import importlib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from scipy import stats
 
-from smcpn.checkpoint.container import DAMAGED, entry, numbers, texts, words
+from smcpn.checkpoint.container import DAMAGED, DamagedFileError
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
@@ -21,7 +26,96 @@ from smcpn.model.prior import Distribution, Prior
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import CONTEXT, Record
 
-# ---- Prior distributions as names and numbers.
+Number = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class Document(BaseModel):
+    """A document of which the names and types of all entries are known."""
+
+    model_config = ConfigDict(strict=True, frozen=True, arbitrary_types_allowed=True)
+
+
+D = TypeVar("D", bound=Document)
+
+
+def parsed(kind: type[D], document: Any) -> D:
+    """Return a document that may be damaged as plain data of the right types.
+
+    Raises
+    ------
+    DamagedFileError
+        Names the first entry that is absent or something else.
+    """
+    try:
+        return kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise DamagedFileError(f"stored document lacks '{name}': {DAMAGED}") from None
+        entry = f"'{name}'" if name else "document"
+        raise DamagedFileError(f"stored {entry} is {shown(first['input'])}: {DAMAGED}") from None
+
+
+class PriorDocument(Document):
+    """A prior distribution: library, name of the family, arguments."""
+
+    library: str
+    family: str
+    args: list[Any]
+    kwds: dict[str, Any]
+
+
+class NamedPrior(Document):
+    """The prior of a parameter."""
+
+    name: str
+    distribution: dict[str, Any]
+
+
+class ODEDocument(Document):
+    """An ODE but for its expression table."""
+
+    name: str
+    doc: str
+    states: list[str]
+    inputs: list[str]
+    parameters: list[str]
+    defaults: dict[str, Number]
+    chains: dict[str, str]
+
+
+class GivenDocument(Document):
+    """Outputs, noise and initial state as the user gave them, for tables and reports."""
+
+    observe: list[Any]
+    noise: list[Any]
+    initial: str | list[Any] | dict[str, Any] | float
+
+
+class ProblemDocument(Document):
+    """A problem but for its expression tables and records."""
+
+    ode: ODEDocument
+    priors: list[NamedPrior]
+    coordinates: dict[str, str]
+    fixed: dict[str, Number]
+    diffusion: str
+    given: GivenDocument
+
+
+class RecordDocument(Document):
+    """A record but for its arrays."""
+
+    name: str
+    hold: str
+    y_unit: str
+    periodic: bool
+    start: float
+    dt: float | None
+
+
+# Prior distributions as names and numbers
 
 FAMILIES = {
     name: family
@@ -36,14 +130,14 @@ FAMILIES = {
 PARTICLES = "particles.distributions"
 _FROZEN = type(stats.norm())
 
-_MEND = (
+_REMEDY = (
     "give a frozen scipy.stats distribution with plain numbers to be able to resume from the file "
     "alone; otherwise resume from the script"
 )
 
 
 def prior_document(name: str, distribution: Distribution) -> dict[str, Any]:
-    """Write the prior of parameter ``name`` as its family and numbers.
+    """Return the prior of parameter ``name`` as its family and numbers.
 
     Raises
     ------
@@ -60,16 +154,17 @@ def prior_document(name: str, distribution: Distribution) -> dict[str, Any]:
 
 
 def restored_prior(name: str, document: Any) -> Distribution:
-    """Make the prior again that `prior_document` wrote.
+    """Return the prior that `prior_document` described.
 
     Raises
     ------
     InputError
         If the family is not known here, or does not take these numbers.
     """
-    library, family = entry(document, "library", str), entry(document, "family", str)
-    args = [_read(value) for value in entry(document, "args", list)]
-    kwds = {key: _read(value) for key, value in entry(document, "kwds", dict).items()}
+    stored = parsed(PriorDocument, document)
+    library, family = stored.library, stored.family
+    args = [_read(value) for value in stored.args]
+    kwds = {key: _read(value) for key, value in stored.kwds.items()}
     make: Any = None
     if library == "scipy.stats":
         make = FAMILIES.get(family)
@@ -130,7 +225,7 @@ def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
 
 
 def _particles_family(name: str) -> Any:
-    """Find a class that `particles.distributions` itself defines, and makes draws with."""
+    """Return a class that `particles.distributions` itself defines, and makes draws with."""
     try:
         module = importlib.import_module(PARTICLES)
     except ImportError as error:
@@ -148,11 +243,11 @@ def _particles_family(name: str) -> Any:
 
 
 def _not_storable(name: str, reason: str) -> NotStorableError:
-    return NotStorableError(f"prior of '{name}' {reason} and cannot be stored in a file: {_MEND}")
+    return NotStorableError(f"prior of '{name}' {reason} and cannot be stored in a file: {_REMEDY}")
 
 
 def _written(name: str, value: Any) -> int | float | str:
-    """A number as JSON has it, which knows no infinity."""
+    """Return a number as JSON has it: infinity is text."""
     array = np.asarray(value)
     # A number of another width would be computed with differently after it was read.
     exact = array.dtype in (np.float64, np.int64)
@@ -174,12 +269,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
-    """Write everything of a problem but its records.
+    """Return everything of a problem but its records.
 
     Returns
     -------
     document : dict
-        What JSON can hold: names, text, priors as families and numbers, known numbers.
+        For JSON: names, text, priors as families and numbers, known numbers.
     arrays : dict of str to ndarray
         The expression tables of the ODE and of the model, and the model's constants:
         ``"ode/operation"``, ``"model/operands"``, ...
@@ -223,7 +318,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
 
 
 def table_arrays(problem: Problem) -> Arrays:
-    """The expression tables of a problem, and its constants."""
+    """Return the expression tables of a problem, and its constants."""
     tables = {"ode": ExpressionTable.of(problem.ode.rhs), "model": problem.model.table()}
     arrays: Arrays = {
         f"{owner}/{name}": values
@@ -236,12 +331,12 @@ def table_arrays(problem: Problem) -> Arrays:
 def restored_problem(
     document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], records: Sequence[Record]
 ) -> Problem:
-    """Put a problem together that `problem_document` wrote.
+    """Return the problem that `problem_document` described.
 
     Parameters
     ----------
     document, arrays
-        What was written.
+        See `problem_document`.
     records : sequence of Record
         See `restored_records`.
 
@@ -250,20 +345,16 @@ def restored_problem(
     InputError
         If the parts are damaged or do not fit each other.
     """
-    ode = _restored_ode(entry(document, "ode", dict), arrays)
-    priors = entry(document, "priors", list)
-    names = [entry(prior, "name", str) for prior in priors]
+    stored = parsed(ProblemDocument, document)
+    ode = _restored_ode(stored.ode, arrays)
+    names = [prior.name for prior in stored.priors]
     if len(set(names)) < len(names):
         raise InputError(f"stored priors are of {shown(names)}: {DAMAGED}")
     prior = Prior(
-        {
-            name: restored_prior(name, entry(prior, "distribution", dict))
-            for name, prior in zip(names, priors, strict=True)
-        },
-        words(document, "coordinates"),
+        {prior.name: restored_prior(prior.name, prior.distribution) for prior in stored.priors},
+        stored.coordinates,
     )
-    model, given = _restored_model(arrays), entry(document, "given", dict)
-    observe, noise = entry(given, "observe", list), entry(given, "noise", list)
+    model, observe = _restored_model(arrays), stored.given.observe
     sizes = (ode.rhs.size1_out(0), len(ode.inputs), len(prior), len(observe), len(records))
     own = (*(v.numel() for v in (model.x, model.u, model.theta, model.outputs)), len(model.initial))
     if sizes != own:
@@ -275,34 +366,33 @@ def restored_problem(
         records=tuple(records),
         model=model,
         prior=prior,
-        fixed=numbers(document, "fixed"),
+        fixed=stored.fixed,
         observe=observe,
-        noise=noise,
-        initial=entry(given, "initial", str, list, dict, float),
-        diffusion=entry(document, "diffusion", str) or None,
+        noise=stored.given.noise,
+        initial=stored.given.initial,
+        diffusion=stored.diffusion or None,
     )
 
 
-def _restored_ode(document: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> ODE:
-    states, inputs = texts(document, "states"), texts(document, "inputs")
-    parameters, table = texts(document, "parameters"), _table(arrays, "ode")
-    sizes = [len(states), len(inputs), 1, len(parameters)]
+def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> ODE:
+    states, table = stored.states, _table(arrays, "ode")
+    sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
     if table.input_shapes.tolist() != [[n, 1] for n in sizes] or table.output_shapes.tolist() != [
         [len(states), 1]
     ]:
         raise InputError(f"the stored table of the ODE does not fit its names: {DAMAGED}")
-    chains = words(document, "chains")
+    chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
     return ODE(
-        name=entry(document, "name", str),
-        states=states,
-        inputs=inputs,
-        parameters=parameters,
-        defaults=numbers(document, "defaults"),
+        name=stored.name,
+        states=tuple(states),
+        inputs=tuple(stored.inputs),
+        parameters=tuple(stored.parameters),
+        defaults=stored.defaults,
         rhs=table.function("rhs"),
         chains=chains,
-        doc=entry(document, "doc", str),
+        doc=stored.doc,
     )
 
 
@@ -320,22 +410,11 @@ def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:
     )
 
 
-# ---- Records as arrays and a few words.
-
-Array = NDArray[np.float64]
-
-_WORDS: dict[str, tuple[type, ...]] = {
-    "name": (str,),
-    "hold": (str,),
-    "y_unit": (str,),
-    "periodic": (bool,),
-    "start": (float,),
-    "dt": (float, type(None)),
-}
+# Records
 
 
 def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], Arrays]:
-    """Write records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
+    """Return records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
 
     The times are an array where they do not follow from ``dt``; ``u_before`` and ``u_after`` are
     the input that a slice knows beyond its ends.
@@ -354,7 +433,7 @@ def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], A
                 "samples and a hold to be able to resume from the file alone; otherwise resume "
                 "from the script"
             )
-        documents.append({word: getattr(record, word) for word in _WORDS})
+        documents.append({name: getattr(record, name) for name in RecordDocument.model_fields})
         names = ["u", "y", "u_before", "u_after"] + ["t"] * (record.dt is None)
         for name in names:
             values = getattr(record, name)
@@ -364,7 +443,7 @@ def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], A
 
 
 def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tuple[Record, ...]:
-    """Make the records again that `records_document` wrote.
+    """Return the records that `records_document` described.
 
     Raises
     ------
@@ -377,21 +456,21 @@ def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tupl
 
 
 def _restored(number: int, document: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
-    words: dict[str, Any] = {word: entry(document, word, *kinds) for word, kinds in _WORDS.items()}
+    stored = parsed(RecordDocument, document)
     found: dict[str, Any] = {
         name: arrays.get(f"{number}/{name}") for name in ("u", "y", "t", "u_before", "u_after")
     }
     for name in ("u", "y"):
         if found[name] is None:
-            raise InputError(f"{words['name']}: the array {name} is absent: {DAMAGED}")
-    record = Record(**words, **found)
+            raise InputError(f"{stored.name}: the array {name} is absent: {DAMAGED}")
+    record = Record(**stored.model_dump(), **found)
     for around in (record.u_before, record.u_after):
         if around is not None and not _continues(record, around):
             raise InputError(f"{record.name}: the input beyond the ends does not fit u: {DAMAGED}")
     return record
 
 
-def _continues(record: Record, around: Array) -> bool:
+def _continues(record: Record, around: NDArray[np.float64]) -> bool:
     """Whether an array can be input beyond the ends of a record."""
     fits = around.ndim == 2 and around.shape[1] == record.n_inputs and around.dtype == np.float64
     return fits and len(around) <= CONTEXT and bool(np.isfinite(around).all())

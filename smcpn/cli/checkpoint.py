@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Generator
@@ -12,13 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
+from smcpn.checkpoint.codec import read_run
+from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
-from smcpn.checkpoint.stored_run import stored_contents, stored_problem
-from smcpn.checkpoint.writer import CheckpointWarning
+from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.io.parse import csv_record
-from smcpn.model.record import Record
+from smcpn.io.sink import json_text
 from smcpn.results.posterior import Posterior
+from smcpn.run.restore import stored_problem
 from smcpn.run.resume import load
 from smcpn.run.resume import resume as resumed
 from smcpn.smc.replicates import SamplerWarning
@@ -46,11 +47,13 @@ def resume(
     Example: smcpn resume run.h5 --data more.csv
     """
     with told_once():
-        more = None if data is None else _more_data(file, data)
+        more = (
+            None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
+        )
         posterior = resumed(
             file, data=more, threads=threads, progress=not (as_json or quiet or verbose)
         )
-    print(json.dumps(as_dict(posterior)) if as_json else posterior.summary())
+    print(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:
         print(f"report: {written}", file=sys.stderr)
@@ -92,7 +95,7 @@ def told_once() -> Generator[None]:
 
 
 def as_dict(posterior: Posterior) -> dict[str, Any]:
-    """What ``--json`` prints."""
+    """Return the fields that ``--json`` prints."""
     return {
         "samples": posterior.problem.n_samples,
         "particles": len(posterior.theta),
@@ -100,12 +103,5 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "warnings": list(posterior.warnings),
-        "parameters": {
-            name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
-            for name in posterior.names
-        },
+        "parameters": parameters(posterior),
     }
-
-
-def _more_data(file: Path, data: Path) -> Record:
-    return csv_record(data, stored_problem(stored_contents(file), file))

@@ -1,4 +1,4 @@
-"""What happens to a stream beside its samples."""
+"""Events of a stream: bad lines, gaps, lost connections, alarms; and the log that writes them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 KINDS = {
+    "settings": "settings of the configuration that do not apply to a stream",
     "bad-line": "a line that is no sample, skipped",
     "bad-time": "a sample far ahead in time that no later one confirms, skipped",
     "duplicate": "samples that were assimilated before, skipped",
@@ -27,12 +28,12 @@ KINDS = {
     "events": "the file of events can no longer be written",
     "end": "the source has ended",
 }
-"""Every kind of event, and what it says."""
+"""Every kind of event with its meaning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to report.
+    """An event of a stream, to report.
 
     Attributes
     ----------
@@ -99,11 +100,11 @@ class EventLog:
     def close(self) -> None:
         """Close the file, unless it is a standard stream."""
         if self._file is not sys.stderr:
-            # What a failed write has left was told when it failed.
+            # The failure of the write that left something was reported then.
             with suppress(OSError):
                 self._file.close()
 
 
 def open_nowhere() -> TextIO:
-    """A file that keeps nothing."""
+    """Return a file that keeps nothing."""
     return open(os.devnull, "w", encoding="utf-8")

@@ -1,4 +1,7 @@
-"""Lines in the messages of an MQTT topic."""
+"""Sources over a network: lines from a TCP server, or in the messages of an MQTT topic.
+
+Both connect again when a connection is lost, after waiting times that double (`Backoff`).
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,6 @@ from typing import Any, TypeVar
 from smcpn.errors import InputError
 from smcpn.io.events import Event
 from smcpn.io.sources import CHUNK, Break, Position, Receipt
-
-# ---- One connection after the other: attempts, waiting times, and when to give up.
 
 FIRST_SECONDS, LONGEST_SECONDS = 0.1, 5.0
 T = TypeVar("T")
@@ -76,8 +77,6 @@ def reconnecting(
             return
         stop.wait(seconds)
 
-
-# ---- Lines from a TCP server, over as many connections as it takes.
 
 POLL_SECONDS = 0.2
 CONNECT_SECONDS = 5.0

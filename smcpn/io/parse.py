@@ -1,4 +1,9 @@
-"""A whole CSV file: every line must be a sample."""
+"""Samples in lines of text: CSV or JSON, from a stream or from a whole file.
+
+Bytes are cut into lines of bounded length (`LineSplitter`), and a `LineParser` makes a `Sample` of
+each. `Channels` says which column is which input or output of a problem. In a stream a line that
+is no sample is reported and skipped; in a file (`csv_samples`) it is refused.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
+from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-
-# ---- One sample as a source delivers it.
 
 Array = NDArray[np.float64]
 
@@ -45,8 +49,6 @@ class Sample:
     y: Array
     number: int | None = None
 
-
-# ---- Which column of a line is which input or output of a problem.
 
 Kind = Literal["t", "n", "u", "y"]
 Slot = tuple[Kind, int]
@@ -140,8 +142,6 @@ class Channels:
         return np.array([values.get((kind, j), np.nan) for j in range(size)])
 
 
-# ---- Bytes to lines: numbered, of bounded length, and never half of one.
-
 LONGEST = 65536
 """Bytes of the longest line that is read; a garbled source may never send a newline."""
 
@@ -198,8 +198,6 @@ class LineSplitter:
         self._too_long = False
         return Line(self._number, text[: self._longest].removesuffix(b"\r"), too_long, cut)
 
-
-# ---- Samples as comma-separated numbers.
 
 MISSING = frozenset({"", "nan", "na", "null", "none"})
 """Texts of a missing number, in either case."""
@@ -337,9 +335,6 @@ def _number(field: str, decimal: str) -> float:
     return float(point)
 
 
-# ---- Samples as JSON objects, one a line.
-
-
 class JsonLines:
     """Read lines like ``{"t": 0.1, "u": 1.5, "y": [0.2, null]}``.
 
@@ -399,8 +394,6 @@ def _json_number(name: str, value: Any) -> float:
     except OverflowError:
         raise BadLineError(f"'{name}' is too large") from None
 
-
-# ---- What the lines are written in.
 
 COMMENT = "#"
 _BYTE_ORDER_MARK = "\ufeff"
@@ -530,13 +523,14 @@ def csv_samples(path: Path, content: list[tuple[int, str]], lines: CsvLines) -> 
     return samples
 
 
-def _require_interval(path: Path, times: np.ndarray, last: Record) -> None:
+def _require_interval(path: Path, times: Array, last: Record) -> None:
     """Refuse times that leave a gap: samples would be taken for later ones than they are."""
-    expected = last.t[-1] + last.interval * np.arange(1, len(times) + 1)
-    wrong = np.flatnonzero(np.abs(times - expected) > 0.01 * last.interval)
+    axis = TimeAxis.after(last)
+    expected = axis.coming(len(times), None)
+    wrong = np.flatnonzero(np.abs(times - expected) >= ROUNDED * axis.interval)
     if len(wrong):
         k = int(wrong[0])
         raise InputError(
             f"{path}: t is {times[k]:g} at sample {k}, {expected[k]:g} follows the record at its "
-            f"interval of {last.interval:g} s: fill gaps with empty outputs, or leave out t"
+            f"interval of {axis.interval:g} s: fill gaps with empty outputs, or leave out t"
         )

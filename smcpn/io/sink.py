@@ -1,4 +1,4 @@
-"""What comes out: one JSON line per sample."""
+"""The output of a stream: one JSON line per sample."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -18,7 +19,7 @@ PLAIN = (
     "ess", "innovation", "log_evidence", "latency", "late", "lag", "degraded", "projected",
     "rejuvenations", "status", "missing", "approximate",
 )  # fmt: skip
-"""What a line tells of a state as it is; `smcpn.online.State` explains them."""
+"""Attributes of `smcpn.online.State` that a line holds as they are."""
 
 
 class OutputClosedError(Exception):
@@ -72,7 +73,7 @@ class JsonSink:
     def close(self) -> None:
         """Close the file; standard output stays open."""
         if self._file is not sys.stdout.buffer:
-            # What a failed write has left was told when it failed.
+            # The failure of the write that left something was raised then.
             with suppress(OSError):
                 self._file.close()
 
@@ -83,7 +84,7 @@ class JsonSink:
 def state_fields(
     t: float, state: Any, probabilities: tuple[float, ...] = PROBABILITIES
 ) -> dict[str, Any]:
-    """Return what a line says of the state after a sample.
+    """Return the fields of the line of a sample.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ def state_fields(
         Time of the sample in seconds.
     state : smcpn.online.State
     probabilities : tuple of float
-        Quantiles to tell; none where empty.
+        Of the quantiles; none where empty.
     """
     fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
     if probabilities:
@@ -106,14 +107,19 @@ def state_fields(
     return {name: _plain(value) for name, value in fields.items()}
 
 
+def json_text(fields: Any) -> str:
+    """Return an object as one line of JSON, null for a number that is not finite."""
+    return json.dumps(_plain(fields), allow_nan=False)
+
+
 def _plain(value: Any) -> Any:
-    """The value as JSON knows it: null for a number that is not finite."""
-    if isinstance(value, dict):
+    """Return a value as JSON knows it: numpy's as Python's, null for what is not finite."""
+    if isinstance(value, Mapping):
         return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return [_plain(entry) for entry in value.tolist()]
-    if isinstance(value, (np.floating, np.integer)):
-        value = value.item()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -1,4 +1,9 @@
-"""Where samples come from: Python iterables, files, standard input."""
+"""Where samples come from: Python iterables, files, standard input.
+
+A `Source` yields items in the order they came: samples, events (a bad line, a connection lost) and
+receipts. A `ByteSource` yields bytes, of which `Lines` makes samples. A `Reader` reads a source in
+a thread of its own, a bounded number of items ahead.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,6 @@ import numpy as np
 from smcpn.errors import InputError, shown
 from smcpn.io.events import Event
 from smcpn.io.parse import BadLineError, Line, LineParser, LineSplitter, Sample
-
-# ---- What a source is: items in the order they came.
 
 
 @dataclass(slots=True)
@@ -48,7 +51,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Called once every sample before it is assimilated: a broker may then forget them."""
+    """A call to make once every sample before it is assimilated: a broker may then forget them."""
 
     acknowledge: Callable[[], None]
 
@@ -196,8 +199,6 @@ def _sample(place: int, *given: Any) -> Sample:
     return Sample(place, t, u, y)
 
 
-# ---- A source read in a thread of its own, a bounded number of items ahead.
-
 AHEAD = 1024
 """Most items read ahead. A reader that is this far ahead stops reading: a pipe or a TCP connection
 then holds its sender back, and no sample is dropped."""
@@ -205,7 +206,7 @@ _POLL_SECONDS = 0.1
 
 
 class Reader:
-    """Read a source ahead.
+    """Reads a source in a thread of its own.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ class Reader:
         self._put(None)
 
     def _put(self, item: Item | None) -> bool:
-        """Put an item once there is room; whether it was wanted."""
+        """Put an item once the queue takes it; False where reading was stopped."""
         while not self._stop.is_set():
             try:
                 self._items.put(item, timeout=_POLL_SECONDS)
@@ -272,8 +273,6 @@ class Reader:
             return True
         return False
 
-
-# ---- Bytes of a file, of a growing file, and of standard input.
 
 CHUNK = 65536
 POLL_SECONDS = 0.1
@@ -373,7 +372,7 @@ class FollowedFile:
 
 
 class StandardInput:
-    """What is piped into the process; a file redirected there is one."""
+    """Standard input: a pipe, or a file redirected there, which replays."""
 
     name = "standard input"
 

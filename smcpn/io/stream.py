@@ -1,42 +1,128 @@
-"""From a source to an identification: sample by sample."""
+"""From a source to an identification, sample by sample, with its output and checkpoints."""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from smcpn.io.axis import Clock, Ordering
+from smcpn.errors import InputError
+from smcpn.io.axis import DOUBTFUL_GAP, TimeAxis
 from smcpn.io.events import Event, Report
 from smcpn.io.parse import Sample
+from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
-from smcpn.model.problem import Problem
+from smcpn.io.watch import Watch
 from smcpn.signals import Stop
+
+EVERY_SECONDS = 60.0
+"""Between two checkpoints."""
+PIPE_CLOSED = 141
+"""Exit code where the reader of standard output has left, as a shell knows it (SIGPIPE)."""
+
+Step = tuple[Sample, float, Any]
+"""A sample, its time, and the state after it."""
 
 
 class Live(Protocol):
-    """What a stream updates: `smcpn.Online`."""
+    """An identification that a stream updates: `smcpn.Online`."""
+
+    @property
+    def axis(self) -> TimeAxis:
+        """Where its samples lie in time."""
+        ...
 
     def update(self, u: Any, y: Any, t: float | None = None) -> Any:
         """Assimilate one sample and return the state after it."""
         ...
 
 
+class Clock:
+    """Tells the times of samples.
+
+    A sample's time is the one its source states; else its sequence number times the sampling
+    interval; else that of the sample before and one interval. In the last case a bad line keeps
+    its place in time.
+
+    Parameters
+    ----------
+    axis : TimeAxis
+        Its record's first sample has the sequence number zero.
+    first : float, optional
+        Time of the first sample that states none; that of the record's first by default.
+    """
+
+    def __init__(self, axis: TimeAxis, first: float | None = None) -> None:
+        self._axis = axis
+        # Counted from the last time stated, so that the sum gathers no rounding.
+        self._origin, self._ticks = axis.start if first is None else first, 0
+
+    def time_of(self, sample: Sample) -> float:
+        """Return the time of a sample.
+
+        Raises
+        ------
+        InputError
+            If it states none and the sampling interval is not known.
+        """
+        if sample.t is not None:
+            return self._set(sample.t)
+        if not self._axis.regular:
+            raise InputError(
+                f"line {sample.line} states no time and the problem's record is irregular: "
+                "send t with every sample"
+            )
+        if sample.number is not None:
+            return self._set(self._axis.start + self._axis.interval * sample.number)
+        t = self._origin + self._axis.interval * self._ticks
+        self._ticks += 1
+        return t
+
+    def bad_line(self) -> None:
+        """Count a line that is no sample: where times are counted it keeps its place."""
+        self._ticks += 1
+
+    def _set(self, t: float) -> float:
+        self._origin, self._ticks = t, 1
+        return t
+
+
+@dataclass
+class _Skipped:
+    """A run of samples skipped for the same reason, reported as one event."""
+
+    kind: str
+    line: int
+    first: float
+    last: float
+    count: int = 1
+
+    def event(self) -> Event:
+        times = f"t = {self.first:g}" + (f" to {self.last:g}" if self.count > 1 else "")
+        reason = (
+            "assimilated before"
+            if self.kind == "duplicate"
+            else "older than one assimilated before"
+        )
+        message = f"{_samples(self.count)} at {times}: {reason}, skipped"
+        return Event(self.kind, message, self.line, self.first, self.count)
+
+
 class Stream:
-    """Update an identification with the samples of a source.
+    """Updates an identification with the samples of a source.
 
     Iterate over it: each step yields a sample, its time in seconds and the state after it. What
-    is skipped and what happens besides is reported. The source is read in a thread of its own.
+    is skipped and what happens besides is reported; `smcpn.io.axis` has the rule of what is new.
+    The source is read in a thread of its own.
 
     Parameters
     ----------
     live : Online
     source : Source
-    problem : Problem
-        Its first record states the sampling interval and the time of the first sample.
     report : callable
         Called with every `Event`, in the order of the samples.
-    last : float, optional
-        Time of the last sample that ``live`` has assimilated.
     stop : Stop, optional
         Ends the iteration after the sample in hand.
     idle : callable, optional
@@ -63,33 +149,23 @@ class Stream:
         self,
         live: Live,
         source: Source,
-        problem: Problem,
         report: Report,
         *,
-        last: float | None = None,
         stop: Stop | None = None,
         idle: Callable[[], None] | None = None,
         ahead: int = AHEAD,
     ) -> None:
-        self._live, self._source, self._report = live, source, report
+        self._live, self._axis, self._source, self._report = live, live.axis, source, report
         self._stop = Stop() if stop is None else stop
         self._idle, self._ahead = idle, ahead
-        record = problem.records[0]
-        interval = record.interval if record.uniform else None
-        start = float(record.t[0])
-        first = None
-        if last is not None and not source.replays:
-            first = None if interval is None else last + interval
-            source.position.t = last
-            if interval is not None:
-                source.position.number = round((last - start) / interval)
-        self._counted_on = first
-        self._clock = Clock(interval, start, first)
-        self._ordering = Ordering(interval, report, last)
+        self._counted_on = self._resume_source()
+        self._clock = Clock(self._axis, self._counted_on)
+        self._skipped: _Skipped | None = None
+        self._doubtful: tuple[Sample, float] | None = None
         self.waiting = 0
         self.ended = False
 
-    def __iter__(self) -> Iterator[tuple[Sample, float, Any]]:
+    def __iter__(self) -> Iterator[Step]:
         reader = Reader(self._source, self._ahead)
         try:
             while not self._stop.requested:
@@ -101,14 +177,27 @@ class Stream:
                     break
                 self.waiting = reader.waiting
                 if item is not None:
-                    yield from self._assimilate(item)
+                    yield from self._take(item)
                 elif self._idle is not None:
                     self._idle()
         finally:
             reader.close()
-            self._ordering.finish()
+            self._report_skipped()
+            if self._doubtful is not None:
+                self._refuse(*self._doubtful, "no sample follows it")
 
-    def _assimilate(self, item: Item) -> Iterator[tuple[Sample, float, Any]]:
+    def _resume_source(self) -> float | None:
+        """Tell a source its place where it goes on; return the time of its next sample if known."""
+        axis, position = self._axis, self._source.position
+        if self._source.replays or not math.isfinite(axis.given):
+            return None
+        position.t = axis.given
+        if not axis.regular:
+            return None
+        position.number = round((axis.given - axis.start) / axis.interval)
+        return axis.given + axis.interval
+
+    def _take(self, item: Item) -> Iterator[Step]:
         if isinstance(item, Receipt):
             item.acknowledge()
         elif isinstance(item, Event):
@@ -117,13 +206,169 @@ class Stream:
             self._report(item)
         else:
             t = self._clock.time_of(item)
-            self._tell_counted(item, t)
-            for sample, time in self._ordering.place(item, t):
-                yield sample, time, self._live.update(sample.u, sample.y, time)
+            self._report_counted(item, t)
+            yield from self._place(item, t)
 
-    def _tell_counted(self, sample: Sample, t: float) -> None:
+    def _place(self, sample: Sample, t: float) -> Iterator[Step]:
+        """Update with a sample, unless its time is doubtful: then the next one decides."""
+        if self._axis.status(t) == "new":
+            self._report_skipped()
+            if self._doubtful is not None:
+                doubtful, self._doubtful = self._doubtful, None
+                if t > doubtful[1]:
+                    yield from self._update(*doubtful)
+                    yield from self._update(sample, t)
+                    return
+                self._refuse(*doubtful, f"the next sample is at t = {t:g}")
+            if self._axis.intervals_to(t) > DOUBTFUL_GAP:
+                self._doubtful = (sample, t)
+                return
+        yield from self._update(sample, t)
+
+    def _update(self, sample: Sample, t: float) -> Iterator[Step]:
+        before = self._axis.given
+        state = self._live.update(sample.u, sample.y, t)
+        if state.status in ("duplicate", "late"):
+            self._skip(state.status, sample, t)
+            return
+        if state.missing and self._axis.regular:
+            message = f"{_samples(state.missing)} missing between t = {before:g} and {t:g}"
+            self._report(Event("gap", message, sample.line, t, state.missing))
+        yield sample, t, state
+
+    def _skip(self, kind: str, sample: Sample, t: float) -> None:
+        if self._skipped is not None and self._skipped.kind == kind:
+            self._skipped.count += 1
+            self._skipped.last = t
+            return
+        self._report_skipped()
+        self._skipped = _Skipped(kind, sample.line, t, t)
+
+    def _report_skipped(self) -> None:
+        if self._skipped is not None:
+            self._report(self._skipped.event())
+            self._skipped = None
+
+    def _refuse(self, sample: Sample, t: float, why: str) -> None:
+        gap = self._axis.intervals_to(t)
+        message = f"t = {t:g} jumps ahead by {gap:.0f} intervals and {why}, skipped"
+        self._report(Event("bad-time", message, sample.line, t))
+
+    def _report_counted(self, sample: Sample, t: float) -> None:
         """Say once that a resumed source without times is taken to go on where it was left."""
         if self._counted_on is not None and sample.t is None and sample.number is None:
             message = f"the lines state no time: counted on from t = {t:g}"
             self._report(Event("untimed", message, sample.line, t))
         self._counted_on = None
+
+
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count} samples"
+
+
+class Checkpoints:
+    """Writes the checkpoint of a stream at intervals of time.
+
+    Parameters
+    ----------
+    path : str, optional
+        File to write; None writes nothing.
+    every : float
+        Seconds between two of them.
+    report : callable
+        Called with every `Event`.
+    """
+
+    def __init__(self, path: str | None, every: float, report: Report) -> None:
+        self._path, self._every, self._report = path, every, report
+        self._last, self._saved = time.monotonic(), None
+
+    def save_if_due(self, live: Any) -> None:
+        """Write the checkpoint if the last one is at least ``every`` seconds old."""
+        if self._path is not None and time.monotonic() - self._last >= self._every:
+            self.save(live)
+
+    def save(self, live: Any) -> None:
+        """Write the checkpoint if there is a new sample; a failure is reported as an event."""
+        if self._path is None or live.t == self._saved:
+            return
+        try:
+            live.save(self._path)
+            self._saved = live.t
+        except (OSError, InputError) as error:
+            self._report(Event("checkpoint", str(error)))
+        self._last = time.monotonic()
+
+
+@dataclass
+class Run:
+    """A stream with its output, checkpoints and view: what ``smcpn stream`` runs.
+
+    Attributes
+    ----------
+    live : Online
+    samples : Stream
+    sink : JsonSink
+    checkpoints : Checkpoints
+    stop : Stop
+    report : callable
+        Called with every `Event`.
+    watch : Watch, optional
+    limit : int, optional
+        Samples after which it ends.
+    probabilities : tuple of float
+        Quantiles in the output.
+    """
+
+    live: Any
+    samples: Stream
+    sink: JsonSink
+    checkpoints: Checkpoints
+    stop: Stop
+    report: Report
+    watch: Watch | None = None
+    limit: int | None = None
+    probabilities: tuple[float, ...] = PROBABILITIES
+    assimilated: int = field(default=0, init=False)
+    _degraded: bool = field(default=False, init=False)
+
+    def run(self) -> int:
+        """Run to the end, and return the exit code."""
+        try:
+            try:
+                for sample, t, state in self.samples:
+                    self._deliver(sample, t, state)
+                    self.checkpoints.save_if_due(self.live)
+            finally:
+                # Before `finish`, after which a resumed run would not go on to the same bytes.
+                self.checkpoints.save(self.live)
+            if self.samples.ended and self.assimilated:
+                self._finish()
+        except OutputClosedError:
+            return PIPE_CLOSED
+        return self.stop.exit_code
+
+    def _deliver(self, sample: Sample, t: float, state: Any) -> None:
+        self.assimilated += 1
+        if self.limit is not None and self.assimilated >= self.limit:
+            self.stop.request()
+        self._report_state(sample, t, state)
+        if self.watch is not None:
+            self.watch.sample(t, state, self.samples.waiting)
+        self.sink.write(state_fields(t, state, self.probabilities))
+
+    def _finish(self) -> None:
+        """Write the posterior once nothing is under way and no later input is waited for."""
+        self.stop.at_once = True
+        state = self.live.finish()
+        self.sink.write({**state_fields(state.t, state, self.probabilities), "final": True})
+
+    def _report_state(self, sample: Sample, t: float, state: Any) -> None:
+        """Report an alarm, and a loss of accuracy where it begins."""
+        if state.alarm is not None:
+            message = f"the system has changed at about t = {state.alarm.since:g}"
+            self.report(Event("alarm", message, sample.line, t))
+        if state.degraded and not self._degraded:
+            message = f"few particles count at t = {t:g}: {state.ess:.0f} effective ones"
+            self.report(Event("degraded", message, sample.line, t))
+        self._degraded = bool(state.degraded)

@@ -27,7 +27,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Watch:
-    """What the view shows; the identifying thread only stores into it.
+    """The figures that the view shows; the identifying thread only stores into it.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Watch:
 
 
 class Frames:
-    """Make frames of a `Watch`: what has changed since the frame before."""
+    """Makes the frames of a view from a `Watch`."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
@@ -158,7 +158,7 @@ def sparkline(values: list[float]) -> str:
 def watching(
     wanted: bool, report: Report, printed: bool = True
 ) -> Generator[tuple[Watch | None, Report]]:
-    """Yield what to store samples in, and the function to report events with.
+    """Yield the `Watch` to store samples in, and the function to report events with.
 
     On a terminal the view is drawn on standard error by a thread of its own. Elsewhere a line is
     written every ten seconds and at the end.

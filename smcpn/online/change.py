@@ -1,4 +1,4 @@
-"""Has the system changed? Page's test on the innovations."""
+"""Detection of a change of the system: Page's CUSUM test on the innovations."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ class ChangeTest:
         self.score, self._since, self._raised = 0.0, None, False
 
     def document(self) -> dict[str, Any]:
-        """What `resume` needs, as JSON can hold it."""
+        """Return the state of the test for a checkpoint, as JSON can hold it."""
         return {"score": self.score, "since": self._since, "raised": self._raised}
 
     def resume(self, document: Mapping[str, Any]) -> None:
-        """Go on where the test that ``document`` was taken of was."""
+        """Restore the state that `document` returned."""
         self.score, self._raised = document["score"], document["raised"]
         since = document["since"]
         self._since = None if since is None else (int(since[0]), float(since[1]))

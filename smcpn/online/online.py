@@ -2,239 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
-from smcpn.io.axis import Arrival, Arrivals
+from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History, growing_likelihood
 from smcpn.likelihood.lanes import CHUNK
-from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
-from smcpn.online.change import Alarm, ChangeTest
-from smcpn.online.duration import seconds
-from smcpn.online.file import load_live, save_live
+from smcpn.online.change import ChangeTest
 from smcpn.online.state import Prediction, State, predicted, stream_posterior
-from smcpn.online.tracker import Follower, Population, StreamIbis
-from smcpn.online.window import Forgetting, FreeStart, Stretch
+from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
-from smcpn.run.run import Configuration
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Settings, Snapshot
+from smcpn.run.settings import RunSettings, Settings
+from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.sampler import Snapshot
 from smcpn.solver import Solver
 
-# ---- The population that follows a stream, and the account of it that a file can hold.
-
-Array = NDArray[np.float64]
-
-
-class Following:
-    """A stream under way: what has come, the population that follows it, what was noticed.
-
-    The state of `Online`, and all of it that a file holds.
-    """
-
-    @classmethod
-    def configured(
-        cls,
-        problem: Problem,
-        configuration: Configuration,
-        options: dict[str, Any],
-        threads: int | None = None,
-    ) -> Self:
-        """Return an empty stream of checked options."""
-        live = cls.__new__(cls)
-        live._configure(problem, configuration, options, threads)
-        return live
-
-    def _configure(
-        self,
-        problem: Problem,
-        configuration: Configuration,
-        options: dict[str, Any],
-        threads: int | None,
-    ) -> None:
-        self.problem, self.seed, self.options = problem, configuration.seed, options
-        self.settings, self.entropy = configuration.settings, configuration.entropy
-        self.likelihood = configuration.likelihood
-        self.solver = first_solver(problem, configuration.solver, self.likelihood)
-        self.budget, window = options["budget"], options["forget"]
-        if threads is None and self.budget is not None:
-            threads = max(1, processors() - 1)
-        self._seeds = np.random.SeedSequence(self.entropy)
-        self._arrivals = Arrivals(problem)
-        self._change = ChangeTest(options["samples_between_false_alarms"])
-        self._alarm: Alarm | None = None
-        self._observed, self._innovation = 0, np.full(len(problem.observe), np.nan)
-        likelihood = self._empty(problem, threads, options["folder"])
-        engine = self._engine(likelihood, problem.prior, self._seeds)
-        follower = Follower(likelihood, engine, self._observe)
-        self._stretch = Stretch(0, follower, problem.prior)
-        self._forgetting: Forgetting | None = None
-        self._lasting = problem.names
-        if window is not None:
-            start = FreeStart(problem)
-            free = self._empty(start.problem, threads, None)
-            self._forgetting = Forgetting(window, free, start, self._begun)
-            self._lasting = start.lasting
-
-    def _empty(
-        self, problem: Problem, threads: int | None, folder: str | None
-    ) -> GrowingLikelihood:
-        kept = -(-self.options["memory"] // CHUNK) + 1
-        history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
-        likelihood = growing_likelihood(
-            problem, self.solver, history, threads, self.options["lookahead"], self.likelihood
-        )
-        # Compiled here, not within the time of the first update.
-        _ = likelihood.predictive
-        return likelihood
-
-    def document(self) -> dict[str, Any]:
-        """Where the stream is, as JSON can hold it; `arrays` has the rest."""
-        stretch, forgetting = self._stretch, self._forgetting
-        return {
-            "axis": self._arrivals.axis.document(),
-            "change": self._change.document(),
-            "observed": self._observed,
-            "begin": stretch.begin,
-            "counted": stretch.likelihood.n_samples,
-            "frozen": stretch.follower.frozen,
-            "awaited": None if forgetting is None else forgetting.awaited,
-            "spawned": self._seeds.n_children_spawned,
-        }
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Samples of the stretch at hand, and what is remembered of the states."""
-        history = self._stretch.likelihood.history
-        t, u, y = history.samples(0, len(history))
-        found: dict[str, NDArray[Any]] = {
-            "t": t, "u": u, "y": y, "held": self._arrivals.held, "start": self._stretch.start
-        }  # fmt: skip
-        if self._forgetting is not None:
-            found["noted"], found["states"] = self._forgetting.states()
-        return found
-
-    def population(self) -> tuple[Prior, Snapshot]:
-        """Prior and snapshot of the population to go on from."""
-        return self._stretch.prior, self._stretch.follower.snapshot()
-
-    def resume(
-        self,
-        document: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        population: Callable[[tuple[str, ...]], Snapshot],
-    ) -> None:
-        """Go on where the stream was that ``document`` and ``arrays`` were taken of."""
-        self._seeds = np.random.SeedSequence(self.entropy, n_children_spawned=document["spawned"])
-        self._arrivals.axis.resume(document["axis"])
-        self._arrivals.held = arrays["held"]
-        self._change.resume(document["change"])
-        self._observed = document["observed"]
-        likelihood, prior = self._stretch.likelihood, self.problem.prior
-        if self._forgetting is not None:
-            self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])
-            if document["begin"] > 0:
-                likelihood = self._forgetting.likelihood.emptied()
-                prior = self._forgetting.start.prior(*arrays["start"])
-        likelihood.append(arrays["t"], arrays["u"], arrays["y"])
-        if likelihood.n_samples < document["counted"]:
-            likelihood.finish()
-        engine = StreamIbis.resumed(prior, likelihood, self.settings, population(prior.names))
-        engine.last_ess = engine.system.ess
-        follower = Follower(likelihood, engine, self._observe)
-        self._stretch = Stretch(document["begin"], follower, prior, arrays["start"])
-        if document["frozen"]:
-            follower.freeze()
-
-    @property
-    def _sample(self) -> int:
-        return self._stretch.begin + self._stretch.follower.population.sample
-
-    def _engine(
-        self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence
-    ) -> StreamIbis:
-        return StreamIbis(prior, likelihood, self.settings, np.random.default_rng(seed))
-
-    def _begun(self, likelihood: GrowingLikelihood, prior: Prior) -> Follower:
-        seed = self._seeds.spawn(1)[0]
-        return Follower.begun(
-            likelihood, lambda: self._engine(likelihood, prior, seed), self._observe
-        )
-
-    def _append(self, arrival: Arrival) -> None:
-        self._stretch.likelihood.append(arrival.times, arrival.u, arrival.y)
-        if self._forgetting is not None:
-            self._forgetting.append(arrival.times, arrival.u, arrival.y)
-
-    def _follow(self, deadline: float | None) -> None:
-        self._stretch.follower.follow(deadline)
-        if self._forgetting is not None:
-            following = self._forgetting.renewed(self._stretch, at_once=deadline is None)
-            if following is not None:
-                self._stretch.follower.give_up()
-                self._stretch = following
-                self._change.reset()
-                self._stretch.follower.follow(deadline)
-
-    def _observe(self, population: Population) -> None:
-        """Test a sample that was assimilated for a change, and note the states after it."""
-        sample = self._stretch.begin + population.sample - 1
-        if sample < self._observed:
-            return
-        self._observed, self._innovation = sample + 1, population.innovation
-        if self._forgetting is not None:
-            self._forgetting.observe(sample, population)
-        if self._stretch.follower.degraded:
-            return
-        t = self._stretch.likelihood.history.time(population.sample - 1)
-        alarm = self._change(population.innovation, sample, t)
-        if alarm is not None:
-            self._alarm = alarm
-            if self._forgetting is not None:
-                self._forgetting.changed(alarm)
-                self._stretch.follower.freeze()
-
-    def _state(self, status: str, missing: int, begin: float) -> State:
-        follower = self._stretch.follower
-        population, engine = follower.population, follower.engine
-        latency = time.perf_counter() - begin
-        return State(
-            sample=self._sample,
-            t=self._arrivals.last,
-            ess=population.last_ess,
-            innovation=self._innovation,
-            latency=latency,
-            late=self.budget is not None and latency > self.budget,
-            lag=follower.lag,
-            degraded=follower.degraded,
-            alarm=self._alarm,
-            status=status,
-            missing=missing,
-            approximate="" if self._forgetting is None else f"window {self._forgetting.window:g} s",
-            _engine=engine,
-            _system=population.system,
-            _prior=self._stretch.prior,
-            names=self.problem.names if self._stretch.begin == 0 else self._lasting,
-            _evidence_base=population.evidence_base,
-        )
-
-
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
-LEAST_PARTICLES = 10
+"""By default, on average; see `smcpn.online.change`."""
 MEMORY = KEPT_CHUNKS * CHUNK
+"""Samples kept in memory by default."""
 
 
-class Online(Following):
+class Online:
     """Identify the parameters of a problem while the data come, one sample at a time.
 
     The problem's first record tells how the stream is sampled: the interval (or that times are
@@ -271,18 +71,19 @@ class Online(Following):
         Threads of the kernel. By default all processors, with a budget all but one.
     memory : int
         Samples kept in memory, at least; older ones are in a file and are read back in pieces
-        when a rejuvenation browses them. With ``forget`` nothing older than the window is kept.
+        when a rejuvenation evaluates them. With ``forget`` nothing older than the window is kept.
     folder : str, optional
         Where a long history is kept in a temporary file; the system's folder by default.
 
     Raises
     ------
     InputError
-        If an argument is out of range, or the likelihood does not go with the solver.
+        If an argument is out of range, or no likelihood that can follow a stream goes with the
+        solver.
 
     Notes
     -----
-    What happens to samples that are not as expected:
+    What happens to samples that are not as expected; `smcpn.io.axis` has the whole rule:
 
     ==================  ==================================================================
     y is NaN or None    simulated through, not compared
@@ -293,10 +94,12 @@ class Online(Following):
     t irregular         taken as it is
     gap                 a distance of k sampling intervals puts in k - 1 missing samples,
                         their input held (zoh) or on the line (foh), so that solver steps
-                        keep their length
-    late                t before that of the last sample: left out, status ``"late"``
-    duplicate           t of the last sample (on a grid, within half an interval of it):
-                        left out, status ``"duplicate"``
+                        keep their length; beyond 100000 intervals refused
+    duplicate           the time of one of the last 65536 samples (on a grid, within half
+                        an interval), or older than all of these: left out, status
+                        ``"duplicate"``
+    late                any other t that is not after that of the last sample: left out,
+                        status ``"late"``
     ==================  ==================================================================
 
     Examples
@@ -327,38 +130,82 @@ class Online(Following):
         folder: str | None = None,
     ) -> None:
         check_problem(problem)
-        solver = default_solver(problem, likelihood) if solver is None else solver
-        if resampling not in SCHEMES:
-            raise InputError(
-                f"resampling is {shown(resampling)}: choose one of {', '.join(SCHEMES)}"
-            )
-        most = whole_number("max_moves", max_moves, 1)
         settings = Settings(
-            particles=whole_number("particles", particles, LEAST_PARTICLES),
-            ess=real_number("ess", ess, "choose a share between 0 and 1"),
-            moves=moves or IndependentMetropolis(MoveSettings(max_moves=most)),
-            resample=SCHEMES[resampling],
-        )
+            solver=solver,
+            likelihood=likelihood,
+            particles=particles,
+            seed=seed,
+            ess=ess,
+            max_moves=max_moves,
+            moves=moves,
+            resampling=resampling,
+            threads=threads,
+        ).resolved(problem)
         if lookahead is not None:
             lookahead = whole_number("lookahead", lookahead, 0)
-        if seed is not None:
-            seed = whole_number("seed", seed, 0)
-        configuration = Configuration(
-            solver=solver,
-            likelihood=likelihood_name(solver, likelihood),
-            settings=settings,
-            seed=seed,
-            entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
-        )
         options = {
-            "budget": None if budget is None else seconds("budget", budget),
-            "forget": None if forget is None else seconds("forget", forget),
+            "budget": _seconds("budget", budget),
+            "forget": _seconds("forget", forget),
             "lookahead": lookahead,
             "samples_between_false_alarms": samples_between_false_alarms,
             "memory": whole_number("memory", memory, 1),
             "folder": folder,
         }
-        self._configure(problem, configuration, options, threads)
+        self._configure(problem, settings, options, threads)
+
+    @classmethod
+    def configured(
+        cls,
+        problem: Problem,
+        settings: RunSettings,
+        options: dict[str, Any],
+        threads: int | None = None,
+    ) -> Online:
+        """Return an empty stream of checked options."""
+        live = cls.__new__(cls)
+        live._configure(problem, settings, options, threads)
+        return live
+
+    def _configure(
+        self,
+        problem: Problem,
+        settings: RunSettings,
+        options: dict[str, Any],
+        threads: int | None,
+    ) -> None:
+        self.problem, self.settings, self.options = problem, settings, options
+        self.solver = first_solver(problem, settings.solver, settings.likelihood)
+        self.budget = options["budget"]
+        if threads is None and self.budget is not None:
+            threads = max(1, processors() - 1)
+        self._arrivals = Arrivals(problem)
+        self._windows = Windows(
+            problem,
+            settings.sampler,
+            settings.entropy,
+            lambda problem, folder: self._empty(problem, threads, folder),
+            folder=options["folder"],
+            length=options["forget"],
+            change=ChangeTest(options["samples_between_false_alarms"]),
+        )
+
+    def _empty(
+        self, problem: Problem, threads: int | None, folder: str | None
+    ) -> GrowingLikelihood:
+        """Return the likelihood of a stream without samples, compiled."""
+        kept = -(-self.options["memory"] // CHUNK) + 1
+        history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
+        likelihood = growing_likelihood(
+            problem,
+            self.solver,
+            history,
+            threads,
+            self.options["lookahead"],
+            self.settings.likelihood,
+        )
+        # Compiled here, not within the time of the first update.
+        _ = likelihood.predictive
+        return likelihood
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.
@@ -380,21 +227,19 @@ class Online(Following):
         """
         begin = time.perf_counter()
         arrival = self._arrivals.take(u, y, t)
-        before = self._sample
-        self._alarm = None
-        if arrival.status == "assimilated":
-            self._append(arrival)
-            self._follow(None if self.budget is None else begin + self.budget)
-        status = arrival.status
-        if status == "assimilated" and self._sample == before:
-            status = "waiting"
+        before = self._windows.sample
+        self._windows.alarm = None
+        if arrival.status != "new":
+            return self._state(arrival.status, 0, begin)
+        self._windows.append(arrival.times, arrival.u, arrival.y)
+        self._windows.track(None if self.budget is None else begin + self.budget)
+        status = "waiting" if self._windows.sample == before else "assimilated"
         return self._state(status, arrival.missing, begin)
 
     def finish(self) -> State:
         """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
         begin = time.perf_counter()
-        self._stretch.likelihood.finish()
-        self._stretch.follower.settle()
+        self._windows.finish()
         return self._state("assimilated", 0, begin)
 
     def predict(self, u: Any, t: Any = None) -> Prediction:
@@ -413,13 +258,14 @@ class Online(Following):
         InputError
             Before the first sample, or if times and inputs do not fit.
         """
-        population, likelihood = self._stretch.follower.population, self._stretch.likelihood
+        current = self._windows.current
+        population, likelihood = current.tracker.population, current.likelihood
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
         times, inputs = self._arrivals.coming(u, t)
         known = likelihood.history.samples(population.sample, len(likelihood.history))
         ahead = predicted(
-            likelihood, self._stretch.prior.natural(population.system.theta),
+            likelihood, current.prior.natural(population.system.theta),
             population.system.weights, population.system.state, population.sample,
             np.concatenate([known[0], times]), np.concatenate([known[1], inputs]),
         )  # fmt: skip
@@ -430,10 +276,14 @@ class Online(Following):
 
         Its problem holds the samples of the stream; of a window, where it forgets.
         """
-        self._stretch.follower.settle()
-        windowed = self._forgetting is not None and self._stretch.begin > 0
-        problem = self._forgetting.start.problem if windowed else self.problem  # type: ignore[union-attr]
-        return stream_posterior(problem, self.solver, self.likelihood, self._stretch, self.seed)
+        self._windows.current.tracker.settle()
+        return stream_posterior(
+            self._windows.problem,
+            self.solver,
+            self.settings.likelihood,
+            self._windows.current,
+            self.settings.seed,
+        )
 
     def save(self, path: str | Path) -> None:
         """Write all that `load` needs to go on, whole or not at all.
@@ -444,9 +294,15 @@ class Online(Following):
         ------
         InputError
             If the file cannot be written, or holds what cannot be stored: a prior that is no
-            frozen `scipy.stats` distribution, an input that is a function of time.
+            frozen `scipy.stats` distribution, an input that is a function of time; or if another
+            process is at work on it.
         """
-        save_live(self, Path(path))
+        settings = self.settings.model_copy(update={"solver": self.solver})
+        prior, population = self.population()
+        stored = StoredStream(
+            self.problem, settings, self.options, self.document(), self.arrays(), population
+        )
+        write_stream(Path(path), stored, prior)
 
     @classmethod
     def load(cls, path: str | Path, threads: int | None = None) -> Online:
@@ -455,21 +311,109 @@ class Online(Following):
         Raises
         ------
         InputError
-            If there is no such file, or it is damaged.
+            If there is no such file, or it is damaged and has no previous version.
+
+        Warns
+        -----
+        CheckpointWarning
+            If it is damaged and its previous version is used.
         """
-        return load_live(cls, Path(path), threads)
+        stored = read_stream(Path(path))
+        live = cls.configured(stored.problem, stored.settings, stored.options, threads)
+        live.resume(stored.position, dict(stored.arrays), stored.population)
+        return live
 
     @property
     def sample(self) -> int:
         """Samples that count so far."""
-        return self._sample
+        return self._windows.sample
 
     @property
     def t(self) -> float | None:
         """Time of the last sample taken in, s, as it was given; None before the first."""
-        return self._arrivals.last_given
+        return self.axis.given if math.isfinite(self.axis.given) else None
 
     @property
     def names(self) -> tuple[str, ...]:
         """Parameter names."""
         return self.problem.names
+
+    @property
+    def axis(self) -> TimeAxis:
+        """The time axis: which samples are new, late or missing."""
+        return self._arrivals.axis
+
+    def document(self) -> dict[str, Any]:
+        """Return the state of the stream for a checkpoint, as JSON can hold it."""
+        return {"axis": self.axis.document(), **self._windows.document()}
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays that go with `document`."""
+        return {"held": self._arrivals.last_input, **self._windows.arrays()}
+
+    def population(self) -> tuple[Prior, Snapshot]:
+        """Return prior and snapshot of the population to go on from."""
+        current = self._windows.current
+        return current.prior, current.tracker.snapshot()
+
+    def resume(
+        self,
+        document: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        population: Snapshot,
+    ) -> None:
+        """Restore the state that `document`, `arrays` and `population` returned."""
+        self.axis.resume(document["axis"])
+        self._arrivals.last_input = arrays["held"]
+        self._windows.resume(document, arrays, population)
+
+    def _state(self, status: str, missing: int, begin: float) -> State:
+        windows, tracker = self._windows, self._windows.current.tracker
+        population = tracker.population
+        latency = time.perf_counter() - begin
+        return State(
+            sample=windows.sample,
+            t=self.axis.last,
+            ess=population.last_ess,
+            innovation=windows.innovation,
+            latency=latency,
+            late=self.budget is not None and latency > self.budget,
+            lag=tracker.lag,
+            degraded=tracker.degraded,
+            alarm=windows.alarm,
+            status=status,
+            missing=missing,
+            approximate=windows.approximate,
+            _sampler=tracker.sampler,
+            _system=population.system,
+            _prior=windows.current.prior,
+            names=windows.names,
+            _evidence_base=population.evidence_base,
+        )
+
+
+def _seconds(name: str, value: float | str | None) -> float | None:
+    """Return a duration in seconds: ``0.0015`` and ``"1.5 ms"`` are the same.
+
+    Raises
+    ------
+    InputError
+        For anything but a positive duration.
+    """
+    hint = "give positive seconds, or a text such as '1.5 ms'"
+    if value is None:
+        return None
+    if isinstance(value, str):
+        # Reading pint's definitions takes a second: only where there is a unit.
+        import pint
+
+        try:
+            number = float(pint.UnitRegistry().Quantity(value).m_as("s"))
+        except Exception as error:
+            # pint raises AttributeError, TypeError, AssertionError, tokenize's errors...
+            raise InputError(f"{name} is {shown(value)}: {hint}") from error
+    else:
+        number = real_number(name, value, hint)
+    if not 0.0 < number < math.inf:
+        raise InputError(f"{name} is {shown(value)}: {hint}")
+    return number

@@ -1,4 +1,4 @@
-"""What is known after a sample."""
+"""Results of a stream: the state after a sample, predictions, and the posterior."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
 from smcpn.online.tracker import StreamIbis
-from smcpn.online.window import Stretch
+from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
 from smcpn.results.posterior import Posterior
 from smcpn.simulation.particles import TWO_SIDED_95
@@ -26,10 +26,13 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
+BLOCK = 256
+"""Samples of which the outputs of all particles are predicted at a time."""
+
 
 @dataclass(slots=True)
 class State:
-    """The posterior after a sample, and how it came about.
+    """The posterior after a sample, with diagnostics of the update.
 
     Summaries are computed when they are asked for, from arrays that nobody changes: a state may
     be kept and read later.
@@ -78,7 +81,7 @@ class State:
     missing: int
     approximate: str
     names: tuple[str, ...]
-    _engine: StreamIbis = field(repr=False)
+    _sampler: StreamIbis = field(repr=False)
     _system: ParticleSystem = field(repr=False)
     _prior: Prior = field(repr=False)
     _evidence_base: float = field(repr=False)
@@ -87,12 +90,12 @@ class State:
     @property
     def projected(self) -> float:
         """Seconds that the next rejuvenation is expected to take; nan before the first."""
-        return self._engine.cost.next_seconds
+        return self._sampler.cost.next_seconds
 
     @property
     def rejuvenations(self) -> int:
         """Made so far."""
-        return len(self._engine.rejuvenations)
+        return len(self._sampler.rejuvenations)
 
     @property
     def values(self) -> Array:
@@ -144,15 +147,9 @@ class State:
         return self._evidence_base + float(log_mean_exp(self._system.log_weights))
 
 
-# ---- What the outputs will be, given inputs to come.
-
-BLOCK = 256
-"""Samples of which the outputs of all particles are held at a time."""
-
-
 @dataclass(frozen=True)
 class Prediction:
-    """Outputs to come.
+    """Predicted outputs of samples to come.
 
     Attributes
     ----------
@@ -167,7 +164,7 @@ class Prediction:
     sd: Array
 
     def last(self, m: int) -> Prediction:
-        """Of the last m samples."""
+        """Return the prediction of the last m samples."""
         return Prediction(self.t[-m:], self.mean[-m:], self.sd[-m:])
 
     @property
@@ -212,21 +209,18 @@ def predicted(
     return Prediction(t, mean, sd)
 
 
-# ---- The posterior of a stream, as an identification returns it.
-
-
 def stream_posterior(
-    problem: Problem, solver: Solver, likelihood: str, stretch: Stretch, seed: int | None
+    problem: Problem, solver: Solver, likelihood: str, window: Window, seed: int | None
 ) -> Posterior:
-    """Make the posterior of the population of a stretch that has caught up.
+    """Return the posterior of the population of a window that has caught up.
 
     Parameters
     ----------
     problem : Problem
         Its first record is the template of the stream's.
     """
-    template, history = problem.records[0], stretch.likelihood.history
-    t, u, y = history.samples(0, stretch.likelihood.n_samples)
+    template, history = problem.records[0], window.likelihood.history
+    t, u, y = history.samples(0, window.likelihood.n_samples)
     known = template.u_function if template.u_function is not None else u
     uniform = template.dt is not None
     record = Record(
@@ -240,13 +234,13 @@ def stream_posterior(
         name=template.name,
     )
     observed = problem.with_records([record])
-    observed.prior = stretch.prior
-    engine = stretch.follower.engine
-    engine.flush()
-    populations = combine([engine])
-    mean = engine.system.weights @ engine.system.theta
-    budget = error_budget(observed, solver, stretch.prior.natural(mean[None, :])[0], likelihood)
-    cost = engine.cost
+    observed.prior = window.prior
+    sampler = window.tracker.sampler
+    sampler.flush()
+    populations = combine([sampler])
+    mean = sampler.system.weights @ sampler.system.theta
+    budget = error_budget(observed, solver, window.prior.natural(mean[None, :])[0], likelihood)
+    cost = sampler.cost
     nan = float("nan")
     return Posterior(
         problem=observed,

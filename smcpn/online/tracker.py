@@ -1,8 +1,9 @@
-"""The population that follows a stream, and the thread that rejuvenates it.
+"""The particles that track the posterior of a stream, and the thread that rejuvenates them.
 
 Rejuvenations are `Ibis`'s own, made by a thread whose compiled loops release the interpreter.
-Until the rejuvenated population has caught up with the present, the one before is weighed on; then
-it takes its place. Both follow the exact posterior at any time.
+Until the rejuvenated population has caught up with the present, the one before (`Interim`) goes on
+with its weights alone; then the rejuvenated one takes its place. Both have the exact posterior at
+any time.
 
 While the rejuvenated population is little behind it assimilates what it has missed sample by
 sample, and is the same, to the byte, as that of a batch run. When it is far behind (at the start
@@ -29,24 +30,32 @@ from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
 
-# ---- Populations that take one sample at a time, at the least cost.
-
 Array = NDArray[np.float64]
 
 TRACED = 64
 """Samples whose effective sample size and evidence are added to the trace together."""
+DEGRADED = 0.1
+"""Share of the particles that must count for a summary to be trusted."""
+SWITCH_INTERVAL = 2e-5
+"""Seconds after which the thread at work gives way to an update."""
+LEAP, LEAP_SHARE = 16, 0.1
+"""Samples, absolute and as a share of the history, by which the rejuvenated population must be
+behind to take the samples in between together."""
+MARGIN = 2e-4
+"""Seconds of a budget that are kept free."""
 
 
-class Weighed:
-    """What one sample does to the weights of a population.
+class Increment:
+    """The change that one sample makes to a population.
 
     Attributes
     ----------
     system : ParticleSystem
-        With the sample assimilated whole.
+        With the sample assimilated whole: log w + log p(y_k | y_<k, theta).
     ess : float
+        Effective sample size after it.
     log_mean : float
-        Log of the mean weight.
+        Log of the mean weight after it.
     innovation : ndarray, (q,)
         Measured minus predicted output in predictive standard deviations; nan where missing.
     """
@@ -59,26 +68,29 @@ class Weighed:
         self.system, self.ess, self.log_mean, self.innovation = system, ess, log_mean, innovation
 
 
-class Weigher:
-    """Weighs one sample after the other; the parameters are prepared once."""
+class Reweighting:
+    """Multiplies the weights of a population by the likelihood of one sample after the other.
+
+    The parameters are prepared once, and normalised weights are kept for the next sample.
+    """
 
     def __init__(self, prior: Prior, likelihood: GrowingLikelihood) -> None:
         self._prior, self._likelihood = prior, likelihood
-        self._theta, self.columns = np.empty(0), np.empty(0)
+        self._theta, self._columns = np.empty(0), np.empty(0)
         self._log_weights, self._weights = np.empty(0), np.empty(0)
 
-    def prepare(self, system: ParticleSystem) -> None:
-        """Have the parameters of a population at hand."""
+    def _prepare(self, system: ParticleSystem) -> None:
+        """Keep the parameters of a population as the kernel reads them."""
         if system.theta is not self._theta:
             self._theta = system.theta
-            self.columns = self._likelihood.columns(self._prior.natural(system.theta))
+            self._columns = self._likelihood.columns(self._prior.natural(system.theta))
 
-    def __call__(self, system: ParticleSystem, sample: int) -> Weighed:
+    def __call__(self, system: ParticleSystem, sample: int) -> Increment:
         """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
-        self.prepare(system)
+        self._prepare(system)
         likelihood, place = self._likelihood, self._likelihood.place(sample)
-        state, increment = likelihood.advance_sample(self.columns, system.state, place)
-        predicted = likelihood.predicted(self.columns, state, place)
+        state, increment = likelihood.advance_sample(self._columns, system.state, place)
+        predicted = likelihood.predicted(self._columns, state, place)
         with np.errstate(all="ignore"):
             innovation = standardised(place.y, predicted, self.weights(system))
             if not isfinite(np.add.reduce(increment)):
@@ -91,7 +103,7 @@ class Weigher:
             squares = np.einsum("...i,...i->...", weights, weights)
             log_mean = np.log(total / len(weights)) + top
             ess = float(total * total / (squares if squares > 0 else 1.0))
-        moved = ParticleSystem(
+        assimilated = ParticleSystem(
             theta=system.theta,
             log_weights=log_weights,
             log_prior=system.log_prior,
@@ -103,19 +115,22 @@ class Weigher:
         )
         if total > 0:
             self._log_weights, self._weights = log_weights, weights / total
-        return Weighed(moved, ess, float(log_mean), innovation)
-
-    def states(self, system: ParticleSystem, sample: int) -> Array:
-        """Values of the states at the sample that was assimilated last, (n, N)."""
-        self.prepare(system)
-        place = self._likelihood.place(sample)
-        return self._likelihood.states(self.columns, system.state, place)
+        return Increment(assimilated, ess, float(log_mean), innovation)
 
     def weights(self, system: ParticleSystem) -> Array:
-        """Normalised weights of a population, known already if it was the last one weighed."""
+        """Normalised weights of a population, known already for the one last assimilated."""
         if system.log_weights is not self._log_weights:
             self._log_weights, self._weights = system.log_weights, system.weights
         return self._weights
+
+    def state_mean(self, system: ParticleSystem, sample: int) -> Array:
+        """Posterior mean of the states at the sample that was assimilated last, (n,)."""
+        self._prepare(system)
+        place = self._likelihood.place(sample)
+        states = self._likelihood.states(self._columns, system.state, place)
+        weights = self.weights(system)
+        mean = states @ weights
+        return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
 
 
 def standardised(y: Array, predicted: Array, weights: Array) -> Array:
@@ -141,13 +156,6 @@ def standardised(y: Array, predicted: Array, weights: Array) -> Array:
     return (y - expected) / np.sqrt(centred @ weights)
 
 
-def state_mean(weigher: Weigher, system: ParticleSystem, sample: int) -> Array:
-    """Posterior mean of the states at the sample that was assimilated last, (n,)."""
-    states, weights = weigher.states(system, sample), weigher.weights(system)
-    mean = states @ weights
-    return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
-
-
 @dataclass(frozen=True)
 class BlockTarget(Target):
     """prior x p(y_<sample | theta) x p(y_sample, ..., y_end-1 | theta)^exponent.
@@ -155,7 +163,7 @@ class BlockTarget(Target):
     Attributes
     ----------
     end : int
-        The samples from `sample` to before this one are pending together.
+        The samples from `sample` to before this one are assimilated together.
     """
 
     likelihood: GrowingLikelihood
@@ -163,7 +171,7 @@ class BlockTarget(Target):
 
     @property
     def n_samples(self) -> int:
-        """Samples that an evaluation weighs."""
+        """Samples whose likelihood an evaluation computes."""
         return self.end
 
     def evaluate(self, theta: Array) -> ParticleSystem:
@@ -194,8 +202,8 @@ class StreamIbis(Ibis):
     innovation = np.empty(0)
 
     @cached_property
-    def _weigher(self) -> Weigher:
-        return Weigher(self.prior, self.likelihood)
+    def _reweighting(self) -> Reweighting:
+        return Reweighting(self.prior, self.likelihood)
 
     @cached_property
     def _recent(self) -> list[tuple[float, float]]:
@@ -203,13 +211,13 @@ class StreamIbis(Ibis):
 
     def assimilate(self) -> bool:
         """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
-        weighed = self._weigher(self.system, self.sample)
-        self.innovation = weighed.innovation
-        if weighed.ess < self._threshold:
+        increment = self._reweighting(self.system, self.sample)
+        self.innovation = increment.innovation
+        if increment.ess < self._threshold:
             return False
-        self.system, self.last_ess = weighed.system, weighed.ess
+        self.system, self.last_ess = increment.system, increment.ess
         self.sample += 1
-        self._recent.append((weighed.ess, self._log_evidence_at_resampling + weighed.log_mean))
+        self._recent.append((increment.ess, self._log_evidence_at_resampling + increment.log_mean))
         if len(self._recent) >= TRACED:
             self.flush()
         return True
@@ -233,10 +241,10 @@ class StreamIbis(Ibis):
 
     def state_mean(self) -> Array:
         """Posterior mean of the states, (n,)."""
-        return state_mean(self._weigher, self.system, self.sample - 1)
+        return self._reweighting.state_mean(self.system, self.sample - 1)
 
     def flush(self) -> None:
-        """Add what `assimilate` has seen to the trace."""
+        """Add the samples of `assimilate` to the trace."""
         if self._recent:
             self.trace = self.trace.extended(*np.array(self._recent).T)
             self._recent.clear()
@@ -276,84 +284,68 @@ class StreamIbis(Ibis):
         return super().snapshot()
 
 
-class Provisional:
-    """A population that is weighed on while the rejuvenated one is being made.
+class Interim:
+    """A population whose weights alone change while the rejuvenated one is being made.
 
-    It follows the posterior all the time, with fewer and fewer particles that count.
+    It has the posterior all the time, with fewer and fewer particles that count.
     """
 
     def __init__(self, sampler: StreamIbis) -> None:
         self.system, self.sample = sampler.system, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
         self.innovation = sampler.innovation
-        self._weigher = Weigher(sampler.prior, sampler.likelihood)
+        self._reweighting = Reweighting(sampler.prior, sampler.likelihood)
 
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
-        weighed = self._weigher(self.system, self.sample)
-        self.system, self.last_ess = weighed.system, weighed.ess
-        self.innovation = weighed.innovation
+        increment = self._reweighting(self.system, self.sample)
+        self.system, self.last_ess = increment.system, increment.ess
+        self.innovation = increment.innovation
         self.sample += 1
 
     def state_mean(self) -> Array:
         """Posterior mean of the states, (n,)."""
-        return state_mean(self._weigher, self.system, self.sample - 1)
+        return self._reweighting.state_mean(self.system, self.sample - 1)
 
 
-DEGRADED = 0.1
-"""Share of the particles that must count for a summary to be trusted."""
-SWITCH_INTERVAL = 2e-5
-"""Seconds after which the thread at work gives way to an update."""
-LEAP, LEAP_SHARE = 16, 0.1
-"""Samples, absolute and as a share of the history, by which the rejuvenated population must be
-behind to take the samples in between together."""
-MARGIN = 2e-4
-"""Seconds of a budget that are kept free."""
-
-Population = StreamIbis | Provisional
+Population = StreamIbis | Interim
 
 
-class Follower:
-    """One population that follows the posterior of a growing likelihood.
+class Tracker:
+    """A population that tracks the posterior of a growing likelihood.
 
     Parameters
     ----------
     likelihood : GrowingLikelihood
-    engine : StreamIbis
+    sampler : StreamIbis or callable
+        A function makes it in a thread, where it also catches up with the samples that are known
+        already; see `ready`.
     observe : callable
         Called with the population after every sample that an update assimilates.
     """
 
+    sampler: StreamIbis
+
     def __init__(
         self,
         likelihood: GrowingLikelihood,
-        engine: StreamIbis,
+        sampler: StreamIbis | Callable[[], StreamIbis],
         observe: Callable[[Population], None],
     ) -> None:
-        self.likelihood, self.engine, self._observe = likelihood, engine, observe
-        self._provisional: Provisional | None = None
-        self._offered: Provisional | None = None
+        self.likelihood, self._observe = likelihood, observe
+        self._interim: Interim | None = None
+        self._offered: Interim | None = None
         self._work: _Work | None = None
         self._frozen = False
-
-    @classmethod
-    def begun(
-        cls,
-        likelihood: GrowingLikelihood,
-        engine: Callable[[], StreamIbis],
-        observe: Callable[[Population], None],
-    ) -> Follower:
-        """Begin with samples that are known already, in a thread; see `ready`."""
-        follower = cls.__new__(cls)
-        follower.likelihood, follower._observe = likelihood, observe
-        follower._provisional, follower._offered, follower._frozen = None, None, False
+        if isinstance(sampler, StreamIbis):
+            self.sampler = sampler
+            return
 
         def begin(work: _Work) -> None:
-            follower.engine = engine()
-            follower._catch_up(work)
+            self.sampler = sampler()
+            self._catch_up(work)
 
-        follower._work = _Work(begin)
-        return follower
+        self._work = _Work(begin)
 
     @property
     def ready(self) -> bool:
@@ -362,52 +354,47 @@ class Follower:
 
     @property
     def population(self) -> Population:
-        """The one that knows most about the present."""
-        return self.engine if self._provisional is None else self._provisional
-
-    @property
-    def busy(self) -> bool:
-        """Whether a rejuvenation is under way."""
-        return self._work is not None
+        """The population that has the most samples."""
+        return self.sampler if self._interim is None else self._interim
 
     @property
     def lag(self) -> int:
         """Samples that the rejuvenation under way has still to catch up with."""
-        return self.likelihood.n_samples - min(self.engine.sample, self.population.sample)
+        return self.likelihood.n_samples - min(self.sampler.sample, self.population.sample)
 
     @property
     def degraded(self) -> bool:
         """Whether too few particles count."""
-        return self.population.last_ess < DEGRADED * self.engine.settings.particles
+        return self.population.last_ess < DEGRADED * self.sampler.settings.particles
 
-    def follow(self, deadline: float | None) -> None:
+    def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).
 
         Without one, rejuvenations are made at once.
         """
         if self._frozen:
-            self._follow_provisionally(deadline)
+            self._track_interim(deadline)
             return
         if self._work is not None:
             if not self._work.done.is_set():
-                self._follow_provisionally(deadline)
+                self._track_interim(deadline)
                 return
             self._take_over()
-        engine = self.engine
-        while engine.sample < self.likelihood.n_samples:
-            if engine.sample == 0:
-                engine.begin()
-            if not engine.assimilate():
+        sampler = self.sampler
+        while sampler.sample < self.likelihood.n_samples:
+            if sampler.sample == 0:
+                sampler.begin()
+            if not sampler.assimilate():
                 if deadline is not None:
                     self.rejuvenate()
-                    self._follow_provisionally(deadline)
+                    self._track_interim(deadline)
                     return
-                engine.advance_by_one()
-            self._observe(engine)
+                sampler.advance_by_one()
+            self._observe(sampler)
 
     def snapshot(self) -> Snapshot:
-        """What to go on from; while a rejuvenation is under way, the engine before it."""
-        return self.engine.snapshot() if self._work is None else self._before
+        """Return the state to go on from; that before a rejuvenation which is under way."""
+        return self.sampler.snapshot() if self._work is None else self._before
 
     @property
     def frozen(self) -> bool:
@@ -420,35 +407,35 @@ class Follower:
             self._work.done.wait()
             if not self._frozen:
                 self._take_over()
-        self.follow(None)
+        self.track(None)
 
     def rejuvenate(self) -> None:
-        """Let the engine catch up in a thread, and go on provisionally."""
-        self._provisional, self._before = Provisional(self.engine), self.engine.snapshot()
+        """Let the sampler catch up in a thread, and go on with the interim population."""
+        self._interim, self._before = Interim(self.sampler), self.sampler.snapshot()
         self._work = _Work(self._catch_up)
 
     def _catch_up(self, work: _Work) -> None:
-        """Go on until there is no sample left; the thread's work."""
-        engine, likelihood = self.engine, self.likelihood
-        while engine.sample < likelihood.n_samples and not work.given_up:
-            if engine.sample == 0:
-                engine.begin()
-            made, behind = len(engine.rejuvenations), likelihood.n_samples - engine.sample
-            if behind > max(LEAP, LEAP_SHARE * engine.sample):
-                engine.leap(likelihood.n_samples)
+        """Assimilate samples until none is left; the work of the thread."""
+        sampler, likelihood = self.sampler, self.likelihood
+        while sampler.sample < likelihood.n_samples and not work.given_up:
+            if sampler.sample == 0:
+                sampler.begin()
+            made, behind = len(sampler.rejuvenations), likelihood.n_samples - sampler.sample
+            if behind > max(LEAP, LEAP_SHARE * sampler.sample):
+                sampler.leap(likelihood.n_samples)
             else:
-                engine.advance(likelihood.n_samples)
-                while engine.exponent is not None:
-                    engine.advance(likelihood.n_samples)
-            if len(engine.rejuvenations) > made:
+                sampler.advance(likelihood.n_samples)
+                while sampler.exponent is not None:
+                    sampler.advance(likelihood.n_samples)
+            if len(sampler.rejuvenations) > made:
                 self._offer()
 
     def freeze(self) -> None:
-        """Rejuvenate no more, only weigh: the model does not fit what is coming."""
+        """Rejuvenate no more: the model does not fit what is coming."""
         self.give_up()
         self._frozen = True
-        if self._provisional is None:
-            self._provisional = Provisional(self.engine)
+        if self._interim is None:
+            self._interim = Interim(self.sampler)
 
     def give_up(self) -> None:
         """Have the thread end after the part it is at."""
@@ -456,20 +443,20 @@ class Follower:
             self._work.given_up = True
 
     def _offer(self) -> None:
-        """Let updates go on with the population as it is, the rest of the samples weighed."""
-        fresh = Provisional(self.engine)
+        """Let updates go on with the population as it is, weighted by the rest of the samples."""
+        fresh = Interim(self.sampler)
         while fresh.sample < self.likelihood.n_samples:
             fresh.assimilate()
         self._offered = fresh
 
-    def _follow_provisionally(self, deadline: float | None) -> None:
+    def _track_interim(self, deadline: float | None) -> None:
         interval = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_INTERVAL)
         try:
             offered, self._offered = self._offered, None
             if offered is not None:
-                self._provisional = offered
-            population = self._provisional
+                self._interim = offered
+            population = self._interim
             assert population is not None
             while population.sample < self.likelihood.n_samples:
                 population.assimilate()
@@ -481,10 +468,10 @@ class Follower:
 
     def _take_over(self) -> None:
         work, self._work = self._work, None
-        self._provisional = self._offered = None
+        self._interim = self._offered = None
         if work is not None and work.error is not None:
             raise work.error
-        self.engine.last_ess = self.engine.system.ess
+        self.sampler.last_ess = self.sampler.system.ess
 
 
 class _Work:

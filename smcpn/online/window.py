@@ -7,12 +7,12 @@ at least the last window and at most one and a half of it, or the samples since 
 
 This is APPROXIMATE. Samples before the window do not count at all, though the parameters may not
 have changed; and the prior of the state at its beginning, normal around what the population before
-knew of it, has been told by samples that are forgotten.
+knew of it, rests on samples that are forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,43 +24,44 @@ from scipy import stats
 from smcpn.likelihood.growing import GrowingLikelihood, History
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
-from smcpn.online.change import Alarm
-from smcpn.online.tracker import Follower, Population
+from smcpn.online.change import Alarm, ChangeTest
+from smcpn.online.tracker import Population, StreamIbis, Tracker
+from smcpn.smc.sampler import Settings, Snapshot
 
 Array = NDArray[np.float64]
 
 RENEWED = 1.5
-"""A population is replaced when it counts this many windows of samples."""
+"""A population is replaced when its samples span this many windows."""
 FEWEST = 16
 """Samples since a change with which a population begins."""
 STATE_SD = 0.3
 """Prior standard deviation of a state at the beginning of a window, of its rms."""
 
 
-class Stretch:
-    """A stretch of the stream, and the population that follows it.
+class Window:
+    """A window of the stream, and the population that tracks it.
 
     Attributes
     ----------
     begin : int
         Number of its first sample in the stream.
-    follower : Follower
+    tracker : Tracker
     prior : Prior
         Of the population.
     start : ndarray, (2, n)
-        Mean and deviation of the states at its first sample; empty for the first stretch.
+        Mean and deviation of the states at its first sample; empty for the first window.
     """
 
     def __init__(
-        self, begin: int, follower: Follower, prior: Prior, start: Array | None = None
+        self, begin: int, tracker: Tracker, prior: Prior, start: Array | None = None
     ) -> None:
-        self.begin, self.follower, self.prior = begin, follower, prior
+        self.begin, self.tracker, self.prior = begin, tracker, prior
         self.start = np.empty((2, 0)) if start is None else start
 
     @property
     def likelihood(self) -> GrowingLikelihood:
-        """Of the samples of the stretch."""
-        return self.follower.likelihood
+        """Likelihood of the samples of the window."""
+        return self.tracker.likelihood
 
 
 class FreeStart:
@@ -110,38 +111,38 @@ class FreeStart:
 
 
 class Forgetting:
-    """Decides when a population begins anew, and where.
+    """Decides when a population begins anew, and at which sample.
 
     Parameters
     ----------
-    window : float
-        Seconds.
+    length : float
+        Of the window, s.
     likelihood : GrowingLikelihood
         Of a problem with a free start; without samples.
     start : FreeStart
-    follow : callable
-        From a likelihood and a prior to a `Follower` that begins in a thread.
+    track : callable
+        From a likelihood and a prior to a `Tracker` that begins in a thread.
     """
 
     def __init__(
         self,
-        window: float,
+        length: float,
         likelihood: GrowingLikelihood,
         start: FreeStart,
-        follow: Callable[[GrowingLikelihood, Prior], Follower],
+        track: Callable[[GrowingLikelihood, Prior], Tracker],
     ) -> None:
-        self.window = window
-        self.likelihood, self.start, self._follow = likelihood, start, follow
-        self._next: Stretch | None = None
+        self.length = length
+        self.likelihood, self.start, self._track = likelihood, start, track
+        self._next: Window | None = None
         self._states: dict[int, Array] = {}
         self._changed: int | None = None
 
     def observe(self, sample: int, population: Population) -> None:
-        """Remember the posterior mean of the states at a sample of the stream."""
+        """Keep the posterior mean of the states at a sample of the stream."""
         self._states[sample] = population.state_mean()
 
     def states(self) -> tuple[NDArray[np.int64], Array]:
-        """Samples (m,) at which the states are remembered, and their means (m, n)."""
+        """Return the samples (m,) at which means of the states are kept, and these (m, n)."""
         return np.array(list(self._states), dtype=np.int64), np.array(list(self._states.values()))
 
     @property
@@ -150,7 +151,7 @@ class Forgetting:
         return self._changed if self._next is None else self._next.begin
 
     def resume(self, samples: NDArray[np.int64], means: Array, awaited: int | None) -> None:
-        """Remember what was remembered."""
+        """Restore the means that `states` returned, and `awaited`."""
         self._states = dict(zip(samples.tolist(), means, strict=True))
         self._changed = awaited
 
@@ -163,11 +164,11 @@ class Forgetting:
         """Begin anew where the system changed."""
         self._changed = alarm.sample
         if self._next is not None:
-            self._next.follower.give_up()
+            self._next.tracker.give_up()
             self._next = None
 
-    def renewed(self, current: Stretch, at_once: bool) -> Stretch | None:
-        """Return the stretch that takes the place of ``current``, where it is ready.
+    def renewed(self, current: Window, at_once: bool) -> Window | None:
+        """Return the window that takes the place of ``current``, where it is ready.
 
         Parameters
         ----------
@@ -178,14 +179,14 @@ class Forgetting:
             begin = self._beginning(current)
             if begin is not None:
                 self._begin(current, begin)
-        if self._next is None or not (at_once or self._next.follower.ready):
+        if self._next is None or not (at_once or self._next.tracker.ready):
             return None
-        following, self._next = self._next, None
+        renewed, self._next = self._next, None
         if at_once:
-            following.follower.settle()
-        return following
+            renewed.tracker.settle()
+        return renewed
 
-    def _beginning(self, current: Stretch) -> int | None:
+    def _beginning(self, current: Window) -> int | None:
         """Sample at which a new population should begin; None where there is no need."""
         history, n = current.likelihood.history, current.likelihood.n_samples
         if self._changed is not None:
@@ -194,12 +195,12 @@ class Forgetting:
             begin, self._changed = self._changed, None
             return begin
         last = history.time(n - 1)
-        if last - history.time(0) < RENEWED * self.window:
+        if last - history.time(0) < RENEWED * self.length:
             return None
-        return current.begin + _first_since(history, n, last - self.window)
+        return current.begin + _first_since(history, n, last - self.length)
 
-    def _begin(self, current: Stretch, begin: int) -> None:
-        # A sample that was assimilated in haste was not noted: the next one was.
+    def _begin(self, current: Window, begin: int) -> None:
+        # A sample that a thread caught up with has no mean: the next that has one is taken.
         begin = min((s for s in self._states if s >= begin), default=-1)
         if begin < 0:
             return
@@ -209,8 +210,184 @@ class Forgetting:
         prior = self.start.prior(*start)
         history, likelihood = current.likelihood.history, self.likelihood.emptied()
         likelihood.append(*history.samples(begin - current.begin, len(history)))
-        self._next = Stretch(begin, self._follow(likelihood, prior), prior, start)
+        self._next = Window(begin, self._track(likelihood, prior), prior, start)
         self._states = {s: x for s, x in self._states.items() if s >= begin}
+
+
+class Windows:
+    """The window of a stream that counts, the one that takes its place, and the change test.
+
+    Without forgetting one window is the whole stream.
+
+    Parameters
+    ----------
+    problem : Problem
+    settings : Settings
+    entropy : int
+        Seed of the random numbers.
+    empty : callable
+        From a problem and the folder of its history to a likelihood without samples.
+    folder : str, optional
+    length : float, optional
+        Of the windows, s; without it nothing is forgotten.
+    change : ChangeTest
+
+    Attributes
+    ----------
+    current : Window
+    alarm : Alarm or None
+        Raised since it was last set to None.
+    innovation : ndarray, (q,)
+        Of the last sample.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        entropy: int,
+        empty: Callable[[Problem, str | None], GrowingLikelihood],
+        *,
+        folder: str | None,
+        length: float | None,
+        change: ChangeTest,
+    ) -> None:
+        self._problem, self._settings, self._change = problem, settings, change
+        self._seeds = np.random.SeedSequence(entropy)
+        self.alarm: Alarm | None = None
+        self._observed, self.innovation = 0, np.full(len(problem.observe), np.nan)
+        likelihood = empty(problem, folder)
+        sampler = self._sampler(likelihood, problem.prior, self._seeds)
+        tracker = Tracker(likelihood, sampler, self._observe)
+        self.current = Window(0, tracker, problem.prior)
+        self._forgetting: Forgetting | None = None
+        if length is not None:
+            start = FreeStart(problem)
+            free = empty(start.problem, None)
+            self._forgetting = Forgetting(length, free, start, self._begin_tracking)
+
+    @property
+    def sample(self) -> int:
+        """Samples of the stream that count."""
+        return self.current.begin + self.current.tracker.population.sample
+
+    @property
+    def problem(self) -> Problem:
+        """Problem of the current window."""
+        if self._forgetting is None or self.current.begin == 0:
+            return self._problem
+        return self._forgetting.start.problem
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameters that the current window has from the original problem."""
+        if self._forgetting is None or self.current.begin == 0:
+            return self._problem.names
+        return self._forgetting.start.lasting
+
+    @property
+    def approximate(self) -> str:
+        """See `State.approximate`."""
+        return "" if self._forgetting is None else f"window {self._forgetting.length:g} s"
+
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """Take in samples: times (m,), inputs (m, n) and outputs (m, q)."""
+        self.current.likelihood.append(t, u, y)
+        if self._forgetting is not None:
+            self._forgetting.append(t, u, y)
+
+    def track(self, deadline: float | None) -> None:
+        """Assimilate the samples that count, up to a deadline; see `Tracker.track`."""
+        self.current.tracker.track(deadline)
+        if self._forgetting is not None:
+            renewed = self._forgetting.renewed(self.current, at_once=deadline is None)
+            if renewed is not None:
+                self.current.tracker.give_up()
+                self.current = renewed
+                self._change.reset()
+                self.current.tracker.track(deadline)
+
+    def finish(self) -> None:
+        """Have the samples count that wait for later inputs, and end rejuvenations."""
+        self.current.likelihood.finish()
+        self.current.tracker.settle()
+
+    def document(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, as JSON can hold it; `arrays` has the rest."""
+        current, forgetting = self.current, self._forgetting
+        return {
+            "change": self._change.document(),
+            "observed": self._observed,
+            "begin": current.begin,
+            "counted": current.likelihood.n_samples,
+            "frozen": current.tracker.frozen,
+            "awaited": None if forgetting is None else forgetting.awaited,
+            "spawned": self._seeds.n_children_spawned,
+        }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the samples of the current window, and the means of the states."""
+        history = self.current.likelihood.history
+        t, u, y = history.samples(0, len(history))
+        found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}
+        if self._forgetting is not None:
+            found["noted"], found["states"] = self._forgetting.states()
+        return found
+
+    def resume(
+        self,
+        document: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        population: Snapshot,
+    ) -> None:
+        """Restore what `document` and `arrays` returned, with the snapshot of the population."""
+        entropy, spawned = self._seeds.entropy, document["spawned"]
+        self._seeds = np.random.SeedSequence(entropy, n_children_spawned=spawned)
+        self._change.resume(document["change"])
+        self._observed = document["observed"]
+        likelihood, prior = self.current.likelihood, self._problem.prior
+        if self._forgetting is not None:
+            self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])
+            if document["begin"] > 0:
+                likelihood = self._forgetting.likelihood.emptied()
+                prior = self._forgetting.start.prior(*arrays["start"])
+        likelihood.append(arrays["t"], arrays["u"], arrays["y"])
+        if likelihood.n_samples < document["counted"]:
+            likelihood.finish()
+        sampler = StreamIbis.resumed(prior, likelihood, self._settings, population)
+        sampler.last_ess = sampler.system.ess
+        tracker = Tracker(likelihood, sampler, self._observe)
+        self.current = Window(document["begin"], tracker, prior, arrays["start"])
+        if document["frozen"]:
+            tracker.freeze()
+
+    def _sampler(
+        self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence
+    ) -> StreamIbis:
+        return StreamIbis(prior, likelihood, self._settings, np.random.default_rng(seed))
+
+    def _begin_tracking(self, likelihood: GrowingLikelihood, prior: Prior) -> Tracker:
+        seed = self._seeds.spawn(1)[0]
+        return Tracker(likelihood, lambda: self._sampler(likelihood, prior, seed), self._observe)
+
+    def _observe(self, population: Population) -> None:
+        """Test a sample that was assimilated for a change, and keep the states after it."""
+        current = self.current
+        sample = current.begin + population.sample - 1
+        if sample < self._observed:
+            return
+        self._observed, self.innovation = sample + 1, population.innovation
+        if self._forgetting is not None:
+            self._forgetting.observe(sample, population)
+        if current.tracker.degraded:
+            return
+        t = current.likelihood.history.time(population.sample - 1)
+        alarm = self._change(population.innovation, sample, t)
+        if alarm is not None:
+            self.alarm = alarm
+            if self._forgetting is not None:
+                self._forgetting.changed(alarm)
+                current.tracker.freeze()
 
 
 def _first_since(history: History, n: int, t: float) -> int:

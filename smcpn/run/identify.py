@@ -4,37 +4,32 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 
-import numpy as np
-
-from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_run
-from smcpn.checkpoint.writer import Keeper
+from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, shown
 from smcpn.likelihood.gradient import UpperBound
-from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
-from smcpn.run.run import METHODS, Configuration, Run
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.run.restore import checkpoint_of, locked, written_run
+from smcpn.run.run import Run
+from smcpn.run.settings import Settings
+from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import Populations, SamplerWarning
-from smcpn.smc.resampling import SCHEMES
-from smcpn.smc.sampler import Progress, Settings
+from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
 
 BEYOND_SHARE = 0.01
 """Share of the weight that may have a likelihood that is none."""
-LEAST_PARTICLES = 10
 
 
 def identify(
@@ -47,7 +42,7 @@ def identify(
     ess: float = 0.5,
     block: int = 64,
     max_moves: int = 10,
-    moves: MoveStrategy | None = None,
+    moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | None = None,
     resampling: str = "systematic",
@@ -77,10 +72,10 @@ def identify(
     ess : float
         Rejuvenate when the effective sample size falls below this share of ``particles``.
     block : int
-        Most samples weighed in one call.
+        Most samples of one kernel call.
     max_moves : int
         Most moves of one rejuvenation, where ``moves`` is not given.
-    moves : MoveStrategy, optional
+    moves : MoveStrategy or {"independent", "random-walk", "waste-free"}, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
     method : {"ibis", "tempering", "diffusion-tempering"}
         Assimilate one sample after the other, the whole record at rising exponents, or the whole
@@ -124,7 +119,7 @@ def identify(
     SamplerWarning
         For what deserves a second look; `Posterior.warnings` keeps the sentences.
     CheckpointWarning
-        If the checkpoint cannot be written, or is damaged and the one before it is used.
+        If the checkpoint cannot be written, or is damaged and its previous version is used.
 
     References
     ----------
@@ -132,51 +127,42 @@ def identify(
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
     check_problem(problem)
-    if seed is not None:
-        seed = whole_number("seed", seed, 0)
-    if threads is not None:
-        threads = whole_number("threads", threads, 1, otherwise=", or None for all processors")
     if start is not None:
         _check_start(start, problem)
         if solver is None and likelihood in (None, start.likelihood):
             solver, likelihood = start.solver, start.likelihood
-    if method is None:
-        method = "ibis" if start is None else "tempering"
-    max_moves = whole_number("max_moves", max_moves, 1)
-    replicates = whole_number("replicates", replicates, 1)
     settings = Settings(
-        particles=whole_number("particles", particles, LEAST_PARTICLES),
-        ess=real_number("ess", ess, "choose a share between 0 and 1"),
-        block=whole_number("block", block, 1),
-        moves=moves or IndependentMetropolis(MoveSettings(max_moves=max_moves)),
-        resample=SCHEMES[_choice("resampling", resampling, SCHEMES)],
-        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
-    )
-    solver = default_solver(problem, likelihood) if solver is None else solver
-    configuration = Configuration(
         solver=solver,
-        likelihood=likelihood_name(solver, likelihood),
-        settings=settings,
-        method=_choice("method", method, METHODS),
-        replicates=replicates,
+        likelihood=likelihood,
+        method=method,
+        particles=particles,
         seed=seed,
-        entropy=np.random.SeedSequence(seed).entropy,  # type: ignore[arg-type]
-    )
-    if checkpoint is None:
-        return identified(lambda: Run(problem, configuration, threads), progress)
-    file = Path(checkpoint)
-    every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
-    _choice("existing", existing, EXISTING)
-    with held(file):
-        contents = contents_to_take_up(file, problem, configuration, existing)
-        begin, keeper = kept_run(file, problem, configuration, contents, every, threads)
-        return identified(begin, progress, keeper)
+        ess=ess,
+        block=block,
+        max_moves=max_moves,
+        moves=moves,
+        resampling=resampling,
+        replicates=replicates,
+        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
+        threads=threads,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        existing=existing,
+    ).resolved(problem)
+    file = settings.checkpoint
+    if file is None:
+        return identified(lambda: Run(problem, settings, settings.threads), progress)
+    with locked(file):
+        stored = checkpoint_of(file, problem, settings, settings.existing)
+        every = settings.checkpoint_every
+        begin, writer = written_run(file, problem, settings, stored, every, settings.threads)
+        return identified(begin, progress, writer)
 
 
 def identified(
     begin: Callable[[], Run],
     progress: bool | Callable[[Progress], None] | None,
-    keeper: Keeper | None = None,
+    writer: CheckpointWriter | None = None,
 ) -> Posterior:
     """Take a run to its end.
 
@@ -186,20 +172,20 @@ def identified(
         Makes the run; what it compiles is counted.
     progress
         As of `identify`.
-    keeper : Keeper, optional
+    writer : CheckpointWriter, optional
         Is offered a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, keeper or nullcontext():
+    with progress_line(progress) as report, writer or nullcontext():
         run = begin()
         while run.outcome is None:
             run.advance()
-            if keeper is not None:
-                keeper.offer(run.snapshot())
+            if writer is not None:
+                writer.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    posterior = posterior_of(run, () if keeper is None else keeper.warnings)
+    posterior = posterior_of(run, () if writer is None else writer.warnings)
     work = CLOCK.since(before)
     timing = Timing(
         wall=time.perf_counter() - began - work.compile_seconds,
@@ -221,17 +207,17 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     return Posterior(
         problem=run.problem,
         solver=run.solver,
-        likelihood=run.configuration.likelihood,
+        likelihood=run.settings.likelihood,
         budget=budget,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
-        seed=run.configuration.seed,
+        seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
     )
 
 
 def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
     """Tell of weight on log-likelihoods that no density of the measurements can have."""
-    likelihood = run.configuration.likelihood
+    likelihood = run.settings.likelihood
     values = run.problem.prior.natural(populations.theta)
     possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
     share = normalise(populations.log_weights)[~possible].sum()
@@ -247,15 +233,10 @@ def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
 def _check_start(start: Laplace, problem: Problem) -> None:
     """Refuse a start in other coordinates than those of the problem."""
     if not isinstance(start, Laplace):
-        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)")
+        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)", argument="start")
     if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
         raise InputError(
             f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem"
+            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
+            argument="start",
         )
-
-
-def _choice(name: str, value: str, known: Collection[str]) -> str:
-    if value not in known:
-        raise InputError(f"{name} is {value!r}: choose one of {', '.join(known)}")
-    return value

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from smcpn.checkpoint.session import held, kept_run
-from smcpn.checkpoint.stored_run import stored_contents, stored_problem, taken_up
+from smcpn.checkpoint.codec import read_run
 from smcpn.errors import InputError, real_number
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
 from smcpn.run.identify import identified, posterior_of
+from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
 
@@ -34,7 +34,7 @@ def resume(
     Parameters
     ----------
     path : path
-        Of the checkpoint. If it is damaged the one before it is used, with a warning.
+        Of the checkpoint. If it is damaged its previous version is used, with a warning.
     data : Record, optional
         Samples that follow the last record. A finished run then goes on with them.
     threads, progress
@@ -53,14 +53,14 @@ def resume(
     """
     path = Path(path)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
-    with held(path):
-        contents = stored_contents(path)
-        problem = stored_problem(contents, path)
+    with locked(path):
+        stored = read_run(path)
+        problem = stored_problem(stored.header, path)
         if data is not None:
             problem = _extended(problem, data)
-        configuration = contents.begun.require_stored(path)
-        begin, keeper = kept_run(path, problem, configuration, contents, every, threads)
-        return identified(begin, progress, keeper)
+        settings = stored_settings(stored.header, path)
+        begin, writer = written_run(path, problem, settings, stored, every, threads)
+        return identified(begin, progress, writer)
 
 
 def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
@@ -78,10 +78,10 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
     path = Path(path)
-    contents = stored_contents(path)
-    problem = stored_problem(contents, path)
-    configuration = contents.begun.require_stored(path)
-    run = taken_up(contents, problem, configuration, path, threads)
+    stored = read_run(path)
+    problem = stored_problem(stored.header, path)
+    settings = stored_settings(stored.header, path)
+    run = restored(stored, problem, settings, path, threads)
     finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
     if finished:
         run.samplers = finished
@@ -102,7 +102,7 @@ def _so_far(run: Run, path: Path) -> Run:
             records.append(record[:left])
         left -= len(record)
     problem = run.problem.with_records(records)
-    return Run.resumed(problem, run.configuration, snapshot, run.threads)
+    return Run.resumed(problem, run.settings, snapshot, run.threads)
 
 
 def _extended(problem: Problem, data: Record) -> Problem:

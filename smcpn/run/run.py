@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,76 +16,13 @@ from smcpn.likelihood.steps import (
     sufficient_steps,
 )
 from smcpn.model.problem import Problem
-from smcpn.smc.ibis import Ibis
+from smcpn.run.settings import METHODS, Method, RunSettings, RunSnapshot
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress, Settings, Snapshot
-from smcpn.smc.tempering import DiffusionTempering, Tempering
+from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
-
-Path = Ibis | Tempering | DiffusionTempering
-METHODS: dict[str, type[Path]] = {
-    "ibis": Ibis,
-    "tempering": Tempering,
-    "diffusion-tempering": DiffusionTempering,
-}
-"""Methods that lead from the prior to the posterior, by name."""
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """What a run is asked to do.
-
-    Attributes
-    ----------
-    solver : Solver
-        Its steps may be ``"auto"``.
-    likelihood : str
-        Name of the likelihood.
-    settings : Settings
-    method : str
-        A key of `METHODS`.
-    replicates : int
-        Number of independent populations.
-    seed : int or None
-        As the user gave it.
-    entropy : int
-        What the generators are made from; the seed, where there is one.
-    """
-
-    solver: Solver
-    likelihood: str
-    settings: Settings
-    method: str = "ibis"
-    replicates: int = 1
-    seed: int | None = None
-    entropy: int = 0
-
-    def generator(self, number: int) -> np.random.Generator:
-        """Return the generator of a population, fresh."""
-        root = np.random.SeedSequence(self.entropy)
-        child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
-        return np.random.default_rng(child)
-
-
-@dataclass(frozen=True)
-class RunSnapshot:
-    """Where a run is: the solver in force and its populations, finished ones first."""
-
-    solver: Solver
-    samplers: tuple[Snapshot, ...] = ()
-
-    @property
-    def sample(self) -> int:
-        """Samples assimilated by the population at work."""
-        return self.samplers[-1].sample if self.samplers else 0
-
-    @property
-    def rejuvenations(self) -> int:
-        """Rejuvenations so far, of all populations."""
-        return sum(len(sampler.rejuvenations) for sampler in self.samplers)
 
 
 class Run:
@@ -102,28 +38,26 @@ class Run:
         At the end.
     """
 
-    def __init__(
-        self, problem: Problem, configuration: Configuration, threads: int | None = None
-    ) -> None:
-        self.problem, self.configuration, self.threads = problem, configuration, threads
+    def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
+        self.problem, self.settings, self.threads = problem, settings, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
-        self._begin(first_solver(problem, configuration.solver, configuration.likelihood))
+        self._begin(first_solver(problem, settings.solver, settings.likelihood))
 
     @classmethod
     def resumed(
         cls,
         problem: Problem,
-        configuration: Configuration,
+        settings: RunSettings,
         snapshot: RunSnapshot,
         threads: int | None = None,
     ) -> Run:
         """Return the run that a snapshot was taken of; it goes on to the same bytes."""
         run = cls.__new__(cls)
-        run.problem, run.configuration, run.threads = problem, configuration, threads
+        run.problem, run.settings, run.threads = problem, settings, threads
         run.outcome = None
         run._begin(snapshot.solver)
         run.samplers = [
-            run._path.resumed(problem.prior, run.likelihood, configuration.settings, one)
+            run._method.resumed(problem.prior, run.likelihood, settings.sampler, one)
             for one in snapshot.samplers
         ]
         return run
@@ -137,10 +71,9 @@ class Run:
         last = self.likelihood.n_samples
         if self.samplers and self.samplers[-1].sample < last:
             self.samplers[-1].advance(last)
-        elif len(self.samplers) < self.configuration.replicates:
-            rng = self.configuration.generator(len(self.samplers))
-            settings = self.configuration.settings
-            self.samplers.append(self._path(self.problem.prior, self.likelihood, settings, rng))
+        elif len(self.samplers) < self.settings.replicates:
+            rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
+            self.samplers.append(self._method(prior, self.likelihood, self.settings.sampler, rng))
         else:
             self._conclude()
 
@@ -150,24 +83,24 @@ class Run:
 
     @property
     def _automatic(self) -> bool:
-        return self.configuration.solver.steps == "auto"
+        return self.settings.solver.steps == "auto"
 
     @property
-    def _path(self) -> type[Path]:
-        return METHODS[self.configuration.method]
+    def _method(self) -> type[Method]:
+        return METHODS[self.settings.method]
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver
-        _log.info("%s likelihood by %r", self.configuration.likelihood, solver)
+        _log.info("%s likelihood by %r", self.settings.likelihood, solver)
         self.likelihood = build_likelihood(
-            self.problem, solver, self.threads, self.configuration.likelihood
+            self.problem, solver, self.threads, self.settings.likelihood
         )
-        self.samplers: list[Path] = []
+        self.samplers: list[Method] = []
 
     def judged(self) -> tuple[Populations, ErrorBudget]:
         """Return the populations as they are, and the solver's error at their centre."""
         populations = combine(self.samplers)
-        centre, likelihood = self._centre(populations), self.configuration.likelihood
+        centre, likelihood = self._centre(populations), self.settings.likelihood
         return populations, error_budget(self.problem, self.solver, centre, likelihood)
 
     def _conclude(self) -> None:
@@ -177,7 +110,7 @@ class Run:
             self.outcome = populations, budget
             return
         centre, least = self._centre(populations), 2 * int(self.solver.steps)
-        likelihood = self.configuration.likelihood
+        likelihood = self.settings.likelihood
         self._begin(sufficient_steps(self.problem, self.solver, centre, likelihood, least=least))
 
     def _centre(self, populations: Populations) -> NDArray[np.float64]:

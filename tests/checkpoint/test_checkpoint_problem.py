@@ -450,7 +450,7 @@ def test_an_input_function_is_named():
         (lambda d, a: a.update({"0/u": np.ones(3)}), "unequal numbers of samples"),
         (lambda d, a: a.update({"0/u_before": np.ones((3, 5))}), "beyond the ends does not fit"),
         (lambda d, a: a.update({"0/u_before": np.ones((65, 1))}), "beyond the ends does not fit"),
-        (lambda d, a: d.__setitem__(0, 7), "lacks 'name'"),
+        (lambda d, a: d.__setitem__(0, 7), "stored document is 7"),
     ],
 )
 def test_damaged_records_are_refused(change, message):
@@ -468,13 +468,13 @@ DOCUMENT, ARRAYS = problem_document(PLAIN)
     ("change", "message"),
     [
         (lambda d, a: d["ode"].update(states=["x", "y"]), "does not fit its names"),
-        (lambda d, a: d["ode"].update(states=[1]), "stored 'states'"),
+        (lambda d, a: d["ode"].update(states=[1]), r"stored 'ode.states.0' is 1"),
         (lambda d, a: d["ode"].update(chains={"x": "q"}), "stored 'chains'"),
         (lambda d, a: d["priors"].pop(), "prior is empty"),
         (lambda d, a: d["priors"].append(d["priors"][0]), "stored priors"),
         (lambda d, a: d["given"]["observe"].append("x"), "stored model has the sizes"),
-        (lambda d, a: d.update(fixed={"a": np.inf}), "stored 'fixed'"),
-        (lambda d, a: d.update(fixed={"a": "1"}), "stored 'a' is '1'"),
+        (lambda d, a: d.update(fixed={"a": np.inf}), "stored 'fixed.a' is inf"),
+        (lambda d, a: d.update(fixed={"a": "1"}), "stored 'fixed.a' is '1'"),
         (lambda d, a: d.update(coordinates={"rate": "logit"}), "does not fit its prior"),
         (lambda d, a: a.pop("model/operation"), "lacks 'operation'"),
         (lambda d, a: a.pop("model/constant_values"), "stored constants"),

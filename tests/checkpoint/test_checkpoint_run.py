@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import smcpn
-from smcpn.checkpoint import writer as keeping
-from smcpn.checkpoint.container import previous_of
-from smcpn.checkpoint.stored_run import stored_contents
-from smcpn.checkpoint.writer import records_path
+from smcpn.checkpoint import writer as writing
+from smcpn.checkpoint.codec import read_run, records_path
+from smcpn.checkpoint.container import RUN, image, previous_of
 from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
@@ -29,7 +28,7 @@ OPTIONS = {"solver": SOLVER, "particles": 100, "seed": 1, "progress": False}
 
 
 class Stopped(Exception):  # noqa: N818
-    """What a test ends a run with."""
+    """Ends a run in a test."""
 
 
 def run(file=None, samples=80, **changes):
@@ -48,7 +47,7 @@ def fingerprint(posterior):
 def stopped_after(file, parts, monkeypatch, **changes):
     """Run until a number of parts was offered to the file, and stop without a last write."""
     offered = 0
-    original = keeping.Keeper.offer
+    original = writing.CheckpointWriter.offer
 
     def offer(self, snapshot):
         nonlocal offered
@@ -60,7 +59,7 @@ def stopped_after(file, parts, monkeypatch, **changes):
             raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr(keeping.Keeper, "offer", offer)
+        patch.setattr(writing.CheckpointWriter, "offer", offer)
         try:
             run(file, checkpoint_every=0.0, **changes)
         except Stopped:
@@ -94,7 +93,7 @@ def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch)
 def test_the_script_itself_goes_on(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(path, 12, monkeypatch)
-    before = stored_contents(path).snapshot.sample
+    before = read_run(path).snapshot.sample
     assert 0 < before < 80
     assert fingerprint(run(path)) == fingerprint(run())
     # A finished run is not run again.
@@ -103,7 +102,7 @@ def test_the_script_itself_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_finished_run_goes_on_with_more_samples(tmp_path):
-    """What was learned from 60 samples and then from 20 more is what all 80 tell: the log-evidence
+    """The posterior of 60 samples and then 20 more is that of all 80: the log-evidence
     to its standard error, and the likelihood of every particle to rounding."""
     path = tmp_path / "run.h5"
     whole = oscillator_record(samples=80)
@@ -132,7 +131,7 @@ def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
 def test_the_posterior_so_far(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     assert stopped_after(path, 14, monkeypatch)
-    snapshot = stored_contents(path).snapshot
+    snapshot = read_run(path).snapshot
     posterior = smcpn.load(path)
     assert posterior.problem.n_samples == snapshot.sample < 80
     assert posterior.theta.tobytes() == snapshot.samplers[0].system.theta.tobytes()
@@ -178,15 +177,27 @@ def test_a_flipped_bit_is_refused(finished, tmp_path_factory, place, bit):
         smcpn.load(path)
 
 
-def test_the_one_before_is_used_and_said(finished, tmp_path):
+def test_the_previous_version_is_used_with_a_warning(finished, tmp_path):
     source, content, expected = finished
     path = tmp_path / "run.h5"
     path.write_text("garbled")
     previous_of(path).write_bytes(content)
     records = next(source.parent.glob("run.data-*.h5"))
     (tmp_path / records.name).write_bytes(records.read_bytes())
-    with pytest.warns(smcpn.CheckpointWarning, match=r"no smcpn checkpoint.*the one before"):
+    with pytest.warns(
+        smcpn.CheckpointWarning, match=r"no smcpn checkpoint.*its previous version is used"
+    ):
         assert fingerprint(smcpn.load(path)) == expected
+
+
+def test_another_format_version_is_refused_in_a_sentence(finished, tmp_path):
+    _, content, _ = finished
+    path = tmp_path / "run.h5"
+    for other in (1, 3):
+        changed = image(RUN, lambda file, v=other: file.attrs.update(format_version=v), content)
+        path.write_bytes(changed)
+        with pytest.raises(smcpn.InputError, match=f"has format version {other}, .* version 2: "):
+            smcpn.load(path)
 
 
 def test_records_that_are_absent_or_damaged_are_refused(finished, tmp_path):
@@ -195,7 +206,7 @@ def test_records_that_are_absent_or_damaged_are_refused(finished, tmp_path):
     path.write_bytes(content)
     with pytest.raises(smcpn.InputError, match="not beside the checkpoint"):
         smcpn.resume(path)
-    records_path(path, stored_contents(path).begun.data_fingerprint).write_bytes(b"no records")
+    records_path(path, read_run(path).header.data_fingerprint).write_bytes(b"no records")
     with pytest.raises(smcpn.InputError, match="no smcpn records"):
         smcpn.resume(path)
 
@@ -286,12 +297,12 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_at_the_end(tmp_path, m
     def full(path, content):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(keeping, "publish", full)
+    monkeypatch.setattr(writing, "publish", full)
     with pytest.warns(smcpn.CheckpointWarning, match="No space left on device") as told:
         posterior = run(tmp_path / "run.h5", checkpoint_every=0.0)
     assert sum(w.category is smcpn.CheckpointWarning for w in told) == 1
     assert fingerprint(posterior) == fingerprint(run())
-    assert any("could not be written" in concern for concern in posterior.warnings)
+    assert any("could not be written" in warning for warning in posterior.warnings)
 
 
 def test_other_readers_find_values_and_names(finished):
@@ -301,12 +312,12 @@ def test_other_readers_find_values_and_names(finished):
         particles = file["populations/0/particles"]
         assert list(particles["values"].attrs["names"]) == ["c", "k"]
         np.testing.assert_allclose(particles["values"][...], np.exp(particles["theta"][...]))
-        assert json.loads(file.attrs["configuration"])["particles"] == 100
+        assert json.loads(file["documents/header"].asstr()[()])["settings"]["particles"] == 100
 
 
 SCRIPT = """
 import sys, warnings
-sys.path.insert(0, {tests!r})
+sys.path[:0] = {tests!r}
 warnings.simplefilter("ignore")
 import test_checkpoint_run as t
 t.run({path!r}, samples=400, solver=t.smcpn.RK4(steps=400), checkpoint_every=0.0,
@@ -319,7 +330,8 @@ t.run({path!r}, samples=400, solver=t.smcpn.RK4(steps=400), checkpoint_every=0.0
 )
 def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, code):
     path = str(tmp_path / "run.h5")
-    script = textwrap.dedent(SCRIPT).format(tests=str(Path(__file__).parents[1]), path=path)
+    tests = [str(folder) for folder in Path(__file__).parents[:3]]
+    script = textwrap.dedent(SCRIPT).format(tests=tests, path=path)
     child = subprocess.Popen(
         [sys.executable, "-c", script],
         stdout=subprocess.PIPE,
@@ -334,6 +346,6 @@ def test_signals_leave_a_checkpoint_and_the_conventional_code(tmp_path, number, 
     _, stderr = child.communicate(timeout=60)
     assert child.returncode == code
     assert f"'smcpn resume {path}' goes on" in stderr
-    contents = stored_contents(Path(path))
-    assert contents.status == "interrupted"
-    assert 5 <= contents.snapshot.sample < 400
+    stored = read_run(Path(path))
+    assert stored.status == "interrupted"
+    assert 5 <= stored.snapshot.sample < 400

@@ -10,8 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError, LogLikelihood
-from smcpn.checkpoint.codec import configuration_document, configuration_of
-from smcpn.run.run import Configuration
+from smcpn.run.settings import RunSettings
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
@@ -207,10 +206,11 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     whole.run()
     part.advance(30)
     assert part.exponent is not None
-    configuration = Configuration(RK4(steps=1), "classical", part.settings, method="tempering")
-    document, reason = configuration_document(configuration)
-    assert reason == ""
-    settings = configuration_of(document).settings
+    asked = RunSettings(
+        solver=RK4(steps=1), likelihood="classical", method="tempering", start=part.settings.start
+    )
+    assert asked.not_storable == ""
+    settings = RunSettings(**asked.document()).sampler
     again = Tempering.resumed(likelihood.prior, likelihood, settings, part.snapshot())
     again.run()
     np.testing.assert_array_equal(again.system.theta, whole.system.theta)

@@ -10,18 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from streaming_standin import StandIn
+from small_stream import CHANNELS, SAMPLES, everything, online
 
+import smcpn
 from smcpn.errors import InputError
-from smcpn.io import Channels, Stream, open_source
+from smcpn.io import Stream, open_source
 from smcpn.io.events import Event
 from smcpn.signals import Stop
-from tests.models import oscillator_problem, oscillator_record
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-PROBLEM = oscillator_problem(oscillator_record(samples=40))
-CHANNELS = Channels.of(PROBLEM)
-SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(60)]
 
 
 def needs_broker() -> None:
@@ -94,15 +91,13 @@ def publish(broker):
 class Session(threading.Thread):
     """A stream in a thread; ends after ``count`` samples."""
 
-    def __init__(self, address: str, live: StandIn, count: int, name: str = "s") -> None:
+    def __init__(self, address: str, live: smcpn.Online, count: int, name: str = "s") -> None:
         super().__init__(daemon=True)
         self.live, self.events, self._count = live, [], count
         self.connected = threading.Event()
         self._stop_request = Stop()
         source = open_source(address, CHANNELS, session=name)
-        self._stream = Stream(
-            live, source, PROBLEM, self._report, last=live.t, stop=self._stop_request
-        )
+        self._stream = Stream(live, source, self._report, stop=self._stop_request)
         self.start()
 
     def _report(self, event: Event) -> None:
@@ -121,12 +116,8 @@ class Session(threading.Thread):
         return [event.kind for event in self.events]
 
 
-def everything(live: StandIn) -> bool:
-    return list(zip(live.times, live.inputs, live.outputs, strict=True)) == SAMPLES
-
-
 def test_the_broker_keeps_what_comes_while_we_are_away(broker, publish):
-    live = StandIn()
+    live = online()
     first = Session(broker.address, live, count=20)
     assert first.connected.wait(5)
     publish(SAMPLES[:20])
@@ -138,7 +129,7 @@ def test_the_broker_keeps_what_comes_while_we_are_away(broker, publish):
 
 def test_what_was_sent_and_not_assimilated_is_sent_again(broker, publish):
     """Twenty messages are under way when the process stops; none is lost."""
-    live = StandIn(wait=lambda: time.sleep(0.02))
+    live = online(wait=lambda: time.sleep(0.02))
     first = Session(broker.address, live, count=10)
     assert first.connected.wait(5)
     publish(SAMPLES)
@@ -150,7 +141,7 @@ def test_what_was_sent_and_not_assimilated_is_sent_again(broker, publish):
 
 
 def test_a_broker_that_dies_and_comes_back(broker, publish):
-    live = StandIn()
+    live = online()
     session = Session(broker.address, live, count=60)
     assert session.connected.wait(5)
     publish(SAMPLES[:30])

@@ -8,166 +8,174 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from streaming_standin import StandIn
+from small_stream import online, samples_in
 
 import smcpn
+import smcpn.io.axis
 from smcpn.errors import InputError
-from smcpn.io.axis import JUMP, MEMORY, Clock, Ordering
+from smcpn.io.axis import DOUBTFUL_GAP, LONGEST_GAP, TimeAxis
 from smcpn.io.events import Event
 from smcpn.io.parse import Sample
 from smcpn.io.sources import Samples
-from smcpn.io.stream import Stream
-from tests.models import oscillator_problem, oscillator_record
+from smcpn.io.stream import Clock, Stream
+from tests.models import OSCILLATOR_DT, oscillator_problem
 
-DT = 0.1
+GRID = smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=OSCILLATOR_DT)
+IRREGULAR = smcpn.Record(u=np.zeros(4), y=np.zeros(4), t=[0.0, 0.1, 0.3, 0.4])
 
 
 def sample(line: int = 1, t: float | None = None, number: int | None = None) -> Sample:
     return Sample(line, t, np.zeros(1), np.zeros(1), number)
 
 
-def ordered(times, interval: float | None = DT, last: float | None = None):
-    events: list[Event] = []
-    ordering = Ordering(interval, events.append, last)
-    placed = [
-        when for line, t in enumerate(times) for _, when in ordering.place(sample(line, t), t)
-    ]
-    ordering.finish()
-    return placed, events
+def streamed(given_samples, live: smcpn.Online | None = None, replays: bool = False):
+    """The identification, the times of the samples that it took, and the events."""
+    live, events = online() if live is None else live, []
+    stream = Stream(live, Samples(given_samples, replays), events.append)
+    times = [t for _, t, _ in stream]
+    return live, times, [event for event in events if event.kind != "end"]
 
 
 def told(events: list[Event]) -> list[tuple[str, int | None, int]]:
     return [(event.kind, event.line, event.count) for event in events]
 
 
+FAR = OSCILLATOR_DT * (DOUBTFUL_GAP + 2)
+
+
 @pytest.mark.parametrize(
     ("times", "placed", "events"),
     [
         ([0.0, 0.1, 0.2], [0.0, 0.1, 0.2], []),
-        ([0.0, 0.1, 0.1 + 1e-12, 0.2], [0.0, 0.1, 0.2], [("duplicate", 2, 1)]),
-        ([0.0, 0.1, 0.0, 0.1, 0.2], [0.0, 0.1, 0.2], [("duplicate", 2, 2)]),
-        ([0.0, 0.1, 0.4], [0.0, 0.1, 0.4], [("gap", 2, 2)]),
+        ([0.0, 0.1, 0.1 + 1e-12, 0.2], [0.0, 0.1, 0.2], [("duplicate", 3, 1)]),
+        ([0.0, 0.1, 0.14, 0.2], [0.0, 0.1, 0.2], [("duplicate", 3, 1)]),
+        ([0.0, 0.1, 0.0, 0.1, 0.2], [0.0, 0.1, 0.2], [("duplicate", 3, 2)]),
+        ([0.0, 0.1, 0.4], [0.0, 0.1, 0.4], [("gap", 3, 2)]),
         ([0.0, 0.3, 0.1, 0.2, 0.3, 0.4], [0.0, 0.3, 0.4],
-         [("gap", 1, 2), ("late", 2, 2), ("duplicate", 4, 1)]),
+         [("gap", 2, 2), ("late", 3, 2), ("duplicate", 5, 1)]),
         ([0.0, 0.13, 0.24, 0.3], [0.0, 0.13, 0.24, 0.3], []),
-        ([0.0, 1e9, 0.1, 0.2], [0.0, 0.1, 0.2], [("bad-time", 1, 1)]),
-        ([0.0, 1e9, 0.0, 0.1], [0.0, 0.1], [("duplicate", 2, 1), ("bad-time", 1, 1)]),
-        ([0.0, 1e9, 1e9 + 0.1], [0.0, 1e9, 1e9 + 0.1], [("gap", 1, 10**10 - 1)]),
-        ([0.0, 1e9], [0.0], [("bad-time", 1, 1)]),
+        ([0.0, 1e9, 0.1, 0.2], [0.0, 0.1, 0.2], [("bad-time", 2, 1)]),
+        ([0.0, 1e9, 0.0, 0.1], [0.0, 0.1], [("duplicate", 3, 1), ("bad-time", 2, 1)]),
+        (
+            [0.0, FAR, FAR + OSCILLATOR_DT],
+            [0.0, FAR, FAR + OSCILLATOR_DT],
+            [("gap", 2, DOUBTFUL_GAP + 1)],
+        ),
+        ([0.0, 1e9], [0.0], [("bad-time", 2, 1)]),
     ],
 )  # fmt: skip
 def test_policy(times, placed, events):
-    found = ordered(times)
-    assert found[0] == placed
-    assert told(found[1]) == events
+    live, taken, found = streamed([(t, 1.0, 0.0) for t in times])
+    assert taken == placed
+    assert told(found) == events
+    missing = sum(event.count for event in found if event.kind == "gap")
+    assert live.sample == len(placed) + missing
 
 
-def test_at_irregular_times_nothing_is_a_gap():
-    placed, events = ordered([0.0, 0.1, 900.0, 0.1], interval=None)
-    assert placed == [0.0, 0.1, 900.0]
-    assert told(events) == [("duplicate", 3, 1)]
+def test_what_is_missing_is_put_in_and_what_is_skipped_is_not():
+    live, _, events = streamed(
+        [(0.0, 1, 0.1), (0.1, 1, np.nan), (0.1, 9, 9), (0.35, 2, 0.2), (0.2, 9, 9)]
+    )
+    np.testing.assert_allclose(
+        samples_in(live),
+        [(0.0, 1, 0.1), (0.1, 1, np.nan), (0.2, 1.5, np.nan), (0.3, 2, 0.2)],
+    )
+    assert told(events) == [("duplicate", 3, 1), ("gap", 4, 1), ("late", 5, 1)]
+
+
+def test_a_gap_beyond_the_longest_is_another_experiment():
+    far = OSCILLATOR_DT * (LONGEST_GAP + 2)
+    with pytest.raises(InputError, match="begin a new Online"):
+        streamed([(0.0, 1, 0), (far, 1, 0), (far + OSCILLATOR_DT, 1, 0)])
+
+
+def test_at_irregular_times_samples_are_taken_as_they_come_and_nothing_is_a_gap():
+    live = online(problem=oscillator_problem(IRREGULAR, noise=0.5))
+    _, times, events = streamed([(t, 1, 0) for t in (0.0, 0.1, 0.1 + 1e-9, 0.9, 0.1)], live)
+    assert times == [0.0, 0.1, 0.1 + 1e-9, 0.9]
+    assert told(events) == [("duplicate", 5, 1)]
 
 
 def test_after_a_checkpoint_everything_before_it_counts_as_assimilated():
-    placed, events = ordered([0.0, 0.1, 0.2, 0.3], last=0.2)
-    assert placed == [0.3]
-    assert told(events) == [("duplicate", 0, 3)]
+    before, after = TimeAxis(GRID), TimeAxis(GRID)
+    for t in (0.0, 0.3):
+        before.place(t)
+    assert before.status(0.1) == "late"
+    after.resume(before.document())
+    assert [after.status(t) for t in (0.0, 0.1, 0.3, 0.4)] == ["duplicate"] * 3 + ["new"]
+    np.testing.assert_array_equal(after.place(0.5), before.place(0.5))
 
 
-def test_memory_of_times_is_bounded():
-    events: list[Event] = []
-    ordering = Ordering(DT, events.append)
-    for k in range(3 * MEMORY):
-        ordering.place(sample(k), DT * k)
-    assert len(ordering._assimilated) <= 2 * MEMORY
-    for t in (0.05, DT * (3 * MEMORY - 2), DT * (3 * MEMORY - 1.5)):
-        ordering.place(sample(0), t)
-    ordering.finish()
-    assert told(events) == [("duplicate", 0, 2), ("late", 0, 1)]
+def test_memory_of_times_is_bounded(monkeypatch):
+    monkeypatch.setattr(smcpn.io.axis, "MEMORY", 500)
+    axis = TimeAxis(GRID)
+    for k in range(1500):
+        if k != 1500 - 9:
+            axis.place(OSCILLATOR_DT * k)
+    assert len(axis._known) <= 1000
+    places = (0.5, 1500 - 2, 1500 - 9)
+    assert [axis.status(OSCILLATOR_DT * k) for k in places] == ["duplicate", "duplicate", "late"]
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.booleans())
-def test_times_strictly_increase_and_every_sample_is_accounted_for(times, uniform):
-    placed, events = ordered(times, DT if uniform else None)
+def test_times_strictly_increase_and_the_rest_is_left_out(times, uniform):
+    axis, placed = TimeAxis(GRID if uniform else IRREGULAR), []
+    for t in times:
+        status, last = axis.status(t), axis.given
+        if status == "new":
+            placed.extend(axis.place(t).tolist())
+        else:
+            assert t <= last + 0.5 * OSCILLATOR_DT
     assert all(a < b for a, b in pairwise(placed))
-    skipped = sum(e.count for e in events if e.kind in ("duplicate", "late", "bad-time"))
-    assert len(placed) + skipped == len(times)
+    assert axis.status(times[0]) == "duplicate"
 
 
 @given(st.data())
 def test_a_replay_from_anywhere_changes_nothing(data):
     """What a server does after a reconnection: from the start, or from where it was."""
-    times = [DT * k for k in range(30)]
+    times = [OSCILLATOR_DT * k for k in range(30)]
     lost = data.draw(st.integers(0, 29))
     again = data.draw(st.integers(0, lost))
-    placed, events = ordered([*times[:lost], *times[again:]])
-    assert placed == times
-    assert [e.kind for e in events] == ["duplicate"] * (again < lost)
-
-
-def test_a_long_gap_is_believed_once_it_is_confirmed():
-    events: list[Event] = []
-    ordering = Ordering(DT, events.append)
-    assert len(ordering.place(sample(), 0.0)) == 1
-    begin = DT * (JUMP + 2)
-    assert ordering.place(sample(), begin) == []
-    assert [t for _, t in ordering.place(sample(), begin + DT)] == [begin, begin + DT]
+    axis = TimeAxis(GRID)
+    for t in times[:lost]:
+        axis.place(t)
+    assert [axis.status(t) for t in times[again:lost]] == ["duplicate"] * (lost - again)
+    assert np.concatenate([axis.place(t) for t in times[lost:]]) == pytest.approx(times[lost:])
 
 
 def test_times_stated_numbered_and_counted():
-    clock = Clock(DT, start=5.0)
+    clock = Clock(TimeAxis(smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=OSCILLATOR_DT, start=5.0)))
     times = [clock.time_of(s) for s in (
         sample(), sample(), sample(t=7.0), sample(), sample(number=30), sample())]  # fmt: skip
     assert times == pytest.approx([5.0, 5.1, 7.0, 7.1, 8.0, 8.1])
     clock.bad_line()
     assert clock.time_of(sample()) == pytest.approx(8.3)
     with pytest.raises(InputError, match="line 3 states no time"):
-        Clock(None, 0.0).time_of(sample(3))
+        Clock(TimeAxis(IRREGULAR)).time_of(sample(3))
 
 
 def test_counted_times_gather_no_rounding():
-    clock = Clock(DT, start=0.0)
+    clock = Clock(TimeAxis(GRID))
     times = np.array([clock.time_of(sample()) for _ in range(5000)])
-    np.testing.assert_array_equal(times, DT * np.arange(5000))
-
-
-def assimilated(given_samples, last: float | None = None, replays: bool = False):
-    live, events = StandIn(), []
-    stream = Stream(live, Samples(given_samples, replays), PROBLEM, events.append, last=last)
-    for _ in stream:
-        pass
-    return live, [event for event in events if event.kind != "end"]
-
-
-PROBLEM = oscillator_problem(oscillator_record(samples=40))
-
-
-def test_a_stream_assimilates_what_is_new_at_its_time():
-    live, events = assimilated(
-        [(0.0, 1, 1), (0.1, 1, np.nan), (0.1, 9, 9), (0.35, 1, 2), (0.2, 9, 9)]
-    )
-    assert live.times == [0.0, 0.1, 0.35]
-    np.testing.assert_array_equal(live.outputs, [1.0, np.nan, 2.0])
-    assert told(events) == [("duplicate", 3, 1), ("gap", 4, 2 - 1), ("late", 5, 1)]
+    np.testing.assert_array_equal(times, OSCILLATOR_DT * np.arange(5000))
 
 
 def test_bad_lines_keep_their_place_where_times_are_counted():
-    live, events = assimilated([(1, 1), "noise", (1, 1), (1, 1)])
-    assert live.times == pytest.approx([0.0, 0.2, 0.3])
+    _, times, events = streamed([(1, 0), "noise", (1, 0), (1, 0)])
+    assert times == pytest.approx([0.0, 0.2, 0.3])
     assert [e.kind for e in events] == ["bad-line", "gap"]
 
 
 def test_a_resumed_source_without_times_goes_on_or_begins_anew():
-    live, events = assimilated([(1, 1), (1, 1)], last=0.3)
-    assert live.times == pytest.approx([0.4, 0.5])
+    _, times, events = streamed([(1, 0), (1, 0)], online(begin=4))
+    assert times == pytest.approx([0.4, 0.5])
     assert told(events) == [("untimed", 1, 1)]
-    live, events = assimilated([(1, 1)] * 6, last=0.3, replays=True)
-    assert live.times == pytest.approx([0.4, 0.5])
+    _, times, events = streamed([(1, 0)] * 6, online(begin=4), replays=True)
+    assert times == pytest.approx([0.4, 0.5])
     assert told(events) == [("duplicate", 1, 4)]
 
 
 def test_a_record_at_irregular_times_needs_stated_ones():
-    record = smcpn.Record(u=np.zeros(4), y=np.zeros(4), t=[0.0, 0.1, 0.3, 0.4])
-    stream = Stream(StandIn(), Samples([(1, 1)]), oscillator_problem(record), lambda event: None)
+    live = online(problem=oscillator_problem(IRREGULAR, noise=0.5))
     with pytest.raises(InputError, match="send t with every sample"):
-        list(stream)
+        streamed([(1, 1)], live)

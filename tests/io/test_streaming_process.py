@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from streaming_standin import Server
+from small_stream import Server
 
 from tests.models import oscillator_record
 
@@ -40,21 +40,11 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-ONLINE = ["-m", "smcpn"]
-STAND_IN = [
-    "-c",
-    "import smcpn, streaming_standin, smcpn.cli.app\n"
-    "smcpn.Online = streaming_standin.StandIn\n"
-    "smcpn.cli.app.main()",
-]
-"""The command around an identification that only remembers: what is tested is the command."""
-
-
-def smcpn(folder: Path, *arguments: str, command: list[str] = ONLINE) -> subprocess.Popen[bytes]:
+def smcpn(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
     tests = Path(__file__).parents[1]
     search = os.pathsep.join([str(tests.parent), str(tests), os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, *command, "stream", "model.py", *OPTIONS, *arguments],
+        [sys.executable, "-m", "smcpn", "stream", "model.py", *OPTIONS, *arguments],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": search},
         stdin=subprocess.PIPE,
@@ -105,9 +95,7 @@ def test_noise_on_standard_input_and_a_writer_that_dies_change_nothing(folder, w
 SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
 
 
-def stopped_and_resumed(
-    command: list[str], folder: Path, out: Path, number: signal.Signals, code: int
-) -> list[dict]:
+def stopped_and_resumed(folder: Path, out: Path, number: signal.Signals, code: int) -> list[dict]:
     """Posteriors in the output of a run that a signal stops and another one ends.
 
     The server, too, goes on after the interruption with what it finds right.
@@ -122,7 +110,7 @@ def stopped_and_resumed(
     arguments = ["--to", str(out), "--checkpoint", str(live), "--checkpoint-every", "0.05"]
     with Server(script) as server:
         arguments += ["--from", server.address]
-        first = smcpn(folder, *arguments, command=command)
+        first = smcpn(folder, *arguments)
         wait_until(lambda: lines_in(out) >= 120 and live.exists(), first)
         first.send_signal(number)
         ended, _, err = done(first)
@@ -130,7 +118,7 @@ def stopped_and_resumed(
         if number != signal.SIGKILL:
             assert f"stopped by {number.name} after" in err
             assert f"resume with --checkpoint {live}" in err
-        second = smcpn(folder, *arguments, command=command)
+        second = smcpn(folder, *arguments)
         wait_until(lambda: lines_in(out) == len(LINES), second)
         second.send_signal(signal.SIGTERM)
         assert done(second)[0] == 143
@@ -150,17 +138,8 @@ def wait_until(reached: Callable[[], bool], process: subprocess.Popen[bytes]) ->
 
 @pytest.mark.parametrize(("number", "code"), SIGNALS)
 @pytest.mark.slow
-def test_a_stopped_command_goes_on_as_if_nothing_had_happened(folder, tmp_path, number, code):
-    code_of_whole, out, _ = done(smcpn(folder, "--from", "log.csv", command=STAND_IN))
-    assert code_of_whole == 0
-    resumed = stopped_and_resumed(STAND_IN, folder, tmp_path / "out.jsonl", number, code)
-    assert resumed == posteriors(out)[:-1]
-
-
-@pytest.mark.parametrize(("number", "code"), SIGNALS)
-@pytest.mark.slow
 def test_stopped_and_resumed_it_ends_in_the_same_posterior(folder, whole, tmp_path, number, code):
-    resumed = stopped_and_resumed(ONLINE, folder, tmp_path / "out.jsonl", number, code)
+    resumed = stopped_and_resumed(folder, tmp_path / "out.jsonl", number, code)
     assert resumed == whole[:-1]
 
 

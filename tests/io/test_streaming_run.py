@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import signal
@@ -13,57 +14,65 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from streaming_standin import StandIn, StandInState
+from small_stream import SAMPLES, TEXT, online
 
+from smcpn import EKF0, Online
+from smcpn.cases import load_case
 from smcpn.cli.app import main
-from smcpn.cli.stream import StreamOptions, named_problem, stream_model
+from smcpn.cli.stream import StreamOptions, stream_model
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog
-from smcpn.io.session import PIPE_CLOSED, Checkpoints
 from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
+from smcpn.io.stream import PIPE_CLOSED, Checkpoints
 from smcpn.io.watch import Frames, Watch, sparkline
+from smcpn.online import State
 from smcpn.online.change import Alarm
 from smcpn.signals import stop_on_signals
 
 MODEL = """\
-from tests.models import oscillator_record, oscillator_problem as problem_of
-
-problem = problem_of(oscillator_record(samples=40))
+from small_stream import PROBLEM as problem
 other = 3
 """
-SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(40)]
-LINES = "".join(f"{t},{u},{y}\n" for t, u, y in SAMPLES)
+SAMPLES, LINES = SAMPLES[:40], b"".join(TEXT[:40])
+CLOCK = ("latency", "projected", "late")
+"""Fields that tell of the time an update took."""
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch) -> Path:
-    """A folder with a model and a log, and a stand-in for the identification."""
-    monkeypatch.setattr("smcpn.Online", StandIn, raising=False)
+    """A folder with a model and a log."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model.py").write_text(MODEL)
-    (tmp_path / "log.csv").write_text(LINES)
+    (tmp_path / "log.csv").write_bytes(LINES)
     return tmp_path
 
 
 def stream(**options) -> int:
-    return stream_model(StreamOptions(**{"model": "model.py", "source": "log.csv"} | options))
+    known = {"model": "model.py", "source": "log.csv", "particles": 50, "steps": 2, "order": 2}
+    return stream_model(StreamOptions(**known | options))
 
 
 def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def posteriors(path: Path) -> list[dict]:
+    return [{key: line[key] for key in line if key not in CLOCK} for line in lines_of(path)]
+
+
 def test_a_line_for_every_sample_and_a_final_one(folder, capsys):
     assert stream() == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["t"] for line in lines] == [*[t for t, _, _ in SAMPLES], SAMPLES[-1][0]]
+    assert [line["t"] for line in lines[:-1]] == [t for t, _, _ in SAMPLES]
+    assert lines[-1]["t"] == pytest.approx(SAMPLES[-1][0])
     assert [line["n"] for line in lines[:3]] == [1, 2, 3]
     assert ["final" in line for line in lines] == [False] * 40 + [True]
+    live = online(begin=40, solver=EKF0(order=2, steps=2))
     last = lines[-1]
-    assert last["mean"]["k"] == np.mean([y for _, _, y in SAMPLES])
+    assert last["mean"] == live.finish().mean
     assert len(last["quantiles"]["k"]) == 3
     assert last["alarm"] is None
-    assert last["projected"] is None
+    assert lines[0]["projected"] is None
 
 
 def test_limit_and_no_quantiles(folder):
@@ -74,7 +83,7 @@ def test_limit_and_no_quantiles(folder):
 
 
 def test_events_for_people_and_for_programs(folder, capsys):
-    (folder / "log.csv").write_text("0,1,2\nnoise\n0.1,1,2\n0.1,1,2\n0.4,1,2\n")
+    (folder / "log.csv").write_text("0,1,0\nnoise\n0.1,1,0\n0.1,1,0\n0.4,1,0\n")
     stream(to="out.jsonl")
     text = capsys.readouterr().err.splitlines()
     assert text[0] == "smcpn: bad-line 2: 1 columns instead of 3, skipped: 'noise'"
@@ -91,14 +100,14 @@ def test_events_for_people_and_for_programs(folder, capsys):
 
 def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(folder):
     assert stream(to="whole.jsonl") == 0
-    options = {"to": "out.jsonl", "checkpoint": "live.json"}
+    options = {"to": "out.jsonl", "checkpoint": "live.h5"}
     assert stream(**options, limit=12) == 0
     assert len(lines_of(folder / "out.jsonl")) == 12
     # As after kill -9: lines beyond the checkpoint, the last one cut off.
     with (folder / "out.jsonl").open("a") as file:
         file.write('{"t": 1.2, "n": 13}\n{"t": 1.3, "n"')
     assert stream(**options, events="events.jsonl") == 0
-    assert (folder / "out.jsonl").read_text() == (folder / "whole.jsonl").read_text()
+    assert posteriors(folder / "out.jsonl") == posteriors(folder / "whole.jsonl")
     events = lines_of(folder / "events.jsonl")
     assert [(e["event"], e["count"]) for e in events] == [
         ("checkpoint", 12), ("duplicate", 12), ("end", 1)]  # fmt: skip
@@ -106,9 +115,9 @@ def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(folder):
 
 def test_checkpoints_come_when_due_and_a_failure_is_reported(tmp_path, monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr("smcpn.io.session.time.monotonic", lambda: clock[0])
-    live, events = StandIn(), []
-    checkpoints = Checkpoints(str(tmp_path / "a.json"), 10.0, events.append)
+    monkeypatch.setattr("smcpn.io.stream.time.monotonic", lambda: clock[0])
+    live, events = online(), []
+    checkpoints = Checkpoints(str(tmp_path / "a.h5"), 10.0, events.append)
     for clock[0] in (5.0, 9.9):
         checkpoints.save_if_due(live)
     clock[0] = 10.0
@@ -116,7 +125,7 @@ def test_checkpoints_come_when_due_and_a_failure_is_reported(tmp_path, monkeypat
     assert os.listdir(tmp_path) == []  # nothing is known yet
     live.update(1.0, [1.0], 0.0)
     checkpoints.save_if_due(live)
-    assert os.listdir(tmp_path) == ["a.json"]
+    assert (tmp_path / "a.h5").exists()
 
     def fail(path: str) -> None:
         raise InputError(f"{path} cannot be written: No space left on device")
@@ -145,8 +154,8 @@ def test_a_reader_that_leaves_ends_the_run_quietly(folder, capfd, monkeypatch):
     with open(writing, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
         os.close(reading)
-        assert stream(checkpoint="live.json") == PIPE_CLOSED
-    assert StandIn.load("live.json").sample == 1
+        assert stream(checkpoint="live.h5") == PIPE_CLOSED
+    assert Online.load("live.h5").sample == 1
     assert capfd.readouterr().err == ""
 
 
@@ -198,14 +207,14 @@ def test_models_that_cannot_be(folder, text, message):
     (folder / "broken.py").write_text("\nproblem = Problem()\n")
     (folder / "wrong.py").write_text("problem = (\n")
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        named_problem(text)
+        load_case(text)
 
 
 def test_a_model_is_found_by_its_name(folder):
-    problem, steps = named_problem("model.py:problem")
-    assert problem.names == ("c", "k")
-    assert steps is None
-    assert named_problem(str(folder / "model.py"))[0].names == ("c", "k")
+    case = load_case("model.py:problem")
+    assert case.problem.names == ("c", "k")
+    assert case.steps == "auto"
+    assert load_case(str(folder / "model.py")).problem.names == ("c", "k")
 
 
 @pytest.mark.parametrize(
@@ -226,26 +235,28 @@ def test_options_that_cannot_be(folder, options, message):
         stream(**options)
 
 
-def state(**changes) -> StandInState:
-    known = {"sample": 1, "t": 0.0, "mean": {"k": 1.5}, "sd": {"k": 0.1}, "log_evidence": -1.0}
-    return StandInState(**known | {"innovation": np.array([np.nan, 0.5])} | changes)
+def state(**changes) -> State:
+    """The state after ten samples, with some of it replaced."""
+    return dataclasses.replace(online(begin=9).update(*SAMPLES[9][1:]), **changes)
 
 
-def test_alarms_and_what_did_not_count_are_events(folder, monkeypatch):
-    states = [
-        state(alarm=Alarm(1, 0.1, 0, 0.05, 20.0)),
-        state(degraded=True),
-        state(degraded=True),
-        state(status="late"),
-    ]
-    monkeypatch.setattr(StandIn, "update", lambda self, u, y, t: states[min(round(10 * t), 3)])
-    monkeypatch.setattr(StandIn, "finish", lambda self: states[0])
+ALARM = Alarm(1, 0.1, 0, 0.05, 20.0)
+
+
+def test_alarms_and_loss_of_accuracy_are_events(folder, monkeypatch):
+    changes = iter([{"alarm": ALARM}, {"degraded": True}, {"degraded": True}, {}])
+    update = Online.update
+
+    def changed(self, u, y, t):
+        return dataclasses.replace(update(self, u, y, t), **next(changes))
+
+    monkeypatch.setattr(Online, "update", changed)
     stream(to="out.jsonl", limit=4, events="events.jsonl")
-    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["alarm", "degraded", "late"]
+    assert [e["event"] for e in lines_of(folder / "events.jsonl")] == ["alarm", "degraded"]
 
 
 def test_fields_are_json_without_nan():
-    fields = state_fields(0.25, state(alarm=Alarm(1, 0.1, 0, 0.05, 20.0)))
+    fields = state_fields(0.25, state(alarm=ALARM, innovation=np.array([np.nan, 0.5])))
     assert fields["alarm"] == {"since": 0.05, "score": 20.0}
     assert fields["innovation"] == [None, 0.5]
     assert json.loads(json.dumps(fields, allow_nan=False)) == fields
@@ -259,13 +270,14 @@ def test_the_view_shows_parameters_latency_and_events():
     console = Console(width=100, file=open(os.devnull, "w"), record=True)  # noqa: SIM115
     with console.file:
         console.print(frames.render())
-        for k in range(5):
-            watch.sample(0.1 * k, state(mean={"k": 1.0 + k}), waiting=3)
+        live = online()
+        for k, (t, u, y) in enumerate(SAMPLES[:5]):
+            watch.sample(t, live.update(u, y, t), waiting=3)
             watch.event(Event("bad-line", "words", line=k))
             console.print(frames.render())
     text = console.export_text()
     assert "waiting for samples" in text
-    for word in ("k", "▁▃▅▆█", "ESS 10", "p50 0.10 ms", "bad-line 5", "0.5"):
+    for word in ("history of the mean", "█", "ESS", "latency p50", "bad-line 5", "waiting 3"):
         assert word in text
     assert "5 samples, t = 0.4 s" in frames.text()
 
@@ -303,7 +315,7 @@ def on_a_terminal(monkeypatch, **options) -> str:
 
 
 def test_on_a_terminal_the_view_prints_events_above_itself(folder, monkeypatch):
-    (folder / "log.csv").write_text("0,1,2\n[bold]noise\n0.1,1,2\n")
+    (folder / "log.csv").write_text("0,1,0\n[bold]noise\n0.1,1,0\n")
     text = on_a_terminal(monkeypatch)
     assert "bad-line 2: 1 columns instead of 3, skipped: '[bold]noise'" in text
     assert "2 samples, t = 0.1 s" in text

@@ -9,36 +9,27 @@ import threading
 import time
 from collections.abc import Callable
 
+import numpy as np
 import pytest
-from streaming_standin import Server, StandIn
+from small_stream import CHANNELS, SAMPLES, TEXT, Server, everything, online, samples_in
 
+import smcpn
 from smcpn.errors import InputError
-from smcpn.io import Channels, Lines, Sample, Samples, Stream, open_source
+from smcpn.io import Lines, Sample, Samples, Stream, open_source
 from smcpn.io.events import Event
 from smcpn.io.network import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import Reader, StandardInput
 from smcpn.signals import Stop
-from tests.models import oscillator_problem, oscillator_record
-
-PROBLEM = oscillator_problem(oscillator_record(samples=40))
-CHANNELS = Channels.of(PROBLEM)
-SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(60)]
-TEXT = [b"%.1f,%.1f,%.2f\n" % row for row in SAMPLES]
 
 
-def run(source, live: StandIn | None = None, last: float | None = None, count: int = 60):
+def run(source, live: smcpn.Online | None = None, count: int = 60):
     """Assimilate until ``count`` samples are in or the source ends."""
-    live, events, stop = live or StandIn(), [], Stop()
-    stream = Stream(live, source, PROBLEM, events.append, last=last, stop=stop)
-    for _ in stream:
+    live, events, stop = live or online(), [], Stop()
+    for _ in Stream(live, source, events.append, stop=stop):
         if live.sample >= count:
             stop.request()
     return live, events
-
-
-def everything(live: StandIn) -> bool:
-    return list(zip(live.times, live.inputs, live.outputs, strict=True)) == SAMPLES
 
 
 def kinds(events: list[Event], *without: str) -> list[str]:
@@ -158,8 +149,11 @@ def test_a_server_that_goes_on_where_it_was_and_one_that_loses_some():
         connection.sendall(b"".join(pieces[number]))
 
     with Server(script) as server:
-        live, events = run(open_source(server.address, CHANNELS), count=55)
-    assert live.times == [t for t, _, _ in SAMPLES[:30] + SAMPLES[35:]]
+        live, events = run(open_source(server.address, CHANNELS))
+    found = samples_in(live)
+    assert np.flatnonzero(np.isnan(found[:, 2])).tolist() == [30, 31, 32, 33, 34]
+    np.testing.assert_allclose(found[:30], SAMPLES[:30], atol=1e-12)
+    np.testing.assert_allclose(found[35:], SAMPLES[35:], atol=1e-12)
     gaps = [(e.count, e.t) for e in events if e.kind == "gap"]
     assert gaps == [(5, 3.5)]
     assert "duplicate" not in kinds(events)
@@ -197,9 +191,9 @@ def test_after_a_checkpoint_a_willing_server_is_told_its_time():
 
     with Server(script) as server:
         source = open_source(server.address, CHANNELS, announce=True)
-        live, _ = run(source, last=2.0, count=39)
+        live, _ = run(source, online(begin=21))
     assert json.loads(told[0]) == {"resume_after": 2.0, "resume_after_n": 20}
-    assert live.times == [t for t, _, _ in SAMPLES[21:]]
+    assert everything(live)
 
 
 def test_a_server_that_stutters_and_sends_noise():
@@ -238,7 +232,7 @@ def test_sequence_numbers_stand_in_for_times():
 
     with Server(script) as server:
         live, events = run(open_source(server.address, CHANNELS))
-    assert live.outputs == [y for _, _, y in SAMPLES]
+    assert everything(live)
     assert [e.count for e in events if e.kind == "duplicate"] == [40]
 
 
@@ -264,22 +258,22 @@ def test_waiting_times_double_up_to_a_limit_until_data_come():
 def test_a_slow_identification_holds_the_sender_back():
     """Nothing is dropped, and what waits between the two is bounded."""
     sent = 0
-    line = b'{"n": %d, "u": 1, "y": 2, "more": "' + b"x" * 4000 + b'"}\n'
+    line = b'{"n": %d, "u": 1, "y": 2, "more": "' + b"x" * 16000 + b'"}\n'
     go_on = threading.Event()
 
     def script(connection: socket.socket, number: int) -> None:
         nonlocal sent
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
-        for k in range(5000):
+        for k in range(1500):
             connection.sendall(line % k)
             sent += 1
 
-    live, events, stop = StandIn(wait=go_on.wait), [], Stop()
+    live, events, stop = online(wait=go_on.wait), [], Stop()
     with Server(script) as server:
         source = open_source(server.address, CHANNELS)
-        stream = Stream(live, source, PROBLEM, events.append, stop=stop, ahead=32)
+        stream = Stream(live, source, events.append, stop=stop, ahead=32)
         consumer = threading.Thread(
-            target=lambda: [stop.request() for _ in stream if live.sample == 5000]
+            target=lambda: [stop.request() for _ in stream if live.sample == 1500]
         )
         consumer.start()
         held = -1
@@ -287,10 +281,10 @@ def test_a_slow_identification_holds_the_sender_back():
             held = sent
             time.sleep(0.3)
         assert live.sample == 0
-        assert 32 <= held < 4000
+        assert 32 <= held < 1200
         go_on.set()
         consumer.join(20)
-    assert live.sample == 5000
+    assert live.sample == 1500
     assert "gap" not in kinds(events)
 
 

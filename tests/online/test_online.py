@@ -174,10 +174,17 @@ def test_a_gap_is_the_same_as_missing_samples_on_the_line():
 
 def test_late_and_duplicate_samples_are_left_out():
     live = Online(PROBLEM, **QUICK)
-    for k in range(10):
+    for k in (0, 1, 2, 3, 4, 7, 8, 9):
         live.update(RECORD.u[k], RECORD.y[k], RECORD.t[k])
-    assert live.update(9.0, 9.0, RECORD.t[9]).status == "duplicate"
-    assert live.update(9.0, 9.0, RECORD.t[4]).status == "late"
+    for t, status in (
+        (RECORD.t[9], "duplicate"),
+        (RECORD.t[9] + 0.04, "duplicate"),
+        (RECORD.t[4] - 0.04, "duplicate"),
+        (RECORD.t[5], "late"),
+        (RECORD.t[6], "late"),
+        (-1.0, "duplicate"),
+    ):
+        assert live.update(9.0, 9.0, t).status == status
     assert live.sample == 10
 
 

@@ -1,0 +1,226 @@
+"""Begin a run that is written to a checkpoint, or restore one from it, verified."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from smcpn.checkpoint.codec import (
+    Header,
+    StoredRun,
+    now,
+    read_records,
+    read_run,
+    records_path,
+    remove_other_records,
+    write_records,
+)
+from smcpn.checkpoint.container import exists, lock, remove
+from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
+from smcpn.checkpoint.problem import problem_document, restored_problem
+from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.errors import InputError, NotStorableError
+from smcpn.model.problem import Problem
+from smcpn.run.run import Run
+from smcpn.run.settings import RunSettings, require_same
+from smcpn.signals import orderly_termination
+
+AGREEMENT = 1e-6
+"""Relative difference of a log-likelihood that other hardware may cause."""
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Lock a checkpoint for this process, and turn SIGTERM into an orderly exit.
+
+    Raises
+    ------
+    InputError
+        If the folder does not exist, or another process holds the lock.
+    """
+    if path.is_dir():
+        raise InputError(f"checkpoint {path} is a folder: give the name of a file")
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"checkpoint {path}: the folder does not exist, make it first")
+    with lock(path), orderly_termination():
+        yield
+
+
+def checkpoint_of(
+    path: Path, problem: Problem, settings: RunSettings, existing: str
+) -> StoredRun | None:
+    """Return the checkpoint that a run goes on from; None where it begins.
+
+    Raises
+    ------
+    InputError
+        If the file is of another run, or exists and ``existing`` is ``"raise"``.
+    """
+    if not exists(path):
+        return None
+    if existing == "raise":
+        raise InputError(
+            f"{path} exists: choose existing='resume' to go on with it, 'overwrite' to begin "
+            "anew, or another file"
+        )
+    if existing == "overwrite":
+        remove(path)
+        return None
+    stored = read_run(path)
+    _require_same_problem(stored.header, problem, path)
+    require_same(stored.header.settings, settings.document(), path)
+    return stored
+
+
+def stored_settings(header: Header, path: Path) -> RunSettings:
+    """Return the settings of a checkpoint that holds the whole run.
+
+    Raises
+    ------
+    InputError
+        If a part of the run could not be stored.
+    """
+    if header.not_stored:
+        raise InputError(
+            f"{path} does not hold the whole run: {header.not_stored}. Run your script again, "
+            f"identify(..., checkpoint='{path}') goes on from here"
+        )
+    return RunSettings(**header.settings)
+
+
+def stored_problem(header: Header, path: Path) -> Problem:
+    """Return the problem of a checkpoint, of plain data and records beside it.
+
+    Raises
+    ------
+    InputError
+        If a part could not be stored, or the records are absent or others.
+    """
+    stored_settings(header, path)
+    records = read_records(path.with_name(header.data_file))
+    problem = restored_problem(header.problem, header.arrays, records)
+    _require_same_problem(header, problem, path)
+    return problem
+
+
+def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
+    """Refuse a problem that is not the one the checkpoint is of; more samples are allowed."""
+    if model_fingerprint(problem) != header.model_fingerprint:
+        raise InputError(
+            f"{path} belongs to another model or other priors: use another file, or "
+            "existing='overwrite' to begin anew"
+        )
+    same = (
+        problem.n_samples >= header.n_samples
+        and data_fingerprint(problem.records, header.n_samples) == header.data_fingerprint
+    )
+    if not same:
+        raise InputError(
+            f"{path} belongs to other data: the first {header.n_samples} samples must be the "
+            "same (more may follow); use another file, or existing='overwrite' to begin anew"
+        )
+
+
+def restored(
+    stored: StoredRun,
+    problem: Problem,
+    settings: RunSettings,
+    path: Path,
+    threads: int | None = None,
+) -> Run:
+    """Return the run of a checkpoint, verified, over the same or longer records.
+
+    Raises
+    ------
+    InputError
+        If two of its particles have another likelihood here, or a tempered run is to go on with
+        more samples.
+    """
+    longer = problem.n_samples > stored.header.n_samples
+    if longer and settings.method != "ibis":
+        raise InputError(
+            f"{path} is of a run by method '{settings.method}', which evaluates its record as "
+            "a whole: only method 'ibis' goes on with more samples"
+        )
+    run = Run.resumed(problem, settings, stored.snapshot, threads)
+    if longer:
+        for sampler in run.samplers:
+            sampler.reweigh()
+    else:
+        _verify(run, path, stored.header)
+    return run
+
+
+def _verify(run: Run, path: Path, header: Header) -> None:
+    """Evaluate two particles again: other arithmetic would end in a posterior of neither."""
+    for sampler in run.samplers:
+        alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))[[0, -1]]
+        system = sampler.system.take(alive)
+        _, log_likelihood, pending = sampler.recomputed(alive)
+        ours = np.concatenate([log_likelihood, pending])
+        theirs = np.concatenate([system.log_likelihood, system.pending])
+        with np.errstate(invalid="ignore"):
+            near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
+        if not np.all(near | (ours == theirs)):
+            versions = ", ".join(f"{k} {v}" for k, v in header.versions.items())
+            raise InputError(
+                f"{path}: two of its particles have another likelihood here; it was written with "
+                f"{versions}: use these versions, or begin anew"
+            )
+
+
+def written_run(
+    path: Path,
+    problem: Problem,
+    settings: RunSettings,
+    stored: StoredRun | None,
+    every: float,
+    threads: int | None,
+) -> tuple[Callable[[], Run], CheckpointWriter]:
+    """Return a function that begins or restores a run, and the writer of its checkpoint."""
+    if stored is not None:
+        settings = settings.model_copy(update={"entropy": stored.header.settings["entropy"]})
+
+    def begin() -> Run:
+        if stored is None:
+            return Run(problem, settings, threads)
+        return restored(stored, problem, settings, path, threads)
+
+    created = now() if stored is None else stored.header.created
+    header = _header(path, problem, settings, created)
+    if stored is not None:
+        # The previous version of the file still refers to its own records.
+        remove_other_records(path, {header.data_file, stored.header.data_file})
+    return begin, CheckpointWriter(path, header, problem.prior, every)
+
+
+def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -> Header:
+    """Return the header of a run's checkpoint, and write its records beside it."""
+    reason = settings.not_storable
+    try:
+        stored, arrays = problem_document(problem)
+    except NotStorableError as error:
+        stored, arrays, reason = {}, {}, reason or str(error)
+    fingerprint = data_fingerprint(problem.records, problem.n_samples)
+    data_file = records_path(path, fingerprint)
+    try:
+        write_records(data_file, problem.records)
+    except NotStorableError as error:
+        reason = reason or str(error)
+    except OSError as error:
+        reason = reason or f"the records could not be written ({error.strerror or error})"
+    return Header(
+        names=problem.names,
+        settings=settings.document(),
+        problem=stored,
+        arrays=arrays,
+        not_stored=reason,
+        model_fingerprint=model_fingerprint(problem),
+        data_fingerprint=fingerprint,
+        n_samples=problem.n_samples,
+        data_file=data_file.name,
+        created=created,
+    )

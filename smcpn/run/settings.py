@@ -1,0 +1,361 @@
+"""Options of an identification, one set for calls, commands, TOML files and checkpoints.
+
+`Settings` checks each option once. `identify` and `Online` build it from their arguments, a
+configuration from its tables ``[solver]`` and ``[run]``, a command from the options that were
+given, and a checkpoint keeps it as JSON under the names by which solvers, likelihoods, moves and
+proposals are registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, Self, cast
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
+from smcpn.likelihood.registry import LIKELIHOODS, default_solver, likelihood_name
+from smcpn.model.problem import Problem
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.smc.particles import Start
+from smcpn.smc.proposals import DefensiveGaussian
+from smcpn.smc.resampling import SCHEMES
+from smcpn.smc.sampler import Settings as SamplerSettings
+from smcpn.smc.sampler import Snapshot
+from smcpn.smc.tempering import DiffusionTempering, Tempering
+from smcpn.solver import SOLVERS, Solver, check_solver
+
+Method = Ibis | Tempering | DiffusionTempering
+METHODS: dict[str, type[Method]] = {
+    "ibis": Ibis,
+    "tempering": Tempering,
+    "diffusion-tempering": DiffusionTempering,
+}
+"""Methods that lead from the prior to the posterior, by name."""
+EXISTING = ("resume", "overwrite", "raise")
+"""Ways to go on where a checkpoint exists."""
+
+
+def _plain(value: Any) -> Any:
+    """Return a numpy scalar as the number of Python that it is."""
+    if isinstance(value, (np.generic, np.ndarray)) and value.ndim == 0:
+        return value.item()
+    return value
+
+
+def _chosen(known: Collection[str]) -> BeforeValidator:
+    """Return the check of an option that is one word of several."""
+
+    def check(value: Any, info: ValidationInfo) -> Any:
+        return None if value is None else one_of(str(info.field_name), value, known)
+
+    return BeforeValidator(check)
+
+
+def _solver(value: Any) -> Solver | None:
+    if isinstance(value, Mapping):
+        return solver_of(value)
+    if value is not None:
+        check_solver(value)
+    return value
+
+
+def _moves(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return _moves_of(value)
+    if isinstance(value, str):
+        return MOVES[one_of("moves", value, MOVES)]()
+    return value
+
+
+def _start(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return value
+    arrays = {name: np.array(value[name]) for name in ("mean", "factor")}
+    arguments: dict[str, Any] = {**value, **arrays}
+    return DefensiveGaussian(**arguments)
+
+
+Whole = Annotated[int, BeforeValidator(_plain)]
+Real = Annotated[float, BeforeValidator(_plain)]
+
+
+class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_types_allowed=True):
+    """Options of an identification, checked; what is None is chosen when the problem is known.
+
+    The attributes are explained as the parameters of `smcpn.identify`. The text of each field is
+    the remedy that a refused value is answered with.
+
+    Raises
+    ------
+    InputError
+        For an option that is not known or out of range, in one sentence.
+    """
+
+    solver: Annotated[Solver | None, PlainValidator(_solver)] = None
+    likelihood: Annotated[str | None, _chosen(LIKELIHOODS)] = None
+    method: Annotated[str | None, _chosen(METHODS)] = None
+    particles: Whole = Field(1000, ge=10, description="give a whole number from 10")
+    seed: Whole | None = Field(None, ge=0, description="give a whole number from 0")
+    ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
+    block: Whole = Field(64, ge=1, description="give a whole number from 1")
+    max_moves: Whole = Field(10, ge=1, description="give a whole number from 1")
+    moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
+    resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
+    replicates: Whole = Field(1, ge=1, description="give a whole number from 1")
+    start: Annotated[Start | None, PlainValidator(_start)] = None
+    threads: Whole | None = Field(
+        None, ge=1, description="give a whole number from 1, or None for all processors"
+    )
+    checkpoint: Path | None = Field(None, strict=False, description="give the name of a file")
+    checkpoint_every: Real = Field(
+        60.0, ge=0, allow_inf_nan=False, description="give seconds, 0 or more"
+    )
+    existing: Annotated[str, _chosen(EXISTING)] = "resume"
+
+    def __init__(self, **options: Any) -> None:
+        try:
+            super().__init__(**options)
+        except ValidationError as error:
+            raise _in_one_sentence(error, type(self)) from None
+
+    @model_validator(mode="after")
+    def _one_number_of_moves(self) -> Self:
+        if self.moves is not None and self.max_moves != 10:
+            raise InputError(
+                f"max_moves is {self.max_moves}: it goes with the moves that are the default, "
+                "leave it out",
+                argument="max_moves",
+            )
+        return self
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Options that were given, by name; the others have their defaults."""
+        return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
+
+    def with_options(self, **options: Any) -> Settings:
+        """Return these settings with other options where they are not None."""
+        others = {name: value for name, value in options.items() if value is not None}
+        return Settings(**{**self.given, **others})
+
+    def resolved(self, problem: Problem) -> RunSettings:
+        """Return the settings with all chosen that was left open.
+
+        Raises
+        ------
+        InputError
+            If solver and likelihood do not go together.
+        """
+        solver = self.solver or default_solver(problem, self.likelihood)
+        options: dict[str, Any] = {
+            **self.given,
+            "solver": solver,
+            "likelihood": likelihood_name(solver, self.likelihood),
+            "method": self.method or ("ibis" if self.start is None else "tempering"),
+            "entropy": np.random.SeedSequence(self.seed).entropy,
+        }
+        return RunSettings(**options)
+
+
+class RunSettings(Settings, frozen=True):
+    """Settings of a run, with nothing left open.
+
+    Attributes
+    ----------
+    solver : Solver
+        Its steps may be ``"auto"``.
+    likelihood, method : str
+    entropy : int
+        What the random generators are made from: the seed, where there is one.
+    """
+
+    solver: Annotated[Solver, PlainValidator(_solver)] = Field(...)
+    likelihood: str = Field(...)
+    method: str = "ibis"
+    entropy: int = 0
+
+    @property
+    def sampler(self) -> SamplerSettings:
+        """The part of the settings that the sampler reads."""
+        return SamplerSettings(
+            particles=self.particles,
+            ess=self.ess,
+            block=self.block,
+            moves=self.moves or IndependentMetropolis(MoveSettings(max_moves=self.max_moves)),
+            resample=SCHEMES[self.resampling],
+            start=self.start,
+        )
+
+    def generator(self, number: int) -> np.random.Generator:
+        """Return the random generator of a population, fresh."""
+        root = np.random.SeedSequence(self.entropy)
+        child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
+        return np.random.default_rng(child)
+
+    @property
+    def not_storable(self) -> str:
+        """Why JSON cannot hold these settings, as a sentence; empty where it can."""
+        try:
+            _moves_document(self.sampler.moves)
+            _start_document(self.start)
+        except NotStorableError as error:
+            return str(error)
+        return ""
+
+    def document(self) -> dict[str, Any]:
+        """Return what determines the result, as JSON can hold it; None for what it cannot hold."""
+        stored = not self.not_storable
+        return {
+            "solver": solver_document(self.solver),
+            "likelihood": self.likelihood,
+            "method": self.method,
+            "particles": self.particles,
+            "ess": self.ess,
+            "block": self.block,
+            "moves": _moves_document(self.sampler.moves) if stored else None,
+            "resampling": self.resampling,
+            "start": _start_document(self.start) if stored else None,
+            "replicates": self.replicates,
+            "seed": self.seed,
+            "entropy": self.entropy,
+        }
+
+
+@dataclass(frozen=True)
+class RunSnapshot:
+    """Where a run is: the solver in force and its populations, finished ones first."""
+
+    solver: Solver
+    samplers: tuple[Snapshot, ...] = ()
+
+    @property
+    def sample(self) -> int:
+        """Samples assimilated by the population at work."""
+        return self.samplers[-1].sample if self.samplers else 0
+
+    @property
+    def rejuvenations(self) -> int:
+        """Rejuvenations so far, of all populations."""
+        return sum(len(sampler.rejuvenations) for sampler in self.samplers)
+
+
+def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
+    """Refuse to go on with a run that was asked something else.
+
+    Blocks do not matter to a result; nor does the entropy where no seed is asked for.
+
+    Parameters
+    ----------
+    stored, wanted : mapping
+        Documents of the settings in the file and of those of the call.
+
+    Raises
+    ------
+    InputError
+        Names the first setting that differs.
+    """
+    for name, value in wanted.items():
+        free = name in ("block", "entropy") or (name == "seed" and value is None)
+        if not free and stored.get(name) != value:
+            raise InputError(
+                f"{path} was begun with {name} = {stored.get(name)}, not {value}: use the same, "
+                "another file, or existing='overwrite' to begin anew",
+                argument=name,
+            )
+
+
+def solver_document(solver: Solver) -> dict[str, Any]:
+    """Return a solver as JSON can hold it: the name of its kind, and its settings."""
+    return {"kind": type(solver).__name__, **asdict(solver)}
+
+
+def solver_of(document: Mapping[str, Any]) -> Solver:
+    """Return the solver of a document, or of a table ``[solver]`` that names its kind.
+
+    Raises
+    ------
+    InputError
+        For an unknown kind, a setting that it does not have, or a value out of range.
+    """
+    settings = dict(document)
+    kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
+    _refuse_others(kind, settings)
+    return cast(Any, kind)(**settings)
+
+
+def solver_options(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the settings of a kind of solver."""
+    return tuple(field.name for field in fields(kind))
+
+
+def solver_with(solver: Solver, **settings: Any) -> Solver:
+    """Return a solver with other settings.
+
+    Raises
+    ------
+    InputError
+        For a setting that it does not have, or a value out of range.
+    """
+    _refuse_others(type(solver), settings)
+    return replace(solver, **settings)
+
+
+def _refuse_others(kind: type[Any], settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        if name not in solver_options(kind):
+            raise InputError(
+                f"{name} is {shown(value)}: {kind.__name__} has no {name}, leave it out",
+                argument=name,
+            )
+
+
+def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputError:
+    """Return what pydantic found first as the sentence a user reads."""
+    first: Mapping[str, Any] = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, InputError):
+        inside = cause.argument if cause.argument != name else None
+        argument = ".".join(part for part in (name, inside) if part)
+        return InputError(str(cause), argument=argument or None)
+    if first["type"] == "extra_forbidden":
+        sentence = f"'{name}' is no option: {nearest(name, kind.model_fields)}"
+        return InputError(sentence, argument=name)
+    remedy = kind.model_fields[str(first["loc"][0])].description
+    return InputError(f"{name} is {shown(first['input'])}: {remedy}", argument=name)
+
+
+def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
+    if MOVES.get(moves.name) is not type(moves):
+        raise NotStorableError(
+            f"moves is {type(moves).__name__}, which has no name of its own", argument="moves"
+        )
+    return {"kind": moves.name, **moves.document()}
+
+
+def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
+    arguments = dict(document)
+    return MOVES[one_of("moves", arguments.pop("kind"), MOVES)].of(arguments)
+
+
+def _start_document(start: Start | None) -> dict[str, Any] | None:
+    if start is None:
+        return None
+    if type(start) is not DefensiveGaussian:
+        raise NotStorableError(
+            f"start is {type(start).__name__}, which a file cannot hold", argument="start"
+        )
+    return {name: np.asarray(value).tolist() for name, value in vars(start).items()}
