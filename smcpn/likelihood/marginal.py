@@ -277,5 +277,10 @@ class MarginalRowWriter(RowWriter):
 
     def _intervals(self, window: Window, lengths: Array) -> Array:
         """Input, time, derivatives of the input and step length after each sample."""
-        rates = list(window.derivatives(self._order - 1).swapaxes(0, 1))
-        return np.column_stack([window.u[:-1], window.t[:-1], *rates, lengths])
+        n, rates = window.u.shape[1], window.derivatives(self._order - 1)
+        rows = np.empty((len(lengths), self._order * n + 2))
+        rows[:, :n] = window.u[:-1]
+        rows[:, n] = window.t[:-1]
+        rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
+        rows[:, -1] = lengths
+        return rows
