@@ -263,8 +263,8 @@ class StreamWindow:
             return self._band_limited(parts)
         if template.hold == "zoh":
             return np.repeat(self.u[:-1, None], parts + 1, axis=1)
-        rising = _fractions(parts)[None, :, None]
-        return self.u[:-1, None] * (1 - rising) + self.u[1:, None] * rising
+        rising, falling = _weights(parts)
+        return self.u[:-1, None] * falling + self.u[1:, None] * rising
 
     def derivatives(self, order: int) -> Array:
         """See `Window.derivatives`."""
@@ -296,6 +296,13 @@ class StreamWindow:
 @cache
 def _fractions(parts: int) -> Array:
     return np.arange(parts + 1) / parts
+
+
+@cache
+def _weights(parts: int) -> tuple[Array, Array]:
+    """Weights of the sample after and of that before, (1, parts + 1, 1)."""
+    rising = _fractions(parts)[None, :, None]
+    return rising, 1 - rising
 
 
 @cache

@@ -240,9 +240,10 @@ class MarginalRowWriter(RowWriter):
     def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
         """See `RowWriter.rows`."""
         n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
-        lengths = np.full(intervals, self._length)
         if self._restarts:
             lengths = (window.t[1:] - window.t[:-1]) / steps
+        else:
+            lengths = np.full(intervals, self._length)
         growth = (lengths / self._length) ** (2 * self._order + 1)
         count = steps * np.arange(window.begin, window.begin + intervals + 1)
         at_samples = sample_rows(window)
@@ -270,7 +271,10 @@ class MarginalRowWriter(RowWriter):
         """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
         shared, known = self._shared.variance, len(self._shared.gain)
         if self._restarts:
-            return np.add.accumulate(np.concatenate([memory, growth * shared[-1]]))
+            added = np.empty(len(count))
+            added[0] = memory[0]
+            np.multiply(growth, shared[-1], out=added[1:])
+            return np.add.accumulate(added)
         growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (count - known)
         variance = np.where(count <= known, shared[np.minimum(count, known) - 1], growing)
         return np.where(count > 0, variance, 0.0)
