@@ -45,7 +45,7 @@ from benchmarks.solver_problems import (
     VAN_DER_POL_1E6,
     InitialValueProblem,
 )
-from smcpn.pn.layout import make_layout
+from smcpn.pn.integration import discretisation
 
 MOST_BYTES = 4e8
 """Covariance factors that a row of order 11 may store; a run that needs more is cut there."""
@@ -229,7 +229,7 @@ def _order_eleven(problem: InitialValueProblem) -> list[Solver]:
 
 def _affordable(problem: InitialValueProblem, solver: Solver) -> int:
     """Steps whose covariance factors can be stored."""
-    layout = make_layout(problem.model, solver)
+    layout = discretisation(problem.model, solver).layout
     entries = layout.width * (solver.order + 1)
     return int(MOST_BYTES / (8 * layout.n_blocks * entries**2))
 

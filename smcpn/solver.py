@@ -10,8 +10,10 @@ from smcpn.errors import InputError, real_number, shown, whole_number
 MAX_STEPS = 1024
 ORDERS = range(1, 12)
 FORMS = ("first", "chain")
-CALIBRATED = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
 JACOBIANS = ("full", "diagonal")
+CALIBRATED = ["fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
+"""Diffusions that are estimated, where other names are those of parameters: the calibrations of
+`smcpn.solve`, and the name of every `likelihood.diffusion.CalibratedDiffusion`."""
 
 
 SOLVERS: dict[str, type[Solver]] = {}

@@ -17,7 +17,7 @@ import smcpn
 from benchmarks.papers.fenrir_settings import DIFFUSION, NOISE, ORDER, SETTINGS, STARTS
 from smcpn import RK4, LogLikelihood, Maximum, Record
 from smcpn.codegen.kernel import processors
-from smcpn.pn.iwp import process_noise, transition
+from smcpn.pn.iwp import process_noise_factor, transition
 
 Array = NDArray[np.float64]
 
@@ -135,7 +135,8 @@ def starting_diffusion(record: Record, order: int) -> float:
     """
     y = record.y[np.isfinite(record.y).all(axis=1)]
     h, orders = record.interval, np.arange(order + 1)
-    step, noise = transition(order), h ** (2 * order + 1) * process_noise(order)
+    step, root = transition(order), process_noise_factor(order)
+    noise = h ** (2 * order + 1) * root @ root.T
     mean = np.zeros((order + 1, y.shape[1]))
     covariance = np.diag((VAGUE * h**orders / factorial(orders)) ** 2)
     total = 0.0

@@ -1,12 +1,40 @@
-"""Filters that see the data: the one family behind `filtering`, `dalton` and `fenrir`.
+"""Likelihoods whose filter is conditioned on the data: `Filtering`, `Dalton` and `Fenrir`.
 
-A filter *conditioned* on the data corrects its state at every sample. Beside it, where needed, a
-*data-free* filter solves the ODE as if there were no data. Both go forward in time, so all three
-likelihoods come as increments; a `Scheme` is what tells them apart.
+A probabilistic solver is a Gaussian filter whose data are the residuals z of the ODE, zero at the
+end of every step (`gaussian_filter`). The likelihoods let it see the samples y_0, y_1, ... too:
+
+Filtering
+    sum_t log p(y_t | y_<t, z_<=t). One filter, *conditioned* on the residuals and, at every
+    sample, on the outputs, so that errors of the solver do not add up over the record. With a
+    calibrated diffusion a *data-free* filter, which sees z alone, runs beside it: its residuals
+    yield the diffusion (`smcpn.likelihood.diffusion`).
+DALTON
+    log p(y, z) - log p(z) (Wu and Lysy 2024, algorithm 1). The conditioned filter yields
+
+        log p(y, z) = sum_t [log p(y_t | y_<t, z_<=t) + sum_n log N(e_n; 0, s_n)],
+
+    e_n and s_n being residuals of the steps between the samples t - 1 and t and their variances.
+    The data-free filter yields log p(z) = sum_t sum_n log N(e'_n; 0, s'_n). Each linearises the
+    ODE at its own mean.
+Fenrir
+    log p(y | z) = log p(y, z) - log p(z) under one linear Gaussian model (Tronarp, Bosch and Hennig
+    2022, eq. 50). The paper solves the ODE forward in time, which makes it a Gauss-Markov process
+    given z, and conditions that process on the outputs backward in time. The process is the linear
+    model that the data-free filter made on its way. So the two filters of DALTON compute the same
+    number, the conditioned one taking the data-free one's linearisation, without a smoother.
+
+All go forward in time, sample by sample, so all have increments. The difference log p(y, z) -
+log p(z) is taken step by step, for the totals are large and nearly equal.
 
 Where the input jumps or bends at the samples, the derivatives of the state restart at every
 sample from their exact values, as in `marginal`; the covariance keeps that of the values and what
 the linearisation makes of it. Where only the spacing changes, the coordinates are rescaled.
+
+References
+----------
+Wu, Lysy (2024). Data-adaptive probabilistic likelihood approximation for ordinary differential
+equations. AISTATS.
+Tronarp, Bosch, Hennig (2022). Fenrir: physics-enhanced regression for initial value problems. ICML.
 """
 
 from __future__ import annotations
@@ -23,25 +51,39 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.program import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.covariance import Covariance, FilterSymbols, SharedRun, rescaled_mean
-from smcpn.likelihood.diffusion import Diffusion, KnownDiffusion, known_diffusion, running_diffusion
-from smcpn.likelihood.gaussian_filter import Innovation, Mean
+from smcpn.likelihood.covariance import (
+    Factor,
+    SharedCovariance,
+    SharedGains,
+    SharedRun,
+    condition_on_output,
+    output_covariance,
+)
+from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
+from smcpn.likelihood.gaussian_filter import (
+    FilterStep,
+    FilterSymbols,
+    Innovation,
+    Linearisation,
+    Mean,
+    rescaled_mean,
+)
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
-from smcpn.likelihood.processes import Entry, Layout
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
 from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
+from smcpn.pn.layout import Entry, Layout
 from smcpn.pn.taylor import taylor_derivatives
-from smcpn.solver import EKF0, EKF1, Solver
+from smcpn.solver import EKF1, ProbabilisticSolver, Solver
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Scheme:
-    """What tells one likelihood of the family from another.
+    """Which likelihood the filters compute.
 
     Attributes
     ----------
@@ -56,291 +98,113 @@ class Scheme:
     linearise_free: bool = False
 
 
+@dataclass(frozen=True)
 class ConditionedSymbols:
-    """The graphs of the recursion of one particle.
+    """Symbols of the recursion of one particle, and of the rows that all particles share.
 
-    The state of a lane holds one or two filters, the likelihood ratio of the residuals since the
-    last sample, and what the diffusion is calibrated from. A sample corrects the state at the
-    begin of the interval after it.
+    The state of a particle holds one or two filters, the likelihood ratio of the residuals since
+    the last sample, and the statistics of a calibrated diffusion. A sample corrects the state at
+    the beginning of the interval after it.
 
-    Parameters
+    Attributes
     ----------
     model : Model
-    solver : EKF0 or EKF1
     scheme : Scheme
     diffusion : Diffusion
     grid : Grid
-    share : bool
-        Whether covariances that are the same for all particles are left to shared rows.
-    start_order : int, optional
-        Highest derivative that starts from its exact value; those beyond start at zero, as in
-        some public codes. All are exact by default.
+    order : int
+        Of the solver.
+    start_order : int
+        Highest derivative that starts from its exact value; those beyond start at zero.
+    free : FilterSymbols or None
+        The data-free filter, where there is one.
+    conditioned : FilterSymbols
+    sample : SampleSymbols
+    h, h_before : casadi.SX
+        Length of a step, and of those before the sample.
+    scale, count : casadi.SX
+        h^(2 order + 1), and the number of steps so far.
+    factor : casadi.SX
+        By which the standard deviation of the diffusion is raised.
+    ratio, quadratic : casadi.SX
+        Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since the last sample,
+        e and s of the conditioned filter, e' and s' of the data-free one.
     """
 
-    def __init__(
-        self,
+    model: Model
+    scheme: Scheme
+    diffusion: Diffusion
+    grid: Grid
+    order: int
+    start_order: int
+    free: FilterSymbols | None
+    conditioned: FilterSymbols
+    sample: SampleSymbols
+    h: ca.SX
+    h_before: ca.SX
+    scale: ca.SX
+    count: ca.SX
+    factor: ca.SX
+    ratio: ca.SX
+    quadratic: ca.SX
+
+    @classmethod
+    def of(
+        cls,
         model: Model,
-        solver: EKF0 | EKF1,
+        solver: ProbabilisticSolver,
         scheme: Scheme,
         diffusion: Diffusion,
         grid: Grid,
         *,
         share: bool = True,
         start_order: int | None = None,
-    ) -> None:
-        self.model, self.scheme, self.diffusion, self.grid = model, scheme, diffusion, grid
-        self.order = solver.order
-        self._start_order = self.order if start_order is None else start_order
-        self.sample = SampleSymbols.of(model)
-        self.h, self.h_before = ca.SX.sym("h"), ca.SX.sym("h_before")
-        self.scale, self.count = ca.SX.sym("scale"), ca.SX.sym("count")
-        self._ratio, self._quadratic = ca.SX.sym("ratio"), ca.SX.sym("quadratic")
-        self._factor = ca.SX.sym("factor")
-        plain = share and isinstance(solver, EKF0)
-        self.free: FilterSymbols | None = None
-        if scheme.joint or not isinstance(diffusion, KnownDiffusion):
-            alone = Layout.of(model, solver, outputs=False)
-            calibrated = not isinstance(diffusion, KnownDiffusion)
-            shared = plain and (calibrated or _number(diffusion, model))
-            self.free = FilterSymbols(model, alone, shared, "free")
-        together = Layout.of(model, solver, outputs=True)
-        shared = plain and _number(diffusion, model) and _known_outputs(model)
-        self.seen = FilterSymbols(model, together, shared, "seen")
-        self._step = self._step_graph()
-        self._predicted = self._prediction()
-        self._corrected, self._scored = self._observe()
-        self._interval, self._rates = self._interval_graph()
+    ) -> ConditionedSymbols:
+        """Make the symbols.
+
+        Parameters
+        ----------
+        share : bool
+            Whether covariances that are the same for all particles are left to shared rows.
+        start_order : int, optional
+            As the attribute, all derivatives by default; some public codes start some at zero.
+        """
+        # Without a Jacobian, covariances depend on the diffusion, the outputs and their noise only.
+        share = share and solver.jacobian == "none"
+        known = diffusion.is_number(model.theta)
+        free = None
+        if scheme.joint or diffusion.calibrated:
+            alone = Layout.connected(model.x, model.rhs, solver)
+            free = FilterSymbols(model, alone, share and (diffusion.calibrated or known), "free")
+        together = Layout.connected(model.x, model.rhs, solver, model.outputs)
+        shared = share and known and _known_outputs(model)
+        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic")
+        return cls(
+            model,
+            scheme,
+            diffusion,
+            grid,
+            solver.order,
+            solver.order if start_order is None else start_order,
+            free,
+            FilterSymbols(model, together, shared, "conditioned"),
+            SampleSymbols.of(model),
+            **{name: ca.SX.sym(name) for name in names},
+        )
 
     @property
     def filters(self) -> list[FilterSymbols]:
-        """The filters of a lane, in the order of its state and rows."""
-        return [f for f in (self.free, self.seen) if f is not None]
-
-    @property
-    def shared(self) -> list[Covariance]:
-        """Covariances that the rows bring."""
-        return [f.covariance for f in self.filters if f.covariance.shared]
+        """The filters of a particle, in the order of its state and rows."""
+        return [f for f in (self.free, self.conditioned) if f is not None]
 
     @property
     def constants(self) -> ca.SX:
         """Symbols of the known numbers."""
-        own = [self.diffusion.sd] if isinstance(self.diffusion, KnownDiffusion) else []
-        named = [sd for sd in own if self.diffusion.number is not None]
-        return ca.vertcat(self.model.constants, *named, self._factor)
+        return ca.vertcat(self.model.constants, *self.diffusion.constants, self.factor)
 
     def constant_values(self, factor: float) -> tuple[float, ...]:
         """Values of `constants` where the diffusion is raised by a factor."""
-        number = self.diffusion.number
-        return (*self.model.constant_values, *([] if number is None else [number]), factor)
-
-    def program(self, emitted: ca.SX) -> LaneProgram:
-        """Assemble the kernel that emits ``emitted`` at each sample."""
-        model, sample = self.model, self.sample
-        symbols, start = self._start()
-        sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
-        return LaneProgram(
-            theta=model.theta,
-            constants=self.constants,
-            constant_values=self.constant_values(1.0),
-            state=ca.vertcat(*[s for f in self.filters for s in f.state], *self._tail),
-            start_row=ca.vertcat(symbols.row, self.h),
-            interval_row=ca.vertcat(sample.row, *self._rates, self.h, self.h_before, *sample_gains),
-            step_row=ca.vertcat(model.u, model.t, self.h, self.scale, self.count),
-            gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
-            sample_row=ca.vertcat(sample.row, self.h_before, *sample_gains),
-            start=start,
-            interval=self._interval,
-            step=self._step,
-            emitted=emitted,
-        )
-
-    def log_density(self) -> ca.SX:
-        """Log-likelihood of a sample given the past, (1, 1)."""
-        product, log_density = ca.SX(1.0), ca.SX(0.0)
-        if self.scheme.joint:
-            product, log_density = self._ratio, -0.5 * self._quadratic
-        for part, determinant in self._scored:
-            product *= determinant
-            log_density += part
-        return log_density - 0.5 * ca.log(product)
-
-    def prediction(self) -> tuple[ca.SX, ca.SX]:
-        """Mean (q, 1) and covariance (q, q) of the noise-free outputs before a sample is seen."""
-        return self._predicted
-
-    def _prediction(self) -> tuple[ca.SX, ca.SX]:
-        outputs, slopes = self._outputs()
-        covariance = self.seen.covariance.of_outputs(slopes)
-        if self.seen.covariance.shared:
-            values = ca.vertsplit(ca.densify(ca.vec(covariance)))
-            shared = [self.seen.covariance.sample_gains(value) for value in values]
-            covariance = ca.reshape(ca.vertcat(*shared), covariance.shape)
-        return ca.vertcat(*outputs), covariance
-
-    @property
-    def states(self) -> ca.SX:
-        """States of the model at a sample, (n, 1)."""
-        return self.seen.graphs.states(self.seen.mean, self.h_before)
-
-    def local_error(self) -> ca.SX:
-        """Of a step, see `prediction`: what the residual does to each state, (n, 1)."""
-        graphs, layout = self.seen.graphs, self.seen.layout
-        predicted = graphs.predicted_mean(self.seen.mean)
-        rates = graphs.linearised(predicted, self.h).rates
-        errors = []
-        for state in range(self.model.x.numel()):
-            k, i = layout.place(state)
-            top = layout.processes[k].rate
-            residual = (rates[k, top] - predicted[k][top]) / layout.scale(top, self.h)
-            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
-            errors.append(residual * layout.scale(top - i, self.h))
-        return ca.vertcat(*errors)
-
-    @property
-    def _tail(self) -> list[ca.SX]:
-        scores = [self._ratio, self._quadratic] if self.scheme.joint else []
-        return [*scores, *self.diffusion.sums]
-
-    def _step_graph(self) -> ca.SX:
-        """Both filters predict and meet the ODE at the end of the step."""
-        free, seen, after = self.free, self.seen, []
-        linearisation, alone = None, []
-        if free:
-            predicted = free.graphs.predicted_mean(free.mean)
-            linearisation = free.graphs.linearised(predicted, self.h)
-            mean, alone = free.step(predicted, linearisation, self._noise_alone())
-            after += free.values(mean, free.covariance.after_step)
-        variances, sums = self.diffusion.variances(alone, self.count, len(seen.mean))
-        predicted = seen.graphs.predicted_mean(seen.mean)
-        if linearisation is None or not self.scheme.linearise_free:
-            linearisation = seen.graphs.linearised(predicted, self.h)
-        noise = self._noise_alone()
-        if not isinstance(self.diffusion, KnownDiffusion):
-            noise = [self.scale * (variance * self._factor**2) for variance in variances]
-        mean, together = seen.step(predicted, linearisation, noise)
-        after += seen.values(mean, seen.covariance.after_step)
-        if self.scheme.joint:
-            after += self._scores(alone, together)
-        return ca.vertcat(*after, *sums)
-
-    def _noise_alone(self) -> list[ca.SX]:
-        """Process noise of the data-free filter.
-
-        It is that of the conditioned filter where they are compared: with equal arithmetic their
-        rounding errors cancel, which are large where the diffusion is small. Otherwise it is one.
-        """
-        if isinstance(self.diffusion, KnownDiffusion):
-            return [self.scale * (self.diffusion.sd * self._factor) ** 2] * len(self.seen.mean)
-        return [self.scale] * len(self.seen.mean)
-
-    def _scores(self, alone: list[Innovation], together: list[Innovation]) -> list[ca.SX]:
-        """Go on with log p(z | y) - log p(z): the ratio of variances and the squares' difference.
-
-        Their difference is taken step by step, for the totals are large.
-        """
-        ratio, quadratic = self._ratio, self._quadratic
-        pairs = zip(_independent(together), _independent(alone), strict=True)
-        for (e, s), (e_free, s_free) in pairs:
-            ratio = ratio * (s / s_free)
-            quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
-        return [ratio, quadratic]
-
-    def _outputs(self) -> tuple[list[ca.SX], list[dict[Entry, ca.SX]]]:
-        """Expected outputs at a sample, and their slopes by the coordinates of the values."""
-        model, sample, seen = self.model, self.sample, self.seen
-        here = ca.substitute(
-            model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
-        )
-        slopes = seen.graphs.output_slopes(seen.mean, self.h_before, here)
-        states = seen.graphs.states(seen.mean, self.h_before)
-        return ca.vertsplit(ca.substitute(here, model.x, states)), slopes
-
-    def _observe(self) -> tuple[Mean, list[tuple[ca.SX, ca.SX]]]:
-        """Update by one output after the other, linearised where all were expected.
-
-        Returns
-        -------
-        mean : Mean
-        scored : list of (casadi.SX, casadi.SX)
-            Of each output, see `Measurement.log_density`.
-        """
-        seen, sample, scored = self.seen, self.sample, []
-        outputs, slopes = self._outputs()
-        mean = [list(row) for row in seen.mean]
-        for j, expected in enumerate(outputs):
-            for (k, i), slope in slopes[j].items():
-                expected += slope * (mean[k][i] - seen.mean[k][i])
-            seen_here = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
-            value = measurement(self.model, j, expected, sample.y[j], sample.present[j])
-            gain = seen.covariance.observe(seen_here, value.noise)
-            for (k, i), g in gain.by_entry.items():
-                mean[k][i] = mean[k][i] + g * value.residual()
-            scored.append(value.log_density(gain))
-        return mean, scored
-
-    def _interval_graph(self) -> tuple[ca.SX, list[ca.SX]]:
-        """Correct by the sample that was left, and get the derivatives ready for the steps."""
-        ratio = self.h / self.h_before if self.grid.rescales else ca.SX(1.0)
-        means = [self._corrected if f is self.seen else f.mean for f in self.filters]
-        rates: list[ca.SX] = []
-        if self.grid.restarts:
-            state, rates = self._restart(means, ratio)
-        else:
-            pairs = zip(self.filters, means, strict=True)
-            state = [v for f, mean in pairs for v in f.rescaled(mean, ratio)]
-        scores = [ca.SX(1.0), ca.SX(0.0)] if self.scheme.joint else []
-        return ca.vertcat(*state, *scores, *self.diffusion.sums), rates
-
-    def _restart(self, means: list[Mean], ratio: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
-        model, processes = self.model, self.seen.layout.processes
-        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
-        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
-        wanted = [
-            (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
-            for k, process in enumerate(processes)
-            for i in range(process.rate, self.order + 1)
-        ]
-        state: list[ca.SX] = []
-        linearisation = None
-        for f, corrected in zip(self.filters, means, strict=True):
-            mean = rescaled_mean(corrected, ratio)
-            if linearisation is None or not self.scheme.linearise_free:
-                linearisation = f.graphs.linear_entries(mean, self.h, wanted)
-            state += f.restarted(mean, linearisation, ratio)
-        return state, rates
-
-    def _start(self) -> tuple[StartSymbols, ca.SX]:
-        """Exact derivatives and no covariance."""
-        model, layout = self.model, self.seen.layout
-        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
-        symbols = StartSymbols.of(model, rates)
-        mean = [
-            layout.scale(i, self.h) * derivatives[i][process.states[0]]
-            if i <= self._start_order
-            else ca.SX(0.0)
-            for process in layout.processes
-            for i in range(self.order + 1)
-        ]
-        mean = ca.substitute(ca.vertcat(*mean), model.x, symbols.initial(model))
-        state: list[ca.SX] = []
-        for f in self.filters:
-            state += [mean, ca.SX.zeros(len(f.covariance.state), 1)]
-        scores = [ca.SX(1.0), ca.SX(0.0)] if self.scheme.joint else []
-        return symbols, ca.vertcat(*state, *scores, *[ca.SX(0.0)] * len(self.diffusion.sums))
-
-
-def _independent(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
-    """Residuals and variances over all blocks."""
-    return [
-        pair
-        for innovation in innovations
-        for pair in zip(innovation.residuals, innovation.variances, strict=True)
-    ]
-
-
-def _number(diffusion: Diffusion, model: Model) -> bool:
-    """Whether the diffusion is the same for all particles and all time."""
-    return isinstance(diffusion, KnownDiffusion) and not ca.depends_on(diffusion.sd, model.theta)
+        return (*self.model.constant_values, *self.diffusion.constant_values, factor)
 
 
 def _known_outputs(model: Model) -> bool:
@@ -351,14 +215,250 @@ def _known_outputs(model: Model) -> bool:
     return known and model.density is None
 
 
+def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
+    """State at the first sample: exact derivatives and no covariance."""
+    model, layout, order = symbols.model, symbols.conditioned.layout, symbols.order
+    derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
+    row = StartSymbols.of(model, rates)
+    mean = [
+        layout.scale(i, symbols.h) * derivatives[i][process.states[0]]
+        if i <= symbols.start_order
+        else ca.SX(0.0)
+        for process in layout.processes
+        for i in range(order + 1)
+    ]
+    initial = ca.substitute(ca.vertcat(*mean), model.x, row.initial(model))
+    state: list[ca.SX] = []
+    for f in symbols.filters:
+        state += [initial, ca.SX.zeros(0 if f.shared else len(f.held), 1)]
+    sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
+    return row, ca.vertcat(*state, *_no_scores(symbols), *sums)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A particle after a step of the solver.
+
+    Attributes
+    ----------
+    state : casadi.SX
+    free : FilterStep or None
+    conditioned : FilterStep
+    """
+
+    state: ca.SX
+    free: FilterStep | None
+    conditioned: FilterStep
+
+
+def solver_step(symbols: ConditionedSymbols) -> Step:
+    """Predict and condition on the ODE at the end of the step, in both filters."""
+    free, conditioned = symbols.free, symbols.conditioned
+    after_free, linearisation = None, None
+    alone: list[Innovation] = []
+    state: list[ca.SX] = []
+    if free is not None:
+        predicted = free.predict()
+        linearisation = free.linearise(predicted, symbols.h)
+        noise = symbols.diffusion.free_noise(symbols.scale, symbols.factor)
+        after_free = free.condition_on_ode(predicted, linearisation, [noise] * len(free.mean))
+        alone = after_free.innovations
+        state += free.values(after_free.mean, after_free.factors)
+    predicted = conditioned.predict()
+    if linearisation is None or not symbols.scheme.linearise_free:
+        linearisation = conditioned.linearise(predicted, symbols.h)
+    noise, sums = symbols.diffusion.noise(
+        alone, len(conditioned.mean), symbols.scale, symbols.count, symbols.factor
+    )
+    after = conditioned.condition_on_ode(predicted, linearisation, noise)
+    state += conditioned.values(after.mean, after.factors)
+    if symbols.scheme.joint:
+        state += residual_scores(symbols, after.innovations, alone)
+    return Step(ca.vertcat(*state, *sums), after_free, after)
+
+
+def residual_scores(
+    symbols: ConditionedSymbols, conditioned: list[Innovation], free: list[Innovation]
+) -> list[ca.SX]:
+    """Ratio and quadratic after a step: log p(z | y) - log p(z) is -(log ratio + quadratic) / 2."""
+    ratio, quadratic = symbols.ratio, symbols.quadratic
+    for (e, s), (e_free, s_free) in zip(_pairs(conditioned), _pairs(free), strict=True):
+        ratio = ratio * (s / s_free)
+        quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
+    return [ratio, quadratic]
+
+
+def _pairs(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
+    """Residuals and variances over all blocks."""
+    return [
+        pair
+        for innovation in innovations
+        for pair in zip(innovation.residuals, innovation.variances, strict=True)
+    ]
+
+
+def _no_scores(symbols: ConditionedSymbols) -> list[ca.SX]:
+    """Ratio and quadratic where no residual has been met since the last sample."""
+    return [ca.SX(1.0), ca.SX(0.0)] if symbols.scheme.joint else []
+
+
+@dataclass(frozen=True)
+class PredictedOutputs:
+    """Noise-free outputs of the conditioned filter before a sample is seen.
+
+    Attributes
+    ----------
+    mean : list of casadi.SX
+        g(m), output by output.
+    slopes : list of dict of Entry to casadi.SX
+        Their derivatives H by the coordinates of the values.
+    covariance : casadi.SX, (q, q)
+        H P H'.
+    gains : SharedGains
+        What shared rows bring of the covariance; empty where every particle has its own.
+    """
+
+    mean: list[ca.SX]
+    slopes: list[dict[Entry, ca.SX]]
+    covariance: ca.SX
+    gains: SharedGains
+
+
+def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
+    """Linearise the outputs at the predicted mean."""
+    model, sample, f = symbols.model, symbols.sample, symbols.conditioned
+    here = ca.substitute(
+        model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
+    )
+    slopes = f.output_slopes(symbols.h_before, here)
+    mean = ca.vertsplit(ca.substitute(here, model.x, f.states(f.mean, symbols.h_before)))
+    covariance = output_covariance(f.layout, f.factors, slopes)
+    gains = SharedGains("output_gain")
+    if f.shared:
+        values, gains = gains.replace(ca.vertsplit(ca.densify(ca.vec(covariance))))
+        covariance = ca.reshape(ca.vertcat(*values), covariance.shape)
+    return PredictedOutputs(mean, slopes, covariance, gains)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The conditioned filter after a sample.
+
+    Attributes
+    ----------
+    mean : Mean
+    factors : list of Factor
+    log_densities : list of (casadi.SX, casadi.SX)
+        Of each output, see `Measurement.log_density`.
+    gains : SharedGains
+        Empty where every particle has its own covariance.
+    """
+
+    mean: Mean
+    factors: list[Factor]
+    log_densities: list[tuple[ca.SX, ca.SX]]
+    gains: SharedGains
+
+
+def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutputs) -> Update:
+    """Condition on one output after the other, all linearised at the predicted mean."""
+    f, sample, slopes = symbols.conditioned, symbols.sample, predicted.slopes
+    mean, factors = [list(row) for row in f.mean], list(f.factors)
+    gains, log_densities = predicted.gains, []
+    for j, expected in enumerate(predicted.mean):
+        for (k, i), slope in slopes[j].items():
+            expected += slope * (mean[k][i] - f.mean[k][i])
+        present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
+        value = measurement(symbols.model, j, expected, sample.y[j], sample.present[j])
+        factors, gain = condition_on_output(f.layout, factors, present, value.noise)
+        if f.shared:
+            gain, gains = gains.of_output(gain)
+        for (k, i), g in gain.by_entry.items():
+            mean[k][i] = mean[k][i] + g * value.innovation
+        log_densities.append(value.log_density(gain))
+    return Update(mean, factors, log_densities, gains)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A particle at the beginning of an interval between samples.
+
+    Attributes
+    ----------
+    state : casadi.SX
+    factors : list of list of Factor
+        Of each filter.
+    input_derivatives : list of casadi.SX
+        Symbols of the derivatives of the input that a restart needs.
+    """
+
+    state: ca.SX
+    factors: list[list[Factor]]
+    input_derivatives: list[ca.SX]
+
+
+def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
+    """Take the state over from the sample before: rescaled, and restarted where the input asks."""
+    h_ratio = symbols.h / symbols.h_before if symbols.grid.rescales else ca.SX(1.0)
+    derivatives, inputs = _exact_derivatives(symbols) if symbols.grid.restarts else ([], [])
+    state: list[ca.SX] = []
+    factors: list[list[Factor]] = []
+    linearisation: Linearisation | None = None
+    for f in symbols.filters:
+        source = update if f is symbols.conditioned else f
+        mean = rescaled_mean(source.mean, h_ratio)
+        blocks = f.rescale(source.factors, h_ratio)
+        if symbols.grid.restarts:
+            if linearisation is None or not symbols.scheme.linearise_free:
+                linearisation = f.linearise_derivatives(mean, symbols.h, derivatives)
+            mean, blocks = f.restart(mean, blocks, linearisation)
+        state += f.values(mean, blocks)
+        factors.append(blocks)
+    tail = [*_no_scores(symbols), *symbols.diffusion.sums]
+    return Interval(ca.vertcat(*state, *tail), factors, inputs)
+
+
+def _exact_derivatives(
+    symbols: ConditionedSymbols,
+) -> tuple[list[tuple[int, int, ca.SX]], list[ca.SX]]:
+    """Derivatives of each process that are no states, at a sample; and those of the input."""
+    model = symbols.model
+    derivatives, inputs = taylor_derivatives(model.x, model.u, model.t, model.rhs, symbols.order)
+    at = ca.vertcat(model.u, model.t), ca.vertcat(symbols.sample.u, symbols.sample.t)
+    wanted = [
+        (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
+        for k, process in enumerate(symbols.conditioned.layout.processes)
+        for i in range(process.rate, symbols.order + 1)
+    ]
+    return wanted, inputs
+
+
+def shared_covariances(
+    symbols: ConditionedSymbols, step: Step, update: Update, interval: Interval
+) -> list[SharedCovariance]:
+    """Covariances that are the same for all particles, whose gains the rows bring."""
+    steps = [after for after in (step.free, step.conditioned) if after is not None]
+    return [
+        SharedCovariance(
+            held=f.held,
+            after_step=f.covariance_entries(after.factors),
+            step_gains=after.gains,
+            after_sample=f.covariance_entries(factors),
+            sample_gains=update.gains if f is symbols.conditioned else SharedGains("none"),
+        )
+        for f, after, factors in zip(symbols.filters, steps, interval.factors, strict=True)
+        if f.shared
+    ]
+
+
 class ConditionedRowWriter(RowWriter):
-    """Rows of `ConditionedSymbols.program`: inputs, samples, and the gains that all share.
+    """Rows of `Conditioned.program`: inputs, samples, and the gains that all share.
 
     Its memory is the length of the step before a sample, and the shared covariances there.
 
     Parameters
     ----------
-    symbols : ConditionedSymbols
+    recursion : Conditioned
     record : Record
         Its mean interval is that of all samples; where the length of the steps changes, its first
         interval is that before the first sample.
@@ -371,12 +471,13 @@ class ConditionedRowWriter(RowWriter):
 
     def __init__(
         self,
-        symbols: ConditionedSymbols,
+        recursion: Conditioned,
         record: Record,
         steps: int,
         number: int = 0,
         factor: float = 1.0,
     ) -> None:
+        symbols = recursion.symbols
         self.steps, self.n_outputs = steps, symbols.model.outputs.numel()
         self._symbols, self._number = symbols, number
         self._constants = np.array(symbols.constant_values(factor))
@@ -385,7 +486,7 @@ class ConditionedRowWriter(RowWriter):
         row = ca.vertcat(symbols.sample.present, symbols.h, symbols.h_before)
         self._runs = [
             SharedRun(covariance, symbols.scale, row, symbols.constants, steps)
-            for covariance in symbols.shared
+            for covariance in recursion.shared
         ]
         self.memory = np.append(self._length, np.zeros(sum(run.size for run in self._runs)))
 
@@ -450,7 +551,7 @@ MAX_SIZE = 24
 
 
 class ConditionedLikelihood(LaneLikelihood):
-    """A likelihood of the family; its diffusion can be raised without compiling anew."""
+    """A compiled likelihood whose diffusion can be raised without compiling anew."""
 
     def __init__(
         self,
@@ -474,7 +575,7 @@ class ConditionedLikelihood(LaneLikelihood):
 
 
 class Conditioned(Recursion):
-    """What `Filtering`, `Dalton` and `Fenrir` share.
+    """A likelihood of the data-conditioned filter: `Filtering`, `Dalton` or `Fenrir`.
 
     Parameters
     ----------
@@ -482,7 +583,7 @@ class Conditioned(Recursion):
     solver : EKF0 or EKF1
     grid : Grid
     share, start_order
-        See `ConditionedSymbols`.
+        See `ConditionedSymbols.of`.
 
     Raises
     ------
@@ -491,18 +592,19 @@ class Conditioned(Recursion):
     """
 
     scheme: ClassVar[Scheme]
-    """What is compared with the data, and which filter linearises where."""
+    """Which likelihood the filters compute."""
 
     def __init__(
         self,
         problem: Problem,
-        solver: EKF0 | EKF1,
+        solver: ProbabilisticSolver,
         grid: Grid,
         *,
         share: bool = True,
         start_order: int | None = None,
     ) -> None:
-        layout = Layout.of(problem.model, solver, outputs=True)
+        model = problem.model
+        layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         size = max(len(block.processes) for block in layout.blocks) * (solver.order + 1)
         if size > MAX_SIZE:
             raise InputError(
@@ -510,8 +612,8 @@ class Conditioned(Recursion):
                 "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
             )
         self.model, self.local_order = problem.model, solver.order + 1
-        diffusion = self.diffusion(problem, solver)
-        self.symbols = ConditionedSymbols(
+        diffusion = self.diffusion(problem, solver, len(layout.processes))
+        self.symbols = ConditionedSymbols.of(
             problem.model,
             solver,
             self.scheme,
@@ -520,11 +622,16 @@ class Conditioned(Recursion):
             share=share,
             start_order=start_order,
         )
+        self.step = solver_step(self.symbols)
+        self.predicted = predict_outputs(self.symbols)
+        self.update = condition_on_outputs(self.symbols, self.predicted)
+        self.interval = next_interval(self.symbols, self.update)
+        self.shared = shared_covariances(self.symbols, self.step, self.update, self.interval)
 
     @classmethod
     @abstractmethod
-    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
-        """Diffusion of its filters; refuses that of a solver which it cannot use."""
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+        """Diffusion of a number of processes; refuses that of a solver which it cannot use."""
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -570,53 +677,83 @@ class Conditioned(Recursion):
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
-        return self.symbols.program(emitted)
+        model, symbols, sample = self.model, self.symbols, self.symbols.sample
+        start_symbols, start = start_state(symbols)
+        scores = [symbols.ratio, symbols.quadratic] if self.scheme.joint else []
+        state = [*(s for f in symbols.filters for s in f.state), *scores, *symbols.diffusion.sums]
+        sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
+        derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
+        return LaneProgram(
+            theta=model.theta,
+            constants=symbols.constants,
+            constant_values=symbols.constant_values(1.0),
+            state=ca.vertcat(*state),
+            start_row=ca.vertcat(start_symbols.row, symbols.h),
+            interval_row=ca.vertcat(sample.row, *derivatives, *h, *sample_gains),
+            step_row=ca.vertcat(model.u, model.t, symbols.h, symbols.scale, symbols.count),
+            gain_row=ca.vertcat(*[s for c in self.shared for s in c.step_gains.symbols]),
+            sample_row=ca.vertcat(sample.row, symbols.h_before, *sample_gains),
+            start=start,
+            interval=self.interval.state,
+            step=self.step.state,
+            emitted=emitted,
+        )
 
     def log_density(self) -> ca.SX:
-        """See `Recursion.log_density`."""
-        return self.symbols.log_density()
+        """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
+        product, total = ca.SX(1.0), ca.SX(0.0)
+        if self.scheme.joint:
+            product, total = self.symbols.ratio, -0.5 * self.symbols.quadratic
+        for log_density, determinant in self.update.log_densities:
+            product *= determinant
+            total += log_density
+        return total - 0.5 * ca.log(product)
 
     def expected(self) -> Expected:
-        """See `Recursion.expected`."""
-        return Expected(*self.symbols.prediction(), states=self.symbols.states)
+        """See `Recursion.expected`: outputs and states given the samples before."""
+        f, predicted = self.symbols.conditioned, self.predicted
+        states = f.states(f.mean, self.symbols.h_before)
+        return Expected(ca.vertcat(*predicted.mean), predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
-        """See `Recursion.local_error`."""
-        return self.symbols.local_error()
+        """See `Recursion.local_error`: what the residual of a step does to each state, (n, 1)."""
+        f, h = self.symbols.conditioned, self.symbols.h
+        predicted = f.predict()
+        rates = f.linearise(predicted, h).rates
+        errors = []
+        for state in range(self.model.x.numel()):
+            k, i = f.layout.place(state)
+            top = f.layout.processes[k].rate
+            residual = (rates[k, top] - predicted[k][top]) / f.layout.scale(top, h)
+            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
+            errors.append(residual * f.layout.scale(top - i, h))
+        return ca.vertcat(*errors)
 
     def writer(
         self, record: Record, steps: int, number: int = 0, factor: float = 1.0
     ) -> ConditionedRowWriter:
         """See `Recursion.writer`; ``factor`` raises the diffusion."""
-        return ConditionedRowWriter(self.symbols, record, steps, number, factor)
+        return ConditionedRowWriter(self, record, steps, number, factor)
 
 
 class Filtering(Conditioned):
-    """The product of p(y_k | y_<k, z_<=k), z being the residuals of the ODE.
-
-    Every sample corrects the state, so that errors of the solver do not add up over the record.
-    With a calibrated diffusion (``"fixed"``, ``"fixed-diagonal"``) a data-free filter runs beside
-    it, whose residuals give the running quasi-MLE; one that changes by step is refused.
-    """
+    """sum_t log p(y_t | y_<t, z_<=t); a diffusion that changes by step is refused."""
 
     name = "filtering"
     any_density = True
     scheme = Scheme(joint=False)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
         """See `Conditioned.diffusion`."""
-        processes = len(Layout.of(problem.model, solver, outputs=False).processes)
-        return running_diffusion(problem, solver, processes)
+        return known_or_calibrated_diffusion(problem, solver, processes, likelihood=cls.name)
 
 
 class Dalton(Conditioned):
     """log p(y, z) - log p(z), each linearised where its own filter is.
 
-    Wu and Lysy (2024), algorithm 1: one filter sees the outputs y and the residuals z of the ODE,
-    the other the residuals alone. The difference is taken sample by sample, so that it has
-    increments. The filters linearise in different places, which leaves no density of the data; far
-    above one, the data-free filter has diverged.
+    The filters linearise in different places, which leaves no density of the data; far above one,
+    the data-free filter has diverged. A diffusion that is calibrated is refused.
     """
 
     name = "dalton"
@@ -626,19 +763,15 @@ class Dalton(Conditioned):
     scheme = Scheme(joint=True)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
         """See `Conditioned.diffusion`."""
-        return known_diffusion(problem, solver, cls.name)
+        return known_diffusion(problem, solver, likelihood=cls.name)
 
 
 class Fenrir(Conditioned):
-    """log p(y | z): the solution of the ODE as a Gauss-Markov process, given the data afterwards.
+    """log p(y | z) under the data-free filter's linearisation.
 
-    Tronarp et al. (2022) solve the ODE forward and condition the smoothed process on the outputs
-    going backward. That process is the linear Gaussian model the data-free filter has made, given
-    the residuals z of the ODE, so p(y | z) = p(y, z) / p(z) of the same model, which two filters
-    compute going forward: the conditioned one takes the data-free one's linearisation. So Fenrir
-    has increments, and needs no smoother.
+    A diffusion that is calibrated is refused.
     """
 
     name = "fenrir"
@@ -646,6 +779,6 @@ class Fenrir(Conditioned):
     scheme = Scheme(joint=True, linearise_free=True)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: EKF0 | EKF1) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
         """See `Conditioned.diffusion`."""
-        return known_diffusion(problem, solver, cls.name)
+        return known_diffusion(problem, solver, likelihood=cls.name)

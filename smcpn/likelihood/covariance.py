@@ -1,37 +1,91 @@
-"""The covariance recursion of a filter: held by every particle, or run once for all of them."""
+"""The covariance of a Gaussian filter as L D L', and its steps as functions of that factor.
+
+A filter that subtracts s K K' from its covariance loses its digits where the noise is small against
+what is not yet known: at high orders, and at a large diffusion. The factors L and D keep them, in
+straight-line arithmetic without a square root:
+
+- a prediction, P = A L D L' A' + Q, is a weighted Gram-Schmidt orthogonalisation (Thornton);
+- an output with noise is a rank-one downdate (Bierman);
+- a residual of the ODE has no noise and costs nothing: with its row first in the
+  orthogonalisation, the first column of L is its gain, and what remains of L D L' is conditioned
+  on it.
+
+Processes that share a covariance form a `Block`, which has a factor of its own. Every function
+takes the factor of a block and returns a new one. Between steps the covariance is conditioned on
+the ODE: the rows of the values and of the derivatives beyond the ODE's are free, and those of the
+derivatives that the ODE determines are linear combinations of the rows of the values.
+
+Where nothing in the recursion depends on a particle, all particles have the same gains:
+`SharedGains` puts symbols of a shared row in their place, and `SharedRun` computes their values.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
+from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.gaussian_filter import (
-    Factor,
-    GaussianFilter,
-    Innovation,
-    Linearisation,
-    Mean,
-    updated,
-)
-from smcpn.likelihood.processes import Block, Entry, Layout
-from smcpn.model.problem import Model
+from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor
+from smcpn.pn.layout import Block, Entry, Layout
 
 Array = NDArray[np.float64]
+Row = list[Any]
+Slopes = dict[tuple[Entry, Entry], ca.SX]
+"""Derivative of a coordinate that the ODE determines by the coordinate of a value."""
 
 
 @dataclass(frozen=True)
-class Gain:
-    """What a scalar output does to a mean.
+class Factor:
+    """Covariance L D L'.
+
+    Attributes
+    ----------
+    rows : list of Row
+        L, any number of rows, each as long as ``pivots``. The first are unit lower triangular;
+        those beyond are combinations of the first.
+    pivots : Row
+        Diagonal of D.
+    """
+
+    rows: list[Row]
+    pivots: Row
+
+
+@dataclass(frozen=True)
+class ResidualGain:
+    """How the residuals z of a block's ODE move its mean.
+
+    Attributes
+    ----------
+    rows : list of Row
+        A row for every residual, then for every value and higher derivative: the slope by each
+        residual, given the residuals before it.
+    variances : Row
+        Of each residual given those before it.
+    """
+
+    rows: list[Row]
+    variances: Row
+
+
+@dataclass(frozen=True)
+class OutputGain:
+    """How a measured output moves a mean.
 
     Attributes
     ----------
     by_entry : dict of Entry to casadi.SX
-    variance, spread : casadi.SX
-        Variance of the innovation, and of the output without its noise.
+        The gain of each coordinate.
+    variance : casadi.SX
+        Of the innovation: output and noise.
+    spread : casadi.SX
+        Of the output without its noise.
     """
 
     by_entry: dict[Entry, ca.SX]
@@ -39,166 +93,342 @@ class Gain:
     spread: ca.SX
 
 
-class External:
-    """Values that reach a graph as symbols of a shared row."""
-
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self.symbols: list[ca.SX] = []
-        self.values: list[ca.SX] = []
-
-    def __call__(self, value: ca.SX) -> ca.SX:
-        """Symbol that stands for a value; a constant stays."""
-        if value.is_constant():
-            return value
-        self.symbols.append(ca.SX.sym(f"{self._prefix}_{len(self.symbols)}"))
-        self.values.append(value)
-        return self.symbols[-1]
+def entries(block: Block) -> list[Entry]:
+    """Coordinates in the order of the rows of a block's factor."""
+    return [*block.values, *block.higher, *block.rates]
 
 
-class Covariance:
-    """The graphs of one filter's covariance, and what the mean needs of them.
+def zero_covariance(block: Block) -> Factor:
+    """Factor of a state that is known exactly."""
+    free = len(block.values) + len(block.higher)
+    rows = [[ca.SX(float(i == j)) for j in range(free)] for i in range(free)]
+    return Factor(rows + [[ca.SX(0.0)] * free for _ in block.rates], [ca.SX(0.0)] * free)
 
-    Where no part of the recursion depends on a particle (``shared``), the gains become symbols of
-    the shared rows, which `SharedRun` fills, and a particle holds the mean only.
+
+def symbolic_factor(block: Block, coupled: bool, prefix: str) -> Factor:
+    """Factor with a symbol wherever it is not the same at all times.
 
     Parameters
     ----------
-    filter : GaussianFilter
-    shared : bool
+    block : Block
+    coupled : bool
+        Whether the linearised ODE makes the rates depend on the values.
     prefix : str
-        For the names of symbols.
+        Of the names of the symbols.
+    """
+    factor = zero_covariance(block)
+    n_free = len(factor.pivots)
+    for i, row in enumerate(factor.rows):
+        for j in range(i if i < n_free else len(block.values) if coupled else 0):
+            row[j] = ca.SX.sym(f"{prefix}_{i}_{j}")
+    pivots = [ca.SX.sym(f"{prefix}_{j}") for j in range(n_free)]
+    return Factor(factor.rows, pivots)
+
+
+def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
+    """Entries of a factor where that of `symbolic_factor` has symbols."""
+    places = [*chain(*symbolic.rows), *symbolic.pivots]
+    values = [*chain(*factor.rows), *factor.pivots]
+    return [v for place, v in zip(places, values, strict=True) if not place.is_constant()]
+
+
+def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
+    """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
+
+    Parameters
+    ----------
+    rows : rows of W, (m, c)
+    weights : (c,)
+    """
+    remaining = [list(row) for row in rows]
+    size = len(remaining)
+    lower = [[ca.SX(float(i == j)) for j in range(size)] for i in range(size)]
+    pivots: Row = []
+    for j, row in enumerate(remaining):
+        weighted = [w * v for w, v in zip(weights, row, strict=True)]
+        pivot = _dot(weighted, row)
+        pivots.append(pivot)
+        for i in range(j + 1, size):
+            ratio = _dot(weighted, remaining[i]) / pivot
+            lower[i][j] = ratio
+            remaining[i] = [v - ratio * p for v, p in zip(remaining[i], row, strict=True)]
+    return Factor(lower, pivots)
+
+
+@cache
+def noise_factor(order: int, first: int) -> tuple[Array, Array]:
+    """Process noise of a step of length one with derivative ``first`` put first, as L and D.
+
+    Returns
+    -------
+    rows : ndarray, (order + 1, order + 1)
+        Row i belongs to derivative i; in the order first, 0, 1, ... they are unit lower triangular.
+    weights : ndarray, (order + 1,)
+    """
+    sequence = [first, *(i for i in range(order + 1) if i != first)]
+    lower = lower_factor(process_noise_factor(order)[sequence])
+    lower = np.tril(lower)
+    rows = np.empty_like(lower)
+    rows[sequence] = lower / np.diag(lower)
+    return rows, np.diag(lower) ** 2
+
+
+def predict(
+    layout: Layout, block: Block, factor: Factor, noise: Sequence[ca.SX]
+) -> tuple[dict[Entry, Row], Row]:
+    """Rows of W = [A L, L_Q] by coordinate and weights [D, D_Q]: A P A' + Q before factorisation.
+
+    Parameters
+    ----------
+    noise : sequence of casadi.SX
+        Variance of the diffusion times h^(2 order + 1), one per process of the model.
+    """
+    held = dict(zip(entries(block), factor.rows, strict=True))
+    size = layout.order + 1
+    rows: dict[Entry, Row] = {}
+    weights = list(factor.pivots)
+    for number, k in enumerate(block.processes):
+        columns = zip(*[held[k, i] for i in range(size)], strict=True)
+        moved = list(zip(*[pascal(column) for column in columns], strict=True))
+        unit_rows, unit_weights = noise_factor(layout.order, layout.processes[k].rate)
+        zeros = [ca.SX(0.0)] * size
+        for i in range(size):
+            own = [ca.SX(float(v)) for v in unit_rows[i]]
+            added = [own if other == number else zeros for other in range(len(block.processes))]
+            rows[k, i] = [*moved[i], *(v for part in added for v in part)]
+        weights += [noise[k] * float(w) for w in unit_weights]
+    return rows, weights
+
+
+def step(
+    layout: Layout, block: Block, factor: Factor, slopes: Slopes, noise: Sequence[ca.SX]
+) -> tuple[ResidualGain, Factor]:
+    """Predict and condition on the residuals z = rate - f being zero.
+
+    Parameters
+    ----------
+    slopes : Slopes
+        Of the linearised f.
+    noise : sequence of casadi.SX
+        As of `predict`.
+
+    References
+    ----------
+    Bosch, Hennig, Tronarp (2021), (10b) and (11); Thornton's orthogonalisation does both.
+    """
+    rows, weights = predict(layout, block, factor, noise)
+    residual_rows = []
+    for rate in block.rates:
+        row = rows[rate]
+        for by in block.values:
+            slope = slopes.get((rate, by))
+            if slope is not None:
+                row = [v - slope * w for v, w in zip(row, rows[by], strict=True)]
+        residual_rows.append(row)
+    free = [*block.values, *block.higher]
+    predicted = orthogonalised([*residual_rows, *(rows[entry] for entry in free)], weights)
+    n = len(block.rates)
+    gain = ResidualGain([row[:n] for row in predicted.rows], predicted.pivots[:n])
+    kept = [row[n:] for row in predicted.rows[n:]]
+    rates = _linear_rows(block, block.rates, kept, slopes)
+    return gain, Factor(kept + rates, predicted.pivots[n:])
+
+
+def downdate(
+    factor: Factor, sensitivity: Sequence[ca.SX], noise: ca.SX
+) -> tuple[Factor, Row, ca.SX, ca.SX]:
+    """Condition on a scalar output with noise (Bierman).
+
+    Parameters
+    ----------
+    factor : Factor
+    sensitivity : sequence of casadi.SX
+        Derivative of the output by the first rows; the others do not enter.
+    noise : casadi.SX
+        Variance of the output's noise.
+
+    Returns
+    -------
+    factor : Factor
+    gain : Row
+        One entry per row of the factor.
+    variance : casadi.SX
+        Of the innovation: output and noise.
+    spread : casadi.SX
+        Of the output without its noise.
+    """
+    n_values = len(sensitivity)
+    rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
+    gain: Row = [ca.SX(0.0)] * len(rows)
+    variance, spread = noise, ca.SX(0.0)
+    for j in reversed(range(n_values)):
+        f = _dot([row[j] for row in rows[:n_values]], sensitivity)
+        carried = factor.pivots[j] * f
+        total = variance + carried * f
+        spread += carried * f
+        pivots[j] = factor.pivots[j] * (variance / total)
+        shift = f / variance
+        for i, row in enumerate(rows):
+            old = row[j]
+            row[j] = old - shift * gain[i]
+            gain[i] = gain[i] + carried * old
+        variance = total
+    return Factor(rows, pivots), [g / variance for g in gain], variance, spread
+
+
+def condition_on_output(
+    layout: Layout, factors: Sequence[Factor], slope: dict[Entry, ca.SX], noise: ca.SX
+) -> tuple[list[Factor], OutputGain]:
+    """Condition the covariance of a filter, a factor per block, on one output.
+
+    Parameters
+    ----------
+    slope : dict of Entry to casadi.SX
+        Derivative of the output by the coordinates of the values, all of one block.
+    noise : casadi.SX
+        Variance of the output's noise.
+    """
+    result = list(factors)
+    gain = OutputGain({}, noise, ca.SX(0.0))
+    for number, block in enumerate(layout.blocks):
+        if any(entry in slope for entry in block.values):
+            sensitivity = [slope.get(entry, ca.SX(0.0)) for entry in block.values]
+            result[number], by_row, variance, spread = downdate(factors[number], sensitivity, noise)
+            by_entry = dict(zip(entries(block), by_row, strict=True))
+            gain = OutputGain(by_entry, variance, spread)
+    return result, gain
+
+
+def output_covariance(
+    layout: Layout, factors: Sequence[Factor], slopes: Sequence[dict[Entry, ca.SX]]
+) -> ca.SX:
+    """Covariance H P H' of the noise-free outputs, (q, q)."""
+    result = ca.SX.zeros(len(slopes), len(slopes))
+    for block, factor in zip(layout.blocks, factors, strict=True):
+        rows = []
+        for slope in slopes:
+            row = [ca.SX(0.0)] * len(factor.pivots)
+            for number, entry in enumerate(block.values):
+                weight = slope.get(entry, ca.SX(0.0))
+                row = [v + weight * w for v, w in zip(row, factor.rows[number], strict=True)]
+            rows.append(ca.horzcat(*row))
+        spread = ca.vertcat(*rows)
+        result += spread @ ca.diag(ca.vertcat(*factor.pivots)) @ spread.T
+    return result
+
+
+def rescale(block: Block, factor: Factor, h_ratio: ca.SX) -> Factor:
+    """Factor in the Nordsieck coordinates of a step ``h_ratio`` times as long."""
+    power = [i for _, i in entries(block)]
+    rows = [
+        [v * h_ratio ** (power[i] - power[j]) if i != j else v for j, v in enumerate(row)]
+        for i, row in enumerate(factor.rows)
+    ]
+    pivots = [p * h_ratio ** (2 * power[j]) for j, p in enumerate(factor.pivots)]
+    return Factor(rows, pivots)
+
+
+def restart(block: Block, factor: Factor, slopes: Slopes) -> Factor:
+    """Covariance where the values determine all derivatives, with ``slopes`` of each of these."""
+    n_values = len(block.values)
+    values = factor.rows[:n_values]
+    higher = _linear_rows(block, block.higher, values, slopes)
+    for number, row in enumerate(higher):
+        row[n_values + number] = ca.SX(1.0)
+    rates = _linear_rows(block, block.rates, values, slopes)
+    pivots = factor.pivots[:n_values] + [ca.SX(0.0)] * len(higher)
+    return Factor([*values, *higher, *rates], pivots)
+
+
+def _linear_rows(
+    block: Block, derivatives: Sequence[Entry], rows: list[Row], slopes: Slopes
+) -> list[Row]:
+    """Rows of linearised derivatives, from those of the values, which come first in ``rows``."""
+    result: list[Row] = []
+    for entry in derivatives:
+        row: Row = [ca.SX(0.0)] * len(rows[0])
+        for number, by in enumerate(block.values):
+            slope = slopes.get((entry, by))
+            if slope is not None:
+                row = [v + slope * w for v, w in zip(row, rows[number], strict=True)]
+        result.append(row)
+    return result
+
+
+def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
+    return sum((x * y for x, y in zip(a, b, strict=True)), ca.SX(0.0))
+
+
+@dataclass(frozen=True)
+class SharedGains:
+    """Gains that are the same for all particles.
+
+    Attributes
+    ----------
+    prefix : str
+        Of the names of the symbols.
+    symbols : tuple of casadi.SX
+        In the order of a shared row.
+    values : tuple of casadi.SX
+        Graphs that the symbols stand for, functions of the covariance alone.
     """
 
-    def __init__(self, filter: GaussianFilter, shared: bool, prefix: str) -> None:
-        self.filter, self.shared, self._prefix = filter, shared, prefix
-        self.held: list[ca.SX] = []
-        self.factors = [self._symbolic(block) for block in filter.layout.blocks]
-        self.step_gains, self.sample_gains = External(f"{prefix}g"), External(f"{prefix}k")
-        self.after_step: list[Factor] = []
-        self.after_sample = list(self.factors)
+    prefix: str
+    symbols: tuple[ca.SX, ...] = ()
+    values: tuple[ca.SX, ...] = ()
 
-    @property
-    def state(self) -> list[ca.SX]:
-        """Symbols that a particle holds."""
-        return [] if self.shared else self.held
+    def replace(self, values: Sequence[ca.SX]) -> tuple[list[ca.SX], SharedGains]:
+        """Symbols in place of ``values``, constants kept, and the gains with these appended."""
+        replaced: list[ca.SX] = []
+        symbols, shared = list(self.symbols), list(self.values)
+        for value in values:
+            if not value.is_constant():
+                shared.append(value)
+                symbols.append(ca.SX.sym(f"{self.prefix}_{len(symbols)}"))
+                value = symbols[-1]
+            replaced.append(value)
+        return replaced, SharedGains(self.prefix, tuple(symbols), tuple(shared))
 
-    def _symbolic(self, block: Block) -> Factor:
-        """Symbols where a factor is not the same at all times, in the order of `flat`."""
-        factor = self.filter.start_factor(block)
-        n_free = len(factor.pivots)
-        coupled = self.filter.layout.jacobian != "none"
-        for i, row in enumerate(factor.rows):
-            for j in range(i if i < n_free else len(block.values) if coupled else 0):
-                row[j] = self._new()
-        factor.pivots = [self._new() for _ in factor.pivots]
-        return factor
+    def of_residuals(self, gain: ResidualGain) -> tuple[ResidualGain, SharedGains]:
+        """`replace` in the gain of a block's residuals."""
+        n = len(gain.variances)
+        flat, shared = self.replace([*chain(*gain.rows), *gain.variances])
+        rows = [flat[k : k + n] for k in range(0, len(flat), n)]
+        return ResidualGain(rows[:-1], rows[-1]), shared
 
-    def _new(self) -> ca.SX:
-        self.held.append(ca.SX.sym(f"{self._prefix}_{len(self.held)}"))
-        return self.held[-1]
+    def of_output(self, gain: OutputGain) -> tuple[OutputGain, SharedGains]:
+        """`replace` in the gain of an output; its spread is not shared."""
+        flat, shared = self.replace([*gain.by_entry.values(), gain.variance])
+        by_entry = dict(zip(gain.by_entry, flat[:-1], strict=True))
+        return OutputGain(by_entry, flat[-1], gain.spread), shared
 
-    def flat(self, factors: list[Factor]) -> list[ca.SX]:
-        """Values of `held` in factors of the same blocks."""
-        values: list[ca.SX] = []
-        for own, other in zip(self.factors, factors, strict=True):
-            for places, row in zip(
-                [*own.rows, own.pivots], [*other.rows, other.pivots], strict=True
-            ):
-                values += [v for p, v in zip(places, row, strict=True) if not p.is_constant()]
-        return values
 
-    def step(self, linearisation: Linearisation, noise: list[ca.SX]) -> list[Factor]:
-        """Predict, condition on the ODE; return the predicted factors, rows of residuals first."""
-        predicted: list[Factor] = []
-        self.after_step = []
-        for block, factor in zip(self.filter.layout.blocks, self.factors, strict=True):
-            before, after = self.filter.updated_factor(block, factor, linearisation, noise)
-            self.after_step.append(after)
-            predicted.append(self._gains_of(before, len(block.rates)) if self.shared else before)
-        return predicted
+@dataclass(frozen=True)
+class SharedCovariance:
+    """The recursion of a covariance that is the same for all particles.
 
-    def _gains_of(self, predicted: Factor, n_rates: int) -> Factor:
-        external = self.step_gains
-        rows = [[external(v) for v in row[:n_rates]] for row in predicted.rows]
-        return Factor(rows, [external(v) for v in predicted.pivots[:n_rates]])
+    Attributes
+    ----------
+    held : tuple of casadi.SX
+        Symbols of its entries.
+    after_step, after_sample : tuple of casadi.SX
+        Their values after a step, and after a sample.
+    step_gains, sample_gains : SharedGains
+    """
 
-    def observe(self, slope: dict[Entry, ca.SX], noise: ca.SX) -> Gain:
-        """Condition on one output of a sample, after those before it.
-
-        Parameters
-        ----------
-        slope : dict of Entry to casadi.SX
-            Derivative of the output by the coordinates of the values.
-        noise : casadi.SX
-            Variance.
-        """
-        gain, variance, spread = {}, noise, ca.SX(0.0)
-        for number, block in enumerate(self.filter.layout.blocks):
-            if not any(entry in slope for entry in block.values):
-                continue
-            sensitivity = [slope.get(entry, ca.SX(0.0)) for entry in block.values]
-            update = updated(self.after_sample[number], sensitivity, noise)
-            self.after_sample[number] = update.factor
-            gain = dict(zip(self.filter.entries(block), update.gain, strict=True))
-            variance, spread = update.variance, update.spread
-        if self.shared:
-            gain = {entry: self.sample_gains(v) for entry, v in gain.items()}
-            variance = self.sample_gains(variance)
-        return Gain(gain, variance, spread)
-
-    def of_outputs(self, slopes: list[dict[Entry, ca.SX]]) -> ca.SX:
-        """Covariance of the noise-free outputs before a sample is seen, (q, q)."""
-        result = ca.SX.zeros(len(slopes), len(slopes))
-        for block, factor in zip(self.filter.layout.blocks, self.factors, strict=True):
-            rows = []
-            for slope in slopes:
-                row = [ca.SX(0.0)] * len(factor.pivots)
-                for number, entry in enumerate(block.values):
-                    weight = slope.get(entry, ca.SX(0.0))
-                    row = [v + weight * w for v, w in zip(row, factor.rows[number], strict=True)]
-                rows.append(ca.horzcat(*row))
-            spread = ca.vertcat(*rows)
-            result += spread @ ca.diag(ca.vertcat(*factor.pivots)) @ spread.T
-        return result
-
-    def rescale(self, ratio: ca.SX) -> None:
-        """Go over to a step ``ratio`` times as long."""
-        factors: list[Factor] = []
-        for block, factor in zip(self.filter.layout.blocks, self.after_sample, strict=True):
-            entries = self.filter.entries(block)
-            rows = [
-                [
-                    v * ratio ** (entries[i][1] - entries[j][1]) if i != j else v
-                    for j, v in enumerate(row)
-                ]
-                for i, row in enumerate(factor.rows)
-            ]
-            pivots = [p * ratio ** (2 * entries[j][1]) for j, p in enumerate(factor.pivots)]
-            factors.append(Factor(rows, pivots))
-        self.after_sample = factors
-
-    def restart(self, derivatives: Linearisation) -> None:
-        """Let the values determine all derivatives anew, as far as ``derivatives`` says."""
-        factors: list[Factor] = []
-        for block, factor in zip(self.filter.layout.blocks, self.after_sample, strict=True):
-            n_values = len(block.values)
-            values = factor.rows[:n_values]
-            higher = self.filter.rate_rows(block, block.higher, values, derivatives)
-            for number, row in enumerate(higher):
-                row[n_values + number] = ca.SX(1.0)
-            rates = self.filter.rate_rows(block, block.rates, values, derivatives)
-            pivots = factor.pivots[:n_values] + [ca.SX(0.0)] * len(higher)
-            factors.append(Factor([*values, *higher, *rates], pivots))
-        self.after_sample = factors
+    held: tuple[ca.SX, ...]
+    after_step: tuple[ca.SX, ...]
+    step_gains: SharedGains
+    after_sample: tuple[ca.SX, ...]
+    sample_gains: SharedGains
 
 
 class SharedRun:
-    """The recursion of a shared `Covariance` with numbers.
+    """The recursion of a shared covariance with numbers.
 
     Parameters
     ----------
-    covariance : Covariance
+    covariance : SharedCovariance
     step_symbols, sample_symbols, constants : casadi.SX
         Symbols that the step and the sample's update depend on besides the covariance.
     steps : int
@@ -212,23 +442,21 @@ class SharedRun:
 
     def __init__(
         self,
-        covariance: Covariance,
+        covariance: SharedCovariance,
         step_symbols: ca.SX,
         sample_symbols: ca.SX,
         constants: ca.SX,
         steps: int,
     ) -> None:
         held = ca.vertcat(*covariance.held)
-        after = ca.vertcat(*covariance.flat(covariance.after_step))
         self.size, self._steps = held.numel(), steps
         self._step = ca.Function(
             "step", [held, step_symbols, constants],
-            [after, ca.vertcat(*covariance.step_gains.values)],
+            [ca.vertcat(*covariance.after_step), ca.vertcat(*covariance.step_gains.values)],
         )  # fmt: skip
-        after = ca.vertcat(*covariance.flat(covariance.after_sample))
         self._sample = ca.Function(
             "sample", [held, sample_symbols, constants],
-            [after, ca.vertcat(*covariance.sample_gains.values)],
+            [ca.vertcat(*covariance.after_sample), ca.vertcat(*covariance.sample_gains.values)],
         )  # fmt: skip
         self._interval = self._step.mapaccum(steps)
 
@@ -262,58 +490,3 @@ class SharedRun:
                 by_step.append(np.array(gains).T)
                 state = np.array(states)[:, -1]
         return np.concatenate(by_step), np.array(by_sample), state
-
-
-# ---- One of the filters of a particle: the symbols that it holds, and what a step makes of them.
-
-
-class FilterSymbols:
-    """One filter of a lane: the symbols of its mean and covariance."""
-
-    def __init__(self, model: Model, layout: Layout, shared: bool, prefix: str) -> None:
-        self.layout, self.graphs = layout, GaussianFilter(model, layout)
-        self.mean: Mean = [
-            [ca.SX.sym(f"{prefix}_{k}_{i}") for i in range(layout.order + 1)]
-            for k in range(len(layout.processes))
-        ]
-        self.covariance = Covariance(self.graphs, shared, prefix)
-
-    @property
-    def state(self) -> list[ca.SX]:
-        """What a particle holds of it."""
-        return [*chain(*self.mean), *self.covariance.state]
-
-    def values(self, mean: Mean, factors: list[Factor]) -> list[ca.SX]:
-        """Values of `state`."""
-        covariance = self.covariance
-        return [*chain(*mean), *([] if covariance.shared else covariance.flat(factors))]
-
-    def step(
-        self, predicted: Mean, linearisation: Linearisation, noise: list[ca.SX]
-    ) -> tuple[Mean, list[Innovation]]:
-        """Condition the predicted mean on the ODE."""
-        factors = self.covariance.step(linearisation, noise)
-        mean, innovations = predicted, []
-        for block, factor in zip(self.layout.blocks, factors, strict=True):
-            mean, innovation = self.graphs.updated_mean(block, mean, factor, linearisation)
-            innovations.append(innovation)
-        return mean, innovations
-
-    def restarted(self, mean: Mean, derivatives: Linearisation, ratio: ca.SX) -> list[ca.SX]:
-        """Values of `state` where the values determine all derivatives anew."""
-        self.covariance.rescale(ratio)
-        self.covariance.restart(derivatives)
-        result = [list(row) for row in mean]
-        for k, i in derivatives.rates:
-            result[k][i] = derivatives.at((k, i), mean)
-        return self.values(result, self.covariance.after_sample)
-
-    def rescaled(self, mean: Mean, ratio: ca.SX) -> list[ca.SX]:
-        """Values of `state` for steps ``ratio`` times as long."""
-        self.covariance.rescale(ratio)
-        return self.values(rescaled_mean(mean, ratio), self.covariance.after_sample)
-
-
-def rescaled_mean(mean: Mean, ratio: ca.SX) -> Mean:
-    """Coordinates of a mean for steps ``ratio`` times as long."""
-    return [[value * ratio**i for i, value in enumerate(row)] for row in mean]

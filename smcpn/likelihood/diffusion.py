@@ -1,24 +1,31 @@
-"""The diffusion of the Wiener processes: a number, a parameter, or calibrated on the way."""
+"""The diffusion of the Wiener processes: a number, a parameter, or calibrated from the residuals.
+
+A calibrated diffusion is a class that has a ``name``; solvers and problems know the name once the
+class is defined.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import casadi as ca
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gaussian_filter import Innovation
 from smcpn.model.problem import Problem
-from smcpn.solver import CALIBRATED, EKF0, EKF1
+from smcpn.solver import CALIBRATED, ProbabilisticSolver
 
 AT_REST = 1e-60
 """Variance added to a running estimate, which is zero as long as the residuals are."""
+DIFFUSIONS: dict[str, type[CalibratedDiffusion]] = {}
+"""Every calibrated diffusion by its name, which a solver's ``diffusion`` gives."""
 
 
 @dataclass(frozen=True)
 class KnownDiffusion:
-    """The same for all processes and all time.
+    """A number or a parameter, the same for all processes and all time.
 
     Attributes
     ----------
@@ -28,76 +35,172 @@ class KnownDiffusion:
     """
 
     sd: ca.SX
-    number: float | None
-    sums: tuple[ca.SX, ...] = ()
+    number: float | None = None
+    calibrated: ClassVar[bool] = False
+    sums: ClassVar[tuple[ca.SX, ...]] = ()
 
-    def variances(
-        self, innovations: list[Innovation], count: ca.SX, processes: int
+    @property
+    def constants(self) -> tuple[ca.SX, ...]:
+        """Symbols of numbers that are the same for all particles."""
+        return () if self.number is None else (self.sd,)
+
+    @property
+    def constant_values(self) -> tuple[float, ...]:
+        """Values of `constants`."""
+        return () if self.number is None else (self.number,)
+
+    def is_number(self, theta: ca.SX) -> bool:
+        """Whether it is the same for all particles, whose parameters are ``theta``."""
+        return not ca.depends_on(self.sd, theta)
+
+    def free_noise(self, scale: ca.SX, factor: ca.SX) -> ca.SX:
+        """Process noise of the data-free filter: that of the conditioned filter.
+
+        With equal arithmetic their rounding errors cancel in log p(y, z) - log p(z); they are
+        large where the diffusion is small.
+        """
+        return scale * (self.sd * factor) ** 2
+
+    def noise(
+        self,
+        innovations: Sequence[Innovation],
+        processes: int,
+        scale: ca.SX,
+        count: ca.SX,
+        factor: ca.SX,
     ) -> tuple[list[ca.SX], list[ca.SX]]:
-        """Variance of each process on a step."""
-        return [self.sd**2] * processes, []
+        """Process noise of the conditioned filter on a step, and no sums."""
+        return [self.free_noise(scale, factor)] * processes, []
 
 
 @dataclass(frozen=True)
-class RunningDiffusion:
-    """Running quasi-MLE: the mean of e^2 / s over the residuals of the data-free filter so far.
+class CalibratedDiffusion:
+    """A diffusion that is estimated from the residuals of the data-free filter, step by step.
 
-    Scaling the diffusion scales every covariance of a filter that meets no measurement noise, so
-    the maximum is this mean (PN-SMC eq. 19), and it may change from step to step without running
-    the filter again. A filter that sees the data has no such scaling; it takes the value.
+    Scaling the diffusion scales every covariance of a filter that meets no measurement noise. So
+    one data-free filter with unit diffusion yields residuals e and their variances s, from which
+    `variances` estimates the diffusion without filtering again. The filter that is conditioned on
+    the data has no such scaling; it takes the value.
+
+    A subclass that sets ``name`` becomes a diffusion that solvers know by that name.
 
     Attributes
     ----------
+    name : str
+    diagonal : bool
+        Whether every process has a diffusion of its own.
     sums : tuple of casadi.SX
-        Held by every particle: one for all processes, or one for each.
+        Running statistics that a particle holds: one, or one for every process.
     """
 
-    sums: tuple[ca.SX, ...]
-    number: float | None = field(default=None)
+    name: ClassVar[str]
+    diagonal: ClassVar[bool] = False
+    calibrated: ClassVar[bool] = True
+    constants: ClassVar[tuple[ca.SX, ...]] = ()
+    constant_values: ClassVar[tuple[float, ...]] = ()
 
-    def variances(
-        self, innovations: list[Innovation], count: ca.SX, processes: int
-    ) -> tuple[list[ca.SX], list[ca.SX]]:
-        """Variance of each process on a step, and the sums after it.
+    sums: tuple[ca.SX, ...] = field(kw_only=True)
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            DIFFUSIONS[cls.name] = cls
+            if cls.name not in CALIBRATED:
+                CALIBRATED.append(cls.name)
+
+    @classmethod
+    def of(cls, processes: int) -> CalibratedDiffusion:
+        """Make the symbols for a number of processes."""
+        return cls(
+            sums=tuple(ca.SX.sym(f"sum_{k}") for k in range(processes if cls.diagonal else 1))
+        )
+
+    def variances(self, terms: Sequence[ca.SX], count: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
+        """Variances after a step, and the sums after it: as many as `sums`.
 
         Parameters
         ----------
-        innovations : list of Innovation
-            Of the data-free filter with unit diffusion on this step.
+        terms : sequence of casadi.SX
+            e^2 / s of this step: its mean over the processes, or that of every process.
         count : casadi.SX
             Steps so far, this one included.
         """
-        terms = self.terms(innovations)
-        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
-        variances = [total / count + AT_REST for total in sums]
-        return variances * (processes // len(variances)), sums
+        raise NotImplementedError
 
-    def terms(self, innovations: list[Innovation]) -> list[ca.SX]:
-        """What a step adds to each of the sums: e^2 / s, its mean over processes where one."""
+    def is_number(self, theta: ca.SX) -> bool:
+        """It depends on a particle's solution."""
+        return False
+
+    def free_noise(self, scale: ca.SX, factor: ca.SX) -> ca.SX:
+        """Process noise of the data-free filter, whose diffusion is one."""
+        return scale
+
+    def noise(
+        self,
+        innovations: Sequence[Innovation],
+        processes: int,
+        scale: ca.SX,
+        count: ca.SX,
+        factor: ca.SX,
+    ) -> tuple[list[ca.SX], list[ca.SX]]:
+        """Process noise of the conditioned filter on a step, and the sums after it.
+
+        Parameters
+        ----------
+        innovations : sequence of Innovation
+            Of the data-free filter with unit diffusion on this step.
+        processes : int
+        scale : casadi.SX
+            Variance per unit of variance of the diffusion, h^(2 order + 1).
+        count : casadi.SX
+            Steps so far, this one included.
+        factor : casadi.SX
+            By which the standard deviation of the diffusion is raised.
+
+        Returns
+        -------
+        noise : list of casadi.SX
+            One for every process.
+        sums : list of casadi.SX
+        """
         terms = [
             e * e / s
             for innovation in innovations
             for e, s in zip(innovation.residuals, innovation.variances, strict=True)
         ]
-        return terms if len(self.sums) > 1 else [sum(terms, ca.SX(0.0)) / len(terms)]
+        if not self.diagonal:
+            terms = [sum(terms, ca.SX(0.0)) / len(terms)]
+        variances, sums = self.variances(terms, count)
+        repeated = variances * (processes // len(variances))
+        return [scale * (variance * factor**2) for variance in repeated], sums
 
 
-Diffusion = KnownDiffusion | RunningDiffusion
+class FixedDiffusion(CalibratedDiffusion):
+    """Running quasi-MLE of one diffusion for all processes: the mean of e^2 / s so far.
+
+    The maximum of the likelihood of the residuals is this mean (PN-SMC eq. 19).
+    """
+
+    name = "fixed"
+
+    def variances(self, terms: Sequence[ca.SX], count: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
+        """See `CalibratedDiffusion.variances`."""
+        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
+        return [total / count + AT_REST for total in sums], sums
 
 
-def _sums(number: int) -> tuple[ca.SX, ...]:
-    return tuple(ca.SX.sym(f"sum_{k}") for k in range(number))
+class FixedDiagonalDiffusion(FixedDiffusion):
+    """Running quasi-MLE of a diffusion for every process: Gamma_ii, the mean of e_i^2 / s_i."""
+
+    name = "fixed-diagonal"
+    diagonal = True
 
 
-RUNNING: dict[str, Callable[[int], RunningDiffusion]] = {
-    "fixed": lambda processes: RunningDiffusion(_sums(1)),
-    "fixed-diagonal": lambda processes: RunningDiffusion(_sums(processes)),
-}
-"""Diffusions that are calibrated on the way, by the name that a solver gives: of the number of
-processes."""
+Diffusion = KnownDiffusion | CalibratedDiffusion
 
 
-def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> KnownDiffusion:
+def known_diffusion(
+    problem: Problem, solver: ProbabilisticSolver, *, likelihood: str
+) -> KnownDiffusion:
     """Diffusion of a likelihood that needs one model for all time.
 
     Raises
@@ -119,23 +222,25 @@ def known_diffusion(problem: Problem, solver: EKF0 | EKF1, likelihood: str) -> K
             f"diffusion is {value!r}, which the problem does not name: give it "
             f"smcpn.Problem(diffusion={value!r}, prior={{{value!r}: ...}})"
         )
-    return KnownDiffusion(problem.model.diffusion, None)
+    return KnownDiffusion(problem.model.diffusion)
 
 
-def running_diffusion(problem: Problem, solver: EKF0 | EKF1, processes: int) -> Diffusion:
-    """Diffusion of the filtering likelihood: known, or the running quasi-MLE.
+def known_or_calibrated_diffusion(
+    problem: Problem, solver: ProbabilisticSolver, processes: int, *, likelihood: str
+) -> Diffusion:
+    """Diffusion of a likelihood that may also calibrate it, for a number of processes.
 
     Raises
     ------
     InputError
         For a diffusion calibrated step by step, and as `known_diffusion`.
     """
-    if solver.diffusion in RUNNING:
-        return RUNNING[str(solver.diffusion)](processes)
+    if solver.diffusion in DIFFUSIONS:
+        return DIFFUSIONS[str(solver.diffusion)].of(processes)
     if solver.diffusion in CALIBRATED:
         raise InputError(
-            f"diffusion {solver.diffusion!r} cannot be used with the filtering likelihood: it is "
-            "zero wherever a residual changes sign, and the likelihood rough in the parameters; "
+            f"diffusion {solver.diffusion!r} cannot be used with the {likelihood} likelihood: it "
+            "is zero wherever a residual changes sign, and the likelihood rough in the parameters; "
             "use 'fixed', a number, or a parameter's name"
         )
-    return known_diffusion(problem, solver, "filtering")
+    return known_diffusion(problem, solver, likelihood=likelihood)

@@ -1,143 +1,34 @@
-"""One Gaussian filter over the processes of a model, as expression graphs.
+"""One extended Kalman filter over the processes of a model, as functions of expression graphs.
 
-The covariance of a block of processes is held after an update with the ODE, so it has no part
-along the residual: rows of the values and of the derivatives beyond the ODE's are a factor
-(`factor`), and the rows of the derivatives that the ODE determines follow from it.
+The prior is an integrated Wiener process for every state, or for a chain x, v = x', ... of them
+(`pn.layout.Layout`). The filter's state is a mean in Nordsieck coordinates, h^i / i! times the i-th
+derivative, and a covariance as factors (`covariance`). A solver step
+
+- predicts, m^- = A m, P^- = A P A' + Q (10),
+- linearises the ODE at the predicted mean, x' = f(m^-) + F (x - m^-), with what of the Jacobian F
+  the solver keeps,
+- and conditions on the residuals z = x' - f(x) being zero: with S = H P^- H' and K = P^- H' S^-1,
+  m = m^- - K z (11).
+
+References
+----------
+Bosch, Hennig, Tronarp (2021). Calibrated adaptive probabilistic ODE solvers. AISTATS.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import chain
+from typing import NamedTuple
 
 import casadi as ca
-import numpy as np
 
-from smcpn.likelihood.processes import Block, Entry, Layout
+from smcpn.likelihood import covariance
+from smcpn.likelihood.covariance import Factor, ResidualGain, SharedGains, Slopes
 from smcpn.model.problem import Model
-from smcpn.pn.iwp import lower_factor, process_noise_factor
-
-# ---- The covariance of a Gaussian filter as L D L' in straight-line arithmetic.
-#
-# A filter that subtracts s K K' from its covariance loses its digits where the noise is small
-# against
-# what is not yet known: at high orders, and at a large diffusion. The factors keep them without a
-# square root: a prediction is a weighted Gram-Schmidt orthogonalisation (Thornton), an update by an
-# output the rank-one downdate of Bierman. A residual without noise costs nothing: with its row
-# first,
-# the first column of L is its gain, and what remains of L D L' is conditioned on it.
-#
-# The arithmetic is that of whatever the rows hold: expression graphs, or numbers.
-
-Row = list[Any]
-
-
-@dataclass
-class Factor:
-    """Covariance as rows (D) rows': ``rows`` of any number, as long as the ``pivots`` D.
-
-    The first rows are unit lower triangular; rows beyond them are combinations of the first.
-    """
-
-    rows: list[Row]
-    pivots: Row
-
-
-def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
-    """Factor of W diag(weights) W' with a unit lower triangle, by modified Gram-Schmidt.
-
-    Parameters
-    ----------
-    rows : rows of W, (m, c)
-    weights : (c,)
-    """
-    remaining = [list(row) for row in rows]
-    size = len(remaining)
-    lower = [[ca.SX(float(i == j)) for j in range(size)] for i in range(size)]
-    pivots: Row = []
-    for j, row in enumerate(remaining):
-        weighted = [w * v for w, v in zip(weights, row, strict=True)]
-        pivot = _dot(weighted, row)
-        pivots.append(pivot)
-        for i in range(j + 1, size):
-            ratio = _dot(weighted, remaining[i]) / pivot
-            lower[i][j] = ratio
-            remaining[i] = [v - ratio * p for v, p in zip(remaining[i], row, strict=True)]
-    return Factor(lower, pivots)
-
-
-@dataclass
-class Update:
-    """What a scalar output with noise does to a Gaussian.
-
-    Attributes
-    ----------
-    factor : Factor
-    gain : Row
-        One entry per row of the factor.
-    variance : scalar
-        Of the innovation: output and noise.
-    spread : scalar
-        Of the output without its noise.
-    """
-
-    factor: Factor
-    gain: Row
-    variance: Any
-    spread: Any
-
-
-def updated(factor: Factor, sensitivity: Row, noise: Any) -> Update:
-    """Condition on a scalar output.
-
-    Parameters
-    ----------
-    factor : Factor
-    sensitivity : Row
-        Derivative of the output by the first rows; the others do not enter.
-    noise : scalar
-        Variance of the output's noise.
-    """
-    seen = len(sensitivity)
-    rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
-    gain: Row = [ca.SX(0.0)] * len(rows)
-    variance, spread = noise, ca.SX(0.0)
-    for j in reversed(range(seen)):
-        f = _dot([row[j] for row in rows[:seen]], sensitivity)
-        carried = factor.pivots[j] * f
-        total = variance + carried * f
-        spread += carried * f
-        pivots[j] = factor.pivots[j] * (variance / total)
-        shift = f / variance
-        for i, row in enumerate(rows):
-            old = row[j]
-            row[j] = old - shift * gain[i]
-            gain[i] = gain[i] + carried * old
-        variance = total
-    return Update(Factor(rows, pivots), [g / variance for g in gain], variance, spread)
-
-
-def noise_factor(order: int, first: int) -> tuple[np.ndarray, np.ndarray]:
-    """Process noise of a unit step with derivative ``first`` put first, as rows and weights.
-
-    Returns
-    -------
-    rows : ndarray, (order + 1, order + 1)
-        Row i belongs to derivative i; in the order first, 0, 1, ... they are unit lower triangular.
-    weights : ndarray, (order + 1,)
-    """
-    sequence = [first, *(i for i in range(order + 1) if i != first)]
-    lower = lower_factor(process_noise_factor(order)[sequence])
-    lower = np.tril(lower)
-    rows = np.empty_like(lower)
-    rows[sequence] = lower / np.diag(lower)
-    return rows, np.diag(lower) ** 2
-
-
-def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
-    return sum((x * y for x, y in zip(a, b, strict=True)), ca.SX(0.0))
-
+from smcpn.pn.iwp import pascal
+from smcpn.pn.layout import Block, Entry, Layout
 
 Mean = list[list[ca.SX]]
 """Nordsieck coordinates, process by process."""
@@ -151,17 +42,17 @@ class Linearisation:
     ----------
     rates : dict of Entry to casadi.SX
         Coordinate of each derivative that the ODE determines.
-    slopes : dict of (Entry, Entry) to casadi.SX
+    slopes : Slopes
         Its derivative by the coordinate of a value; what is neglected is absent.
     about : dict of Entry to casadi.SX
     """
 
     rates: dict[Entry, ca.SX]
-    slopes: dict[tuple[Entry, Entry], ca.SX]
+    slopes: Slopes
     about: dict[Entry, ca.SX]
 
     def at(self, entry: Entry, mean: Mean) -> ca.SX:
-        """Rate expected at a mean."""
+        """Linearised rate at a mean."""
         value = self.rates[entry]
         for (rate, by), slope in self.slopes.items():
             if rate == entry:
@@ -171,62 +62,114 @@ class Linearisation:
 
 @dataclass(frozen=True)
 class Innovation:
-    """Residuals of the ODE in one block, made independent of each other."""
+    """Residuals of a block's ODE and their variances, each given the residuals before it."""
 
     residuals: tuple[ca.SX, ...]
     variances: tuple[ca.SX, ...]
 
 
-class GaussianFilter:
-    """Graphs of prediction and updates of one filter.
+class FilterStep(NamedTuple):
+    """State of a filter after a solver step.
+
+    Attributes
+    ----------
+    mean : Mean
+    factors : list of Factor
+    innovations : list of Innovation
+        One per block.
+    gains : SharedGains
+        Empty where every particle has its own covariance.
+    """
+
+    mean: Mean
+    factors: list[Factor]
+    innovations: list[Innovation]
+    gains: SharedGains
+
+
+class FilterSymbols:
+    """A filter of one particle: the symbols of its state, and its equations.
 
     Parameters
     ----------
     model : Model
     layout : Layout
+    shared : bool
+        Whether the covariance is the same for all particles: a particle then holds the mean only,
+        and the gains come from shared rows.
+    prefix : str
+        Of the names of symbols.
+
+    Attributes
+    ----------
+    mean : Mean
+    factors : list of Factor
+        One per block.
+    held : tuple of casadi.SX
+        Entries of the factors that change.
     """
 
-    def __init__(self, model: Model, layout: Layout) -> None:
-        self.model, self.layout = model, layout
-        self._noise = {p.rate: noise_factor(layout.order, p.rate) for p in layout.processes}
+    def __init__(self, model: Model, layout: Layout, shared: bool, prefix: str) -> None:
+        self.model, self.layout, self.shared, self.prefix = model, layout, shared, prefix
+        self.mean: Mean = [
+            [ca.SX.sym(f"{prefix}_{k}_{i}") for i in range(layout.order + 1)]
+            for k in range(len(layout.processes))
+        ]
+        coupled = layout.jacobian != "none"
+        self.factors = [
+            covariance.symbolic_factor(block, coupled, f"{prefix}_{number}")
+            for number, block in enumerate(layout.blocks)
+        ]
+        self.held = self.covariance_entries(self.factors)
 
-    def predicted_mean(self, mean: Mean) -> Mean:
-        """Multiply by the Pascal matrix, by additions."""
-        return [_pascal(row) for row in mean]
+    @property
+    def state(self) -> list[ca.SX]:
+        """Symbols that a particle holds."""
+        return self.values(self.mean, self.factors)
+
+    def values(self, mean: Mean, factors: Sequence[Factor]) -> list[ca.SX]:
+        """Values of `state` for a mean and factors."""
+        return [*chain(*mean), *(() if self.shared else self.covariance_entries(factors))]
+
+    def covariance_entries(self, factors: Sequence[Factor]) -> tuple[ca.SX, ...]:
+        """Values of `held` in factors of the same blocks."""
+        pairs = zip(self.factors, factors, strict=True)
+        return tuple(chain(*(covariance.free_entries(own, other) for own, other in pairs)))
+
+    def predict(self) -> Mean:
+        """Mean after a step of the prior, A m (10a)."""
+        return [pascal(row) for row in self.mean]
 
     def states(self, mean: Mean, h: ca.SX) -> ca.SX:
         """States of the model at a mean, (n, 1)."""
         places = [self.layout.place(s) for s in range(self.model.x.numel())]
         return ca.vertcat(*[mean[k][i] / self.layout.scale(i, h) for k, i in places])
 
-    def linearised(self, mean: Mean, h: ca.SX) -> Linearisation:
-        """Linearise the ODE at a mean, as far as the layout says."""
-        return self.linear_entries(
-            mean,
-            h,
-            [
-                (k, p.rate, self.model.rhs[p.states[-1]])
-                for k, p in enumerate(self.layout.processes)
-            ],
-        )
+    def linearise(self, mean: Mean, h: ca.SX) -> Linearisation:
+        """Linearise the ODE at a mean, with what the layout keeps of the Jacobian."""
+        rates = [
+            (k, process.rate, self.model.rhs[process.states[-1]])
+            for k, process in enumerate(self.layout.processes)
+        ]
+        return self.linearise_derivatives(mean, h, rates)
 
-    def linear_entries(
-        self, mean: Mean, h: ca.SX, entries: list[tuple[int, int, ca.SX]]
+    def linearise_derivatives(
+        self, mean: Mean, h: ca.SX, derivatives: Sequence[tuple[int, int, ca.SX]]
     ) -> Linearisation:
         """Linearise derivatives, given as functions of the model's states, at a mean.
 
         Parameters
         ----------
-        entries : list of (process, derivative, casadi.SX)
+        derivatives : sequence of (process, derivative, casadi.SX)
         """
         model, layout = self.model, self.layout
         at = self.states(mean, h)
         rates: dict[Entry, ca.SX] = {}
-        slopes: dict[tuple[Entry, Entry], ca.SX] = {}
+        slopes: Slopes = {}
         about = {(k, i): mean[k][i] for k, p in enumerate(layout.processes) for i in range(p.rate)}
-        for k, i, expression in entries:
-            factor = layout.scale(i, h)
-            rates[k, i] = factor * ca.substitute(expression, model.x, at)
+        for k, i, expression in derivatives:
+            scale = layout.scale(i, h)
+            rates[k, i] = scale * ca.substitute(expression, model.x, at)
             for state in range(model.x.numel()):
                 by = layout.place(state)
                 if not layout.keeps(k, by[0]):
@@ -234,115 +177,38 @@ class GaussianFilter:
                 slope = ca.jacobian(expression, model.x[state])
                 if not slope.is_zero():
                     slope = ca.substitute(slope, model.x, at)
-                    slopes[(k, i), by] = slope * factor / layout.scale(by[1], h)
+                    slopes[(k, i), by] = slope * scale / layout.scale(by[1], h)
         return Linearisation(rates, slopes, about)
 
-    def start_factor(self, block: Block) -> Factor:
-        """No covariance."""
-        free = len(block.values) + len(block.higher)
-        rows = [[ca.SX(float(i == j)) for j in range(free)] for i in range(free)]
-        return Factor(rows + [[ca.SX(0.0)] * free for _ in block.rates], [ca.SX(0.0)] * free)
-
-    def updated_factor(
-        self, block: Block, factor: Factor, linearisation: Linearisation, noise: list[ca.SX]
-    ) -> tuple[Factor, Factor]:
-        """Predict over a step and condition on the ODE.
+    def condition_on_ode(
+        self, predicted: Mean, linearisation: Linearisation, noise: Sequence[ca.SX]
+    ) -> FilterStep:
+        """Predict the covariance and condition mean and covariance on z = 0, (10b) and (11).
 
         Parameters
         ----------
-        noise : list of casadi.SX
-            Diffusion times h^(2 order + 1), one per process of the model.
-
-        Returns
-        -------
-        predicted : Factor
-            Before the update: rows of the residuals, then of values and higher derivatives.
-        filtered : Factor
+        predicted : Mean
+            See `predict`.
+        linearisation : Linearisation
+        noise : sequence of casadi.SX
+            Variance of the diffusion times h^(2 order + 1), one per process.
         """
-        rows, weights = self._predicted_rows(block, factor, noise)
-        residual_rows = []
-        for rate in block.rates:
-            row = rows[rate]
-            for by in block.values:
-                slope = linearisation.slopes.get((rate, by))
-                if slope is not None:
-                    row = [v - slope * w for v, w in zip(row, rows[by], strict=True)]
-            residual_rows.append(row)
-        free = [*block.values, *block.higher]
-        predicted = orthogonalised([*residual_rows, *(rows[e] for e in free)], weights)
-        n = len(block.rates)
-        kept = [row[n:] for row in predicted.rows[n:]]
-        rate_rows = self.rate_rows(block, block.rates, kept, linearisation)
-        return predicted, Factor(kept + rate_rows, predicted.pivots[n:])
+        mean, shared = predicted, SharedGains(f"{self.prefix}g")
+        factors: list[Factor] = []
+        innovations: list[Innovation] = []
+        for block, factor in zip(self.layout.blocks, self.factors, strict=True):
+            slopes = linearisation.slopes
+            gain, filtered = covariance.step(self.layout, block, factor, slopes, noise)
+            if self.shared:
+                gain, shared = shared.of_residuals(gain)
+            mean, innovation = _updated_mean(block, mean, gain, linearisation)
+            factors.append(filtered)
+            innovations.append(innovation)
+        return FilterStep(mean, factors, innovations, shared)
 
-    def rate_rows(
-        self,
-        block: Block,
-        entries: Sequence[Entry],
-        rows: list[list[ca.SX]],
-        linearisation: Linearisation,
-    ) -> list[list[ca.SX]]:
-        """Rows of linearised derivatives, from those of the values, which come first."""
-        result = []
-        for entry in entries:
-            row = [ca.SX(0.0)] * len(rows[0])
-            for number, by in enumerate(block.values):
-                slope = linearisation.slopes.get((entry, by))
-                if slope is not None:
-                    row = [v + slope * w for v, w in zip(row, rows[number], strict=True)]
-            result.append(row)
-        return result
-
-    def _predicted_rows(
-        self, block: Block, factor: Factor, noise: list[ca.SX]
-    ) -> tuple[dict[Entry, list[ca.SX]], list[ca.SX]]:
-        """Rows of [A L, noise factor] by entry, and the weights of the columns."""
-        order = self.layout.order
-        held = dict(zip(self.entries(block), factor.rows, strict=True))
-        size = order + 1
-        rows: dict[Entry, list[ca.SX]] = {}
-        weights = list(factor.pivots)
-        for number, k in enumerate(block.processes):
-            old = [held[k, i] for i in range(size)]
-            moved = list(
-                zip(*[_pascal(list(column)) for column in zip(*old, strict=True)], strict=True)
-            )
-            unit_rows, unit_weights = self._noise[self.layout.processes[k].rate]
-            zeros = [ca.SX(0.0)] * size
-            for i in range(size):
-                own = [ca.SX(float(v)) for v in unit_rows[i]]
-                added = [own if other == number else zeros for other in range(len(block.processes))]
-                rows[k, i] = [*moved[i], *(v for part in added for v in part)]
-            weights += [noise[k] * float(w) for w in unit_weights]
-        return rows, weights
-
-    def entries(self, block: Block) -> list[Entry]:
-        """Entries in the order of a filtered factor's rows."""
-        return [*block.values, *block.higher, *block.rates]
-
-    def updated_mean(
-        self, block: Block, mean: Mean, predicted: Factor, linearisation: Linearisation
-    ) -> tuple[Mean, Innovation]:
-        """Condition the mean of a block on the ODE."""
-        mean = [list(row) for row in mean]
-        n = len(block.rates)
-        residuals: list[ca.SX] = []
-        for number, rate in enumerate(block.rates):
-            z = linearisation.at(rate, mean) - mean[rate[0]][rate[1]]
-            for earlier in range(number):
-                z -= predicted.rows[number][earlier] * residuals[earlier]
-            residuals.append(z)
-        for number, (k, i) in enumerate([*block.values, *block.higher]):
-            for j, z in enumerate(residuals):
-                mean[k][i] += predicted.rows[n + number][j] * z
-        for k, i in block.rates:
-            # Without noise on the residual its gain is one: the rate is conditioned on exactly.
-            mean[k][i] = linearisation.at((k, i), mean)
-        return mean, Innovation(tuple(residuals), tuple(predicted.pivots[:n]))
-
-    def output_slopes(self, mean: Mean, h: ca.SX, outputs: ca.SX) -> list[dict[Entry, ca.SX]]:
-        """Derivative of each output by the coordinates of the values."""
-        model, at = self.model, self.states(mean, h)
+    def output_slopes(self, h: ca.SX, outputs: ca.SX) -> list[dict[Entry, ca.SX]]:
+        """Derivative of each output by the coordinates of the values, at the filter's mean."""
+        model, at = self.model, self.states(self.mean, h)
         jacobian = ca.jacobian(outputs, model.x)
         slopes: list[dict[Entry, ca.SX]] = []
         for j in range(outputs.numel()):
@@ -355,11 +221,43 @@ class GaussianFilter:
             slopes.append(row)
         return slopes
 
+    def rescale(self, factors: Sequence[Factor], h_ratio: ca.SX) -> list[Factor]:
+        """Covariance in the coordinates of steps ``h_ratio`` times as long."""
+        pairs = zip(self.layout.blocks, factors, strict=True)
+        return [covariance.rescale(block, factor, h_ratio) for block, factor in pairs]
 
-def _pascal(column: list[ca.SX]) -> list[ca.SX]:
-    column = list(column)
-    order = len(column) - 1
-    for i in range(order):
-        for j in range(order - 1, i - 1, -1):
-            column[j] = column[j] + column[j + 1]
-    return column
+    def restart(
+        self, mean: Mean, factors: Sequence[Factor], derivatives: Linearisation
+    ) -> tuple[Mean, list[Factor]]:
+        """State whose derivatives follow from the values, as ``derivatives`` says."""
+        restarted = [list(row) for row in mean]
+        for k, i in derivatives.rates:
+            restarted[k][i] = derivatives.at((k, i), mean)
+        pairs = zip(self.layout.blocks, factors, strict=True)
+        return restarted, [covariance.restart(b, f, derivatives.slopes) for b, f in pairs]
+
+
+def rescaled_mean(mean: Mean, h_ratio: ca.SX) -> Mean:
+    """Mean in the coordinates of steps ``h_ratio`` times as long."""
+    return [[value * h_ratio**i for i, value in enumerate(row)] for row in mean]
+
+
+def _updated_mean(
+    block: Block, predicted: Mean, gain: ResidualGain, linearisation: Linearisation
+) -> tuple[Mean, Innovation]:
+    """Condition the mean of a block on the residuals of its ODE being zero (11d)."""
+    mean = [list(row) for row in predicted]
+    n = len(block.rates)
+    residuals: list[ca.SX] = []
+    for number, rate in enumerate(block.rates):
+        z = linearisation.at(rate, mean) - mean[rate[0]][rate[1]]
+        for earlier in range(number):
+            z -= gain.rows[number][earlier] * residuals[earlier]
+        residuals.append(z)
+    for number, (k, i) in enumerate([*block.values, *block.higher]):
+        for j, z in enumerate(residuals):
+            mean[k][i] += gain.rows[n + number][j] * z
+    for k, i in block.rates:
+        # Without noise on the residual its gain is one: the rate is conditioned on exactly.
+        mean[k][i] = linearisation.at((k, i), mean)
+    return mean, Innovation(tuple(residuals), tuple(gain.variances))

@@ -1,4 +1,4 @@
-"""What the value of one output says: Gaussian noise, or any other density, as graphs."""
+"""Log density of measured outputs: several with Gaussian noise at once, or one of any density."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from typing import Protocol
 
 import casadi as ca
 
-from smcpn.likelihood.covariance import Gain
+from smcpn.likelihood.covariance import OutputGain
 from smcpn.model.problem import Model
-
-# ---- The Gaussian density of one sample, as an expression graph.
 
 
 def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -> ca.SX:
-    """Log N(innovation; 0, covariance) over the outputs that are present.
+    """Log N(v; 0, S) = -(log det S + v' S^-1 v + q log 2 pi) / 2 over the outputs present, (1, 1).
 
     Parameters
     ----------
     innovation : casadi.SX, (q, 1)
-        Any finite value where an output is missing.
+        v; any finite value where an output is missing.
     covariance : casadi.SX, (q, q)
+        S.
     present : casadi.SX, (q, 1)
         1 where the output was measured, 0 where it is missing: a missing output becomes a unit
         variance, independent of the rest, without a constant, so that it adds nothing.
@@ -49,6 +48,7 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
 
 
 def _ldl(matrix: ca.SX) -> tuple[list[list[ca.SX]], list[ca.SX]]:
+    """Unit lower triangle L, below its diagonal, and pivots D of S = L D L'."""
     q = matrix.shape[0]
     lower = [[ca.SX(0)] * q for _ in range(q)]
     pivots: list[ca.SX] = []
@@ -70,41 +70,57 @@ LEAST_INFORMATION = 1e-30
 
 
 class Measurement(Protocol):
-    """One measured value, as a value with Gaussian noise about an expected output."""
+    """One measured value, as a filter sees it: a value with Gaussian noise.
 
+    Attributes
+    ----------
+    innovation : casadi.SX
+        Measured value minus predicted output.
+    noise : casadi.SX
+        Variance of the noise.
+    """
+
+    innovation: ca.SX
     noise: ca.SX
-    """Variance."""
 
-    def residual(self) -> ca.SX:
-        """What the value is off the expected output."""
-        ...
+    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
+        """Log density of the value given the past, as a and d of a - log(d) / 2.
 
-    def log_density(self, gain: Gain) -> tuple[ca.SX, ca.SX]:
-        """Log density of the value, without a part -log(d) / 2, and d."""
+        The logarithms of several values are one of the product of d.
+
+        Parameters
+        ----------
+        gain : OutputGain
+            With the variances of innovation and output.
+        """
         ...
 
 
 class GaussianMeasurement:
-    """A value with noise of known variance; a missing one gets variance one and says nothing."""
+    """A value with noise of known variance: log N(v; 0, s), s = H P H' + R.
+
+    A missing value gets v = 0 and R = 1, and H = 0, so that it says nothing.
+    """
 
     def __init__(self, expected: ca.SX, y: ca.SX, present: ca.SX, variance: ca.SX) -> None:
-        self._innovation, self._present = (y - expected) * present, present
+        self.innovation, self._present = (y - expected) * present, present
         self.noise = variance * present + (1.0 - present)
 
-    def residual(self) -> ca.SX:
+    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
         """See `Measurement`."""
-        return self._innovation
-
-    def log_density(self, gain: Gain) -> tuple[ca.SX, ca.SX]:
-        """See `Measurement`."""
-        quadratic = self._innovation**2 / gain.variance
+        quadratic = self.innovation**2 / gain.variance
         return -0.5 * (quadratic + log(2 * pi) * self._present), gain.variance
 
 
 class LaplaceMeasurement:
-    """A value of any density: the Gaussian of its gradient and curvature (DALTON section 3.2).
+    """A value of any density p(y | g), as a Gaussian pseudo-observation (DALTON section 3.2).
 
-    The density of the value is Laplace's approximation, see `tests.reference.likelihoods`.
+    With gradient d and information w (minus the curvature) of log p(y | g) at the predicted output
+    g = m, the pseudo-observation m + d / w has the variance 1 / w. The density of the value is
+    Laplace's approximation of the integral of p(y | g) N(g; m, v) over g. A Newton step from m, the
+    mean of the Gaussian approximation, leads to g* = m + v d / (1 + w v), where
+
+        log p(y) = log p(y | g*) - v d^2 / (2 (1 + w v)^2) - log(1 + w v) / 2.
     """
 
     def __init__(self, expected: ca.SX, y: ca.SX, present: ca.SX, model: Model, j: int) -> None:
@@ -118,13 +134,10 @@ class LaplaceMeasurement:
         information = self._at(density.information()[j], expected)
         self._gradient = gradient * present
         self._information = ca.fmax(information * present, LEAST_INFORMATION)
+        self.innovation = self._gradient / self._information
         self.noise = 1.0 / self._information
 
-    def residual(self) -> ca.SX:
-        """See `Measurement`."""
-        return self._gradient / self._information
-
-    def log_density(self, gain: Gain) -> tuple[ca.SX, ca.SX]:
+    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
         """See `Measurement`."""
         shrink = 1.0 + self._information * gain.spread
         shift = gain.spread * self._gradient / shrink
@@ -132,13 +145,14 @@ class LaplaceMeasurement:
         return self._present * log_density - 0.5 * self._gradient * shift / shrink, shrink
 
     def _at(self, expression: ca.SX, output: ca.SX) -> ca.SX:
+        """Expression of the density at the measured value and an output."""
         density, j = self._density, self._j
         symbols = ca.vertcat(density.y[j], density.output[j])
         return ca.substitute(expression, symbols, ca.vertcat(self._value, output))
 
 
 def measurement(model: Model, j: int, expected: ca.SX, y: ca.SX, present: ca.SX) -> Measurement:
-    """The j-th output's value about what is expected of it."""
+    """Measured value y of the j-th output, whose predicted value is ``expected``."""
     if model.density is None:
         return GaussianMeasurement(expected, y, present, model.noise_variance[j])
     return LaplaceMeasurement(expected, y, present, model, j)

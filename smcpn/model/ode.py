@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,7 +110,7 @@ def ode(function: Callable[..., Any]) -> ODE:
         parameters=tuple(keyword),
         defaults=_defaults(name, keyword),
         rhs=rhs,
-        chains=_chains(states, symbols, derivatives),
+        chains=_chains(states, [symbols[name] for name in states], derivatives),
         doc=inspect.getdoc(function) or "",
     )
 
@@ -124,13 +124,16 @@ def _defaults(model: str, keyword: Mapping[str, Any]) -> dict[str, float]:
     return defaults
 
 
-def _chains(
-    states: list[str], symbols: Mapping[str, ca.SX], derivatives: list[ca.SX]
-) -> dict[str, str]:
-    """Find the states whose derivative *is* another state."""
+def _chains(states: list[str], symbols: list[ca.SX], derivatives: list[ca.SX]) -> dict[str, str]:
+    found = derivative_states(symbols, derivatives)
+    return {states[state]: states[derivative] for state, derivative in found.items()}
+
+
+def derivative_states(states: Sequence[ca.SX], derivatives: Sequence[ca.SX]) -> dict[int, int]:
+    """Number of each state whose derivative *is* a state, to the number of that state."""
     return {
-        state: other
-        for state, derivative in zip(states, derivatives, strict=True)
-        for other in states
-        if other != state and ca.is_equal(derivative, symbols[other])
+        number: other
+        for number, derivative in enumerate(derivatives)
+        for other, state in enumerate(states)
+        if other != number and ca.is_equal(derivative, state)
     }

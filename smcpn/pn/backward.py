@@ -1,7 +1,8 @@
-"""Smoothing, joint samples and dense output of a stored filter run, in compiled code.
+"""Smoothing, joint draws and dense output of a stored filter run, in compiled code.
 
-Everything rests on the backward kernel of one step: given the state after it, the state before is
-normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisation of
+Equation numbers are those of Bosch, Hennig, Tronarp (2021), 'Calibrated adaptive probabilistic ODE
+solvers'. Everything rests on the backward kernel of one step: given the state after it, the state
+before is normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisation of
 
     [ A L   Q^1/2 ]      [ P^1/2     0 ]
     [ L     0     ]  to  [ G P^1/2   B ]
@@ -9,6 +10,10 @@ normal with mean mu + G (x - mu^-) and covariance B B' (13). One triangularisati
 gives all three, so that nothing is inverted but a triangle that contains the process noise. Where
 derivatives restart, the step after holds the states only, and the same array has their rows on
 top.
+
+The prior is Markov: between two steps the filter's moments are a prediction, and a step cut in two
+is two steps that share its diffusion. So a run can be given further grid points, at which nothing
+is observed (`refined`).
 """
 
 from __future__ import annotations
@@ -19,14 +24,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import allocating, compiled, entry_point
-from smcpn.pn import backward
 from smcpn.pn.forward import predicted_rows
-from smcpn.pn.layout import Layout
-from smcpn.pn.square_root import clear, copy, extrapolate, rescale, solve_lower, triangularise
+from smcpn.pn.iwp import extrapolate, rescale
+from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:
-    from smcpn.pn.layout import Indices
-
+    from smcpn.pn.layout import CompiledLayout, Indices
 
 Array = NDArray[np.float64]
 
@@ -57,80 +60,45 @@ class _Step(NamedTuple):
     vector: Array
 
 
-def smooth(layout: Layout, run: Run, mean: Array, factor: Array):
-    """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries)."""
+def smooth(layout: CompiledLayout, run: Run, mean: Array, factor: Array):
+    """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries), (13)."""
     step = _work(layout)
     last = len(run.time) - 1
     copy(run.mean[last], mean[last])
     for block in range(layout.n_blocks):
         copy(run.factor[last, block], factor[last, block])
     for n in range(last - 1, -1, -1):
-        used = _begin(layout, run, n, step)
-        ratio = 1.0 if run.restart[n + 1] else run.step[n + 1] / run.step[n]
-        own = run.step[n] / run.step[n + 1] if run.restart[n + 1] else 1.0
+        ratio, own = _begin(layout, run, n, step)
         for block in range(layout.n_blocks):
-            pivots = _kernel(layout, run, n, block, run.factor[n, block], used, ratio, step)
+            pivots = _kernel(layout, run, n, block, run.factor[n, block], ratio, step)
             _smooth_mean(layout, block, pivots, mean[n + 1], own, ratio, step, mean[n])
-            _smooth_factor(
-                layout,
-                block,
-                pivots,
-                used,
-                factor[n + 1, block],
-                own,
-                ratio,
-                step,
-                factor[n, block],
-            )
+            after, before = factor[n + 1, block], factor[n, block]
+            _smooth_factor(layout, block, pivots, after, own, ratio, step, before)
 
 
-def sample(layout: Layout, run: Run, noise: Array, scale: Array, paths: Array):
+def sample(layout: CompiledLayout, run: Run, noise: Array, scale: Array, paths: Array):
     """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
 
     ``scale`` (d,) is the standard deviation that multiplies every process.
     """
-    step, size, d = _work(layout), layout.order + 1, len(layout.top)
-    width, last = layout.width, len(run.time) - 1
-    entries = size * width
-    for n in range(last, -1, -1):
-        used = entries
-        ratio, own = 1.0, 1.0
-        if n < last:
-            used = _begin(layout, run, n, step)
-            ratio = 1.0 if run.restart[n + 1] else run.step[n + 1] / run.step[n]
-            own = run.step[n] / run.step[n + 1] if run.restart[n + 1] else 1.0
+    step, last = _work(layout), len(run.time) - 1
+    entries = (layout.order + 1) * layout.width
+    for path in range(paths.shape[0]):
+        copy(run.mean[last], paths[path, last])
+    for block in range(layout.n_blocks):
+        _scatter(layout, block, run.factor[last, block], 0, 0, 1.0, noise, scale, paths, last)
+    for n in range(last - 1, -1, -1):
+        ratio, own = _begin(layout, run, n, step)
         for block in range(layout.n_blocks):
-            pivots = 0
-            if n < last:
-                pivots = _kernel(layout, run, n, block, run.factor[n, block], used, ratio, step)
+            pivots = _kernel(layout, run, n, block, run.factor[n, block], ratio, step)
             for path in range(paths.shape[0]):
-                if n < last:
-                    _smooth_mean(
-                        layout, block, pivots, paths[path, n + 1], own, ratio, step, paths[path, n]
-                    )
-                else:
-                    copy(run.mean[n], paths[path, n])
-            for p in range(d):
-                if layout.block[p] != block:
-                    continue
-                for path in range(paths.shape[0]):
-                    shrink = 1.0
-                    for j in range(size):
-                        e = j * width + layout.place[p]
-                        value = 0.0
-                        for column in range(used):
-                            q = p - layout.place[p] + column % width
-                            draw = noise[path, n, column // width, q]
-                            if n < last:
-                                value += step.rows[entries + e, pivots + column] * draw
-                            else:
-                                value += run.factor[n, block, e, column] * draw
-                        paths[path, n, j, p] += scale[p] * value * shrink
-                        shrink /= ratio
+                after, before = paths[path, n + 1], paths[path, n]
+                _smooth_mean(layout, block, pivots, after, own, ratio, step, before)
+            _scatter(layout, block, step.rows, entries, pivots, ratio, noise, scale, paths, n)
 
 
 def interpolate(
-    layout: Layout,
+    layout: CompiledLayout,
     run: Run,
     times: Array,
     left: Indices,
@@ -175,47 +143,83 @@ def interpolate(
             own = rest / run.step[n + 1]
             for block in range(layout.n_blocks):
                 pivots = _smoothing_rows(
-                    layout, block, factor[k, block], entries, rest / h, noise_after, step
+                    layout, block, factor[k, block], rest / h, noise_after, step
                 )
                 _smooth_mean(layout, block, pivots, mean_after[n + 1], own, rest / h, step, mean[k])
                 _smooth_factor(
-                    layout, block, pivots, entries, factor_after[n + 1, block], own, rest / h,
-                    step, factor[k, block],
+                    layout, block, pivots, factor_after[n + 1, block], own, rest / h, step,
+                    factor[k, block],
                 )  # fmt: skip
 
 
 @compiled
-def _begin(layout: Layout, run: Run, n: int, step: _Step):
-    """Predict from grid point n to the next; returns how many columns of its factor are used."""
-    entries = (layout.order + 1) * layout.width
+def _scatter(
+    layout: CompiledLayout,
+    block: int,
+    rows: Array,
+    first_row: int,
+    first_column: int,
+    ratio: float,
+    noise: Array,
+    scale: Array,
+    paths: Array,
+    n: int,
+):
+    """Add L e to the paths at grid point n, L the factor of a block that begins there in ``rows``.
+
+    The factor is in coordinates of a step ``ratio`` times as long as those of the point.
+    """
+    width, entries = layout.width, (layout.order + 1) * layout.width
+    for p in range(len(layout.top)):
+        if layout.block[p] != block:
+            continue
+        for path in range(paths.shape[0]):
+            shrink = 1.0
+            for j in range(layout.order + 1):
+                row = first_row + j * width + layout.place[p]
+                value = 0.0
+                for column in range(entries):
+                    q = p - layout.place[p] + column % width
+                    value += rows[row, first_column + column] * noise[path, n, column // width, q]
+                paths[path, n, j, p] += scale[p] * value * shrink
+                shrink /= ratio
+
+
+@compiled
+def _begin(layout: CompiledLayout, run: Run, n: int, step: _Step):
+    """Predict from grid point n to the next; returns how the length of their steps changes.
+
+    Of the two ratios the first turns coordinates of n into those that were predicted, the second
+    coordinates of the next point into these.
+    """
     if run.restart[n + 1]:
         copy(run.mean[n], step.scaled)
         copy(run.mean[n], step.predicted)
         for p in range(len(layout.top)):
             for j in range(layout.order + 1):
-                held = j < layout.top[p]
-                step.row[j, p] = j * layout.width + layout.place[p] if held else -1
-    else:
-        rescale(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
-        copy(step.scaled, step.predicted)
-        extrapolate(step.predicted)
-        copy(layout.row, step.row)
-    return entries
+                state = j < layout.top[p]
+                step.row[j, p] = j * layout.width + layout.place[p] if state else -1
+        return 1.0, run.step[n] / run.step[n + 1]
+    rescale(run.mean[n], run.step[n + 1] / run.step[n], step.scaled)
+    copy(step.scaled, step.predicted)
+    extrapolate(step.predicted)
+    copy(layout.row, step.row)
+    return run.step[n + 1] / run.step[n], 1.0
 
 
 @compiled
 def _kernel(
-    layout: Layout,
+    layout: CompiledLayout,
     run: Run,
     n: int,
     block: int,
     factor: Array,
-    used: int,
     ratio: float,
     step: _Step,
 ):
+    """Leave P^1/2, G P^1/2 and B in ``step.rows``; returns the size of P."""
     if not run.restart[n + 1]:
-        return _smoothing_rows(layout, block, factor, used, ratio, run.noise[n + 1], step)
+        return _smoothing_rows(layout, block, factor, ratio, run.noise[n + 1], step)
     rows, entries = step.rows, (layout.order + 1) * layout.width
     clear(rows, 2 * entries, 2 * entries)
     pivots = 0
@@ -223,38 +227,43 @@ def _kernel(
     for s in range(layout.width):
         for j in range(layout.top[first + s]):
             row = step.row[j, first + s]
-            for column in range(used):
+            for column in range(entries):
                 rows[row, column] = factor[j * layout.width + s, column]
             pivots = max(pivots, row + 1)
     for e in range(entries):
-        for column in range(used):
+        for column in range(entries):
             rows[entries + e, column] = factor[e, column]
     # The rows of the states sit on top; those between them and the lower half are zero.
-    triangularise(rows, pivots, 2 * entries, used)
+    triangularise(rows, pivots, 2 * entries, entries)
     return pivots
 
 
 @compiled
 def _smoothing_rows(
-    layout: Layout, block: int, factor: Array, used: int, ratio: float, noise: Array, step: _Step
+    layout: CompiledLayout,
+    block: int,
+    factor: Array,
+    ratio: float,
+    noise: Array,
+    step: _Step,
 ):
+    """Do as `_kernel` for a step with process noise, whose P holds all entries."""
     entries, rows = (layout.order + 1) * layout.width, step.rows
-    predicted_rows(layout, block, factor, used, ratio, noise, rows)
+    predicted_rows(layout, block, factor, entries, ratio, noise, rows)
     power = 1.0
     for j in range(layout.order + 1):
         for e in range(j * layout.width, (j + 1) * layout.width):
-            for column in range(used):
+            for column in range(entries):
                 rows[entries + e, column] = power * factor[e, column]
-            for column in range(used, 2 * entries):
-                rows[entries + e, column] = 0.0
+                rows[entries + e, entries + column] = 0.0
         power *= ratio
-    triangularise(rows, entries, 2 * entries, used + entries)
+    triangularise(rows, entries, 2 * entries, 2 * entries)
     return entries
 
 
 @compiled
 def _smooth_mean(
-    layout: Layout,
+    layout: CompiledLayout,
     block: int,
     pivots: int,
     after: Array,
@@ -288,10 +297,9 @@ def _smooth_mean(
 
 @compiled
 def _smooth_factor(
-    layout: Layout,
+    layout: CompiledLayout,
     block: int,
     pivots: int,
-    used: int,
     after: Array,
     own: float,
     ratio: float,
@@ -316,9 +324,9 @@ def _smooth_factor(
                 value += rows[entries + e, k] * step.vector[k]
             future[e, column] = value
     for e in range(entries):
-        for column in range(used):
+        for column in range(entries):
             future[e, entries + column] = rows[entries + e, pivots + column]
-    triangularise(future, entries, entries, entries + used)
+    triangularise(future, entries, entries, 2 * entries)
     power = 1.0
     for j in range(size):
         for e in range(j * width, (j + 1) * width):
@@ -328,7 +336,7 @@ def _smooth_factor(
 
 
 @compiled
-def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
+def _in_order(layout: CompiledLayout, block: int, rows: Array, factor: Array):
     """Triangularised rows, tops first, as a factor entry by entry."""
     width = layout.width
     for s in range(width):
@@ -340,7 +348,7 @@ def _in_order(layout: Layout, block: int, rows: Array, factor: Array):
 
 
 @allocating
-def _work(layout: Layout):
+def _work(layout: CompiledLayout):
     size, d = layout.order + 1, len(layout.top)
     entries = size * layout.width
     return _Step(
@@ -353,21 +361,14 @@ def _work(layout: Layout):
     )
 
 
-# ---- A filter run with further grid points, at which nothing was observed.
-#
-# The prior is Markov: between two steps the filter's moments are a prediction, and a step cut in
-# two
-# is two steps that share its diffusion. What holds for the points of a run holds for these too.
-
-
-def refined(layout: Layout, run: Run, times: Array) -> Run:
+def refined(layout: CompiledLayout, run: Run, times: Array) -> Run:
     """Insert points at increasing ``times`` that are not in the run, each within a step of it."""
     if not len(times):
         return run
     left = np.searchsorted(run.time, times, side="right") - 1
     mean, factor = run.mean[left].copy(), run.factor[left].copy()
     step = np.empty(len(times))
-    predict = entry_point(backward.interpolate)
+    predict = entry_point(interpolate)
     predict(layout, run, times, left, run.mean, run.factor, False, mean, factor, step)
 
     def merged(old: Array, new: Array) -> Array:

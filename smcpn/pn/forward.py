@@ -1,12 +1,15 @@
 """The filter's loop, compiled once for every model: adaptive or fixed steps.
 
-Mean and covariance are kept in Nordsieck coordinates m_j = h^j x^(j) / j! of the step just done,
-so that a change of step is a scaling, and the diffusion as the process noise of the step itself,
-in the square of the state's unit: no power of h is ever formed that could leave the range of
-numbers.
+Equation numbers are those of Bosch, Hennig, Tronarp (2021), 'Calibrated adaptive probabilistic ODE
+solvers'. Mean and covariance are kept in Nordsieck coordinates m_j = h^j x^(j) / j! of the step
+just done, so that a change of step is a scaling, and the diffusion as the process noise of the
+step itself, in the square of the state's unit: no power of h is ever formed that could leave the
+range of numbers.
 
-A step predicts the mean, evaluates f (and its Jacobian), estimates the local diffusion and from it
-the local error. A step that is rejected ends here; the covariance is touched when it is accepted.
+A step predicts the mean (10a), evaluates f and its Jacobian (11a), and estimates the local
+diffusion and from it the local error (21)-(29). These need no covariance: the state before the
+step counts as exact. A step that is rejected ends here; an accepted one predicts the covariance
+(10b) and conditions on the residual being zero (11).
 """
 
 from __future__ import annotations
@@ -19,180 +22,22 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.cache import allocating, compiled
 from smcpn.codegen.vector_field import evaluate_field
-from smcpn.pn.square_root import clear, copy, extrapolate, rescale, solve_lower, triangularise
+from smcpn.pn.iwp import extrapolate, extrapolate_rows, rescale
+from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:
-    from smcpn.pn.layout import Layout
-
-
-# ---- What one step of the filter's loop writes to: made once per run, nothing is allocated after.
+    from smcpn.pn.layout import CompiledLayout
 
 Array = NDArray[np.float64]
-
-
-class Work(NamedTuple):
-    """Storage of one step."""
-
-    predicted: Array
-    x: Array
-    u: Array
-    rate: Array
-    top_scale: Array
-    coupling: Array
-    residual: Array
-    noise: Array
-    error: Array
-    local: Array
-    whitened: Array
-    rows: Array
-
-
-@allocating
-def workspace(layout: Layout, n_inputs: int):
-    """Arrays for ``n_inputs`` inputs."""
-    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
-    entries = size * layout.width
-    return Work(
-        np.empty((size, d)),
-        np.empty(n),
-        np.empty(n_inputs),
-        np.empty(d),
-        np.empty(d),
-        np.zeros((d, n)),
-        np.empty(d),
-        np.empty(d),
-        np.empty(d),
-        np.empty((layout.width, entries)),
-        np.empty(layout.width),
-        np.empty((entries, 2 * entries)),
-    )
-
-
-# ---- The local diffusion of a step and the error that it means, from the residual alone; compiled.
-#
-# The state before the step counts as exact, so that no covariance is needed: S = H (Q x Gamma) H'.
-# A residual counts as at least a rounding of its rate: one that happens to come out as zero would
-# claim that the step is without error.
-
-ROUNDING = float(np.finfo(float).eps)
-
-
-@compiled
-def local_error(
-    layout: Layout,
-    control: Control,
-    h: float,
-    mean_before: Array,
-    h_before: float,
-    work: Work,
-):
-    """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
-    if layout.coupled:
-        _local_noise_coupled(layout, work)
-    else:
-        _local_noise(layout, work)
-    total = 0.0
-    for i in range(len(work.x)):
-        k, p = layout.derivative[i], layout.process[i]
-        ratio = layout.scale[i] / h**k
-        # A rate off by e for a step moves entry k of its chain by e h^(top - k) / (top - k)!.
-        for j in range(layout.top[p] - k, layout.top[p]):
-            ratio *= (j + 1.0) / (j - layout.top[p] + k + 1.0)
-        before = abs(mean_before[k, p] * layout.scale[i] / h_before**k)
-        tolerance = control.atol + control.rtol * max(before, abs(work.x[i]))
-        total += (work.error[p] * ratio / tolerance) ** 2
-    return sqrt(total / len(work.x))
-
-
-@compiled
-def _local_noise(layout: Layout, work: Work):
-    """EKF0: H picks the top, S = Q_top Gamma."""
-    d = len(layout.top)
-    total = 0.0
-    for p in range(d):
-        work.error[p] = _squares(layout.noise_factor[layout.top[p]])
-        work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / work.error[p]
-        total += work.noise[p] / d
-    for p in range(d):
-        if not layout.diagonal:
-            work.noise[p] = total
-        work.error[p] = sqrt(work.error[p] * work.noise[p])
-
-
-@compiled
-def _local_noise_coupled(layout: Layout, work: Work):
-    """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
-    d, size, width = len(layout.top), layout.order + 1, layout.width
-    total = 0.0
-    local, whitened = work.local, work.whitened
-    for block in range(layout.n_blocks):
-        first = block * width
-        _noise_seen(layout, first, work)
-        for s in range(width):
-            p = first + s
-            work.error[p] = _squares(local[s])
-            whitened[s] = work.residual[p]
-            if layout.diagonal and width > 1:
-                # (22), (23): no closed form maximises over Gamma, H = E_1 in its place.
-                top = _squares(layout.noise_factor[layout.top[p]])
-                work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / top
-        if layout.diagonal and width > 1:
-            for s in range(width):
-                work.error[first + s] = 0.0
-                for other in range(width):
-                    for j in range(other * size, (other + 1) * size):
-                        work.error[first + s] += local[s, j] ** 2 * work.noise[first + other]
-            continue
-        triangularise(local, width, width, width * size)
-        solve_lower(local, width, whitened)
-        for s in range(width):
-            rounding = _rounding(work, first + s) / work.error[first + s]
-            work.noise[first + s] = whitened[s] ** 2 + rounding
-            total += work.noise[first + s] / d
-            if layout.diagonal:
-                work.error[first + s] *= work.noise[first + s]
-    for p in range(d):
-        if not layout.diagonal:
-            work.noise[p] = total
-            work.error[p] *= total
-        work.error[p] = sqrt(work.error[p])
-
-
-@compiled
-def _rounding(work: Work, p: int):
-    return (ROUNDING * work.rate[p]) ** 2
-
-
-@compiled
-def _noise_seen(layout: Layout, first: int, work: Work):
-    """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
-    size, width, local = layout.order + 1, layout.width, work.local
-    clear(local, width, size * width)
-    for s in range(width):
-        p = first + s
-        for j in range(layout.top[p] + 1):
-            local[s, s * size + j] = layout.noise_factor[layout.top[p], j]
-        for i in range(len(layout.process)):
-            other = layout.process[i] - first
-            if 0 <= other < width:
-                k = layout.derivative[i]
-                for j in range(k + 1):
-                    local[s, other * size + j] -= work.coupling[p, i] * layout.noise_factor[k, j]
-
-
-@compiled
-def _squares(row: Array):
-    total = 0.0
-    for value in row:
-        total += value * value
-    return total
-
 
 DONE, FULL, UNDERFLOW, DIVERGED, EXHAUSTED = range(5)
 """How a run ends: all stops reached, storage used up, or the failure."""
 SAFETY, SHRINK, GROW = 0.9, 0.2, 10.0
 TOUCHING = 1e-10
 """Relative length of a step that is not worth taking before a stop."""
+ROUNDING = float(np.finfo(float).eps)
+"""Least residual in units of its rate: one that happens to come out as zero would claim that the
+step is without error."""
 
 
 class Field(NamedTuple):
@@ -214,7 +59,7 @@ class Inputs(NamedTuple):
 
 
 class Control(NamedTuple):
-    """What decides on the steps.
+    """Settings of the step control.
 
     ``variance`` is the known variance of the diffusion over a time ``unit``; 0 where it is
     estimated anew at every step. ``stops`` are times to be met exactly; with ``fixed`` every one
@@ -248,7 +93,7 @@ class State(NamedTuple):
 
 
 class Store(NamedTuple):
-    """What every grid point leaves behind; index 0 is the initial state.
+    """Results at every grid point; index 0 is the initial state.
 
     ``noise`` is the variance of the process noise of the step that led here, per process,
     ``residual`` the squared normalised residuals and ``log_det`` the logarithm of the determinant
@@ -264,8 +109,51 @@ class Store(NamedTuple):
     log_det: Array
 
 
+class Work(NamedTuple):
+    """Storage of one step."""
+
+    predicted: Array
+    x: Array
+    u: Array
+    rate: Array
+    top_scale: Array
+    coupling: Array
+    residual: Array
+    noise: Array
+    error: Array
+    local: Array
+    whitened: Array
+    rows: Array
+
+
+@allocating
+def workspace(layout: CompiledLayout, n_inputs: int):
+    """Arrays for ``n_inputs`` inputs."""
+    size, d, n = layout.order + 1, len(layout.top), len(layout.process)
+    entries = size * layout.width
+    return Work(
+        np.empty((size, d)),
+        np.empty(n),
+        np.empty(n_inputs),
+        np.empty(d),
+        np.empty(d),
+        np.zeros((d, n)),
+        np.empty(d),
+        np.empty(d),
+        np.empty(d),
+        np.empty((layout.width, entries)),
+        np.empty(layout.width),
+        np.empty((entries, 2 * entries)),
+    )
+
+
 def advance(
-    field: Field, layout: Layout, inputs: Inputs, control: Control, state: State, store: Store
+    field: Field,
+    layout: CompiledLayout,
+    inputs: Inputs,
+    control: Control,
+    state: State,
+    store: Store,
 ):
     """Step until the last stop is reached, the store is full, or the solution fails."""
     work = workspace(layout, inputs.coefficients.shape[2])
@@ -275,7 +163,7 @@ def advance(
 @compiled
 def _steps(
     field: Field,
-    layout: Layout,
+    layout: CompiledLayout,
     inputs: Inputs,
     control: Control,
     state: State,
@@ -357,14 +245,14 @@ def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
 
 
 @compiled
-def _states(layout: Layout, mean: Array, h: float, x: Array):
+def _states(layout: CompiledLayout, mean: Array, h: float, x: Array):
     for i in range(len(x)):
         k = layout.derivative[i]
         x[i] = mean[k, layout.process[i]] * layout.scale[i] / h**k
 
 
 @compiled
-def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
+def _linearise(field: Field, layout: CompiledLayout, time: float, h: float, work: Work):
     """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
     _states(layout, work.predicted, h, work.x)
     evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
@@ -387,7 +275,118 @@ def _linearise(field: Field, layout: Layout, time: float, h: float, work: Work):
 
 
 @compiled
-def _known_noise(control: Control, layout: Layout, h: float, work: Work):
+def local_error(
+    layout: CompiledLayout,
+    control: Control,
+    h: float,
+    mean_before: Array,
+    h_before: float,
+    work: Work,
+):
+    """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
+    if layout.coupled:
+        _local_noise_coupled(layout, work)
+    else:
+        _local_noise(layout, work)
+    total = 0.0
+    for i in range(len(work.x)):
+        k, p = layout.derivative[i], layout.process[i]
+        ratio = layout.scale[i] / h**k
+        # A rate off by e for a step moves entry k of its chain by e h^(top - k) / (top - k)!.
+        for j in range(layout.top[p] - k, layout.top[p]):
+            ratio *= (j + 1.0) / (j - layout.top[p] + k + 1.0)
+        before = abs(mean_before[k, p] * layout.scale[i] / h_before**k)
+        tolerance = control.atol + control.rtol * max(before, abs(work.x[i]))
+        total += (work.error[p] * ratio / tolerance) ** 2
+    return sqrt(total / len(work.x))
+
+
+@compiled
+def _local_noise(layout: CompiledLayout, work: Work):
+    """EKF0: H picks the top, S = Q_top Gamma."""
+    d = len(layout.top)
+    total = 0.0
+    for p in range(d):
+        work.error[p] = _squares(layout.noise_factor[layout.top[p]])
+        work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / work.error[p]
+        total += work.noise[p] / d
+    for p in range(d):
+        if not layout.diagonal:
+            work.noise[p] = total
+        work.error[p] = sqrt(work.error[p] * work.noise[p])
+
+
+@compiled
+def _local_noise_coupled(layout: CompiledLayout, work: Work):
+    """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
+    d, size, width = len(layout.top), layout.order + 1, layout.width
+    total = 0.0
+    local, whitened = work.local, work.whitened
+    for block in range(layout.n_blocks):
+        first = block * width
+        _noise_seen(layout, first, work)
+        for s in range(width):
+            p = first + s
+            work.error[p] = _squares(local[s])
+            whitened[s] = work.residual[p]
+            if layout.diagonal and width > 1:
+                # (22), (23): no closed form maximises over Gamma, H = E_1 in its place.
+                top = _squares(layout.noise_factor[layout.top[p]])
+                work.noise[p] = (work.residual[p] ** 2 + _rounding(work, p)) / top
+        if layout.diagonal and width > 1:
+            for s in range(width):
+                work.error[first + s] = 0.0
+                for other in range(width):
+                    for j in range(other * size, (other + 1) * size):
+                        work.error[first + s] += local[s, j] ** 2 * work.noise[first + other]
+            continue
+        triangularise(local, width, width, width * size)
+        solve_lower(local, width, whitened)
+        for s in range(width):
+            rounding = _rounding(work, first + s) / work.error[first + s]
+            work.noise[first + s] = whitened[s] ** 2 + rounding
+            total += work.noise[first + s] / d
+            if layout.diagonal:
+                work.error[first + s] *= work.noise[first + s]
+    for p in range(d):
+        if not layout.diagonal:
+            work.noise[p] = total
+            work.error[p] *= total
+        work.error[p] = sqrt(work.error[p])
+
+
+@compiled
+def _rounding(work: Work, p: int):
+    return (ROUNDING * work.rate[p]) ** 2
+
+
+@compiled
+def _noise_seen(layout: CompiledLayout, first: int, work: Work):
+    """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
+    size, width, local = layout.order + 1, layout.width, work.local
+    clear(local, width, size * width)
+    for s in range(width):
+        p = first + s
+        for j in range(layout.top[p] + 1):
+            local[s, s * size + j] = layout.noise_factor[layout.top[p], j]
+        for i in range(len(layout.process)):
+            other = layout.process[i] - first
+            if 0 <= other < width:
+                k = layout.derivative[i]
+                for j in range(k + 1):
+                    local[s, other * size + j] -= work.coupling[p, i] * layout.noise_factor[k, j]
+
+
+@compiled
+def _squares(row: Array):
+    total = 0.0
+    for value in row:
+        total += value * value
+    return total
+
+
+@compiled
+def _known_noise(control: Control, layout: CompiledLayout, h: float, work: Work):
     """Process noise of a step where the diffusion does not follow from the step itself."""
     if control.variance > 0.0:
         noise = control.variance * (h / control.unit) ** (2 * layout.order + 1)
@@ -397,7 +396,13 @@ def _known_noise(control: Control, layout: Layout, h: float, work: Work):
 
 @compiled
 def predicted_rows(
-    layout: Layout, block: int, factor: Array, used: int, ratio: float, noise: Array, rows: Array
+    layout: CompiledLayout,
+    block: int,
+    factor: Array,
+    used: int,
+    ratio: float,
+    noise: Array,
+    rows: Array,
 ):
     """Factor of the predicted covariance (10b) of a block, (width (order + 1), used + own noise).
 
@@ -413,11 +418,7 @@ def predicted_rows(
             for column in range(used):
                 row[column] = power * factor[j * width + s, column]
             power *= ratio
-        for i in range(size - 1):
-            for j in range(size - 2, i - 1, -1):
-                row, added = rows[layout.row[j, p]], rows[layout.row[j + 1, p]]
-                for column in range(used):
-                    row[column] += added[column]
+        extrapolate_rows(rows, layout.row, p, used)
         root = sqrt(noise[p])
         for j in range(size):
             row = rows[layout.row[j, p]]
@@ -426,7 +427,7 @@ def predicted_rows(
 
 
 @compiled
-def _update(layout: Layout, state: State, h: float, work: Work):
+def _update(layout: CompiledLayout, state: State, h: float, work: Work):
     """Condition on the residual being zero (11), block by block; returns log det S.
 
     With H M in the first rows of the predicted factor M, one triangularisation leaves the factor
@@ -462,7 +463,7 @@ def _update(layout: Layout, state: State, h: float, work: Work):
 
 
 @compiled
-def _subtract_coupled(layout: Layout, first: int, work: Work, rows: Array, n_columns: int):
+def _subtract_coupled(layout: CompiledLayout, first: int, work: Work, rows: Array, n_columns: int):
     for i in range(len(layout.process)):
         other = layout.process[i]
         if first <= other < first + layout.width:
@@ -475,7 +476,7 @@ def _subtract_coupled(layout: Layout, first: int, work: Work, rows: Array, n_col
 
 
 @compiled
-def _update_mean(layout: Layout, first: int, shared: bool, mean: Array, work: Work):
+def _update_mean(layout: CompiledLayout, first: int, shared: bool, mean: Array, work: Work):
     """Means of a block (11d): of its own processes, or of all that share it."""
     size, width, rows = layout.order + 1, layout.width, work.rows
     for twin in range(shared):
@@ -496,7 +497,9 @@ def _update_mean(layout: Layout, first: int, shared: bool, mean: Array, work: Wo
 
 
 @compiled
-def _tie_tops(layout: Layout, first: int, mean: Array, factor: Array, used: int, work: Work):
+def _tie_tops(
+    layout: CompiledLayout, first: int, mean: Array, factor: Array, used: int, work: Work
+):
     width = layout.width
     for s in range(width):
         for column in range(used):

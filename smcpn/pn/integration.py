@@ -19,12 +19,12 @@ from smcpn.model.record import InputFunction, Record
 from smcpn.pn import forward
 from smcpn.pn.backward import Run
 from smcpn.pn.forward import Control, Field, Inputs, State, Store
-from smcpn.pn.layout import Layout, make_layout
+from smcpn.pn.layout import CompiledLayout, Layout
 from smcpn.pn.series import SeriesProgram, series_program
 from smcpn.pn.solution import Calibration, Solution, Stats
-from smcpn.solver import EKF0, EKF1
+from smcpn.solver import ProbabilisticSolver
 
-# ---- What compiled code needs of an ODE: made once for each, whatever its parameters and inputs.
+Array = NDArray[np.float64]
 
 KEPT = 64
 """Models, and pairs of model and solver, whose compiled form stays in memory."""
@@ -57,7 +57,7 @@ class Discretisation:
 
     Attributes
     ----------
-    layout : Layout
+    layout : CompiledLayout
     equations : Equations
     rate : CompiledField
         Rate of the top of every process, (d,).
@@ -65,21 +65,18 @@ class Discretisation:
         Derivative of these in the states, (d, n), for EKF1.
     """
 
-    def __init__(self, ode: ODE, solver: EKF0 | EKF1) -> None:
-        self.layout: Layout = make_layout(ode, solver)
+    def __init__(self, ode: ODE, solver: ProbabilisticSolver) -> None:
         self.equations = equations(ode)
-        process, derivative = self.layout.process, self.layout.derivative
-        last = [
-            int(np.flatnonzero((process == p) & (derivative == top - 1))[0])
-            for p, top in enumerate(self.layout.top)
-        ]
-        symbols, rates = self.equations.symbols, self.equations.rhs[last]
+        symbols, rhs = self.equations.symbols, self.equations.rhs
+        layout = Layout.uniform(symbols[0], rhs, solver)
+        self.layout = CompiledLayout.of(layout, solver.diffusion)
+        rates = rhs[[process.states[-1] for process in layout.processes]]
         self.rate = CompiledField.of(symbols, rates)
         self.jacobian = None
-        if isinstance(solver, EKF1):
+        if solver.jacobian != "none":
             jacobian = ca.jacobian(rates, symbols[0])
             if solver.jacobian == "diagonal":
-                own = process[None, :] == np.arange(len(last))[:, None]
+                own = self.layout.process == np.arange(len(layout.processes))[:, None]
                 jacobian = ca.sparsify(jacobian * ca.DM(own.astype(float)))
             self.jacobian = CompiledField.of(symbols, jacobian)
 
@@ -91,14 +88,10 @@ def equations(ode: ODE) -> Equations:
 
 
 @functools.lru_cache(KEPT)
-def discretisation(ode: ODE, solver: EKF0 | EKF1) -> Discretisation:
+def discretisation(ode: ODE, solver: ProbabilisticSolver) -> Discretisation:
     """Compile an ODE for a solver, at the first call."""
     return Discretisation(ode, solver)
 
-
-# ---- The input at any time, as piecewise polynomials that compiled code evaluates.
-
-Array = NDArray[np.float64]
 
 DEGREE = 16
 """Enough for a band-limited input to 1e-12 of its size, up to 0.9 of the Nyquist frequency."""
@@ -135,11 +128,11 @@ def series_after(inputs: Inputs, time: float, order: int) -> Array:
     piece = min(int(np.searchsorted(edges, time, side="right")) - 1, len(edges) - 2)
     begin, end = edges[piece], edges[piece + 1]
     polynomial = inputs.coefficients[piece]
-    s, stretch = (2.0 * time - begin - end) / (end - begin), 2.0 / (end - begin)
+    s, slope = (2.0 * time - begin - end) / (end - begin), 2.0 / (end - begin)
     result = np.zeros((order + 1, n_inputs))
     for k in range(min(order + 1, len(polynomial))):
         binomials = np.array([comb(m, k) for m in range(k, len(polynomial))], dtype=float)
-        result[k] = stretch**k * (binomials * s ** np.arange(len(binomials))) @ polynomial[k:]
+        result[k] = slope**k * (binomials * s ** np.arange(len(binomials))) @ polynomial[k:]
     return result
 
 
@@ -171,22 +164,19 @@ def _of_function(function: InputFunction, record: Record) -> Inputs:
     return Inputs(edges, np.array([coefficients for _, coefficients in found]))
 
 
-# ---- Mean and covariance where the derivatives of the state are known exactly: start and restarts.
-
-
 class ExactDerivatives:
     """Nordsieck coordinates of the exact solution through a state, and their slope in it.
 
     Parameters
     ----------
     equations : Equations
-    layout : Layout
+    layout : CompiledLayout
     inputs : Inputs
     parameters : ndarray, (p,)
     """
 
     def __init__(
-        self, equations: Equations, layout: Layout, inputs: Inputs, parameters: Array
+        self, equations: Equations, layout: CompiledLayout, inputs: Inputs, parameters: Array
     ) -> None:
         self._equations, self._layout = equations, layout
         self._inputs, self._parameters = inputs, parameters
@@ -255,7 +245,7 @@ MESSAGES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a user sets beside the solver; the exponents are those of `forward.Control`."""
+    """Arguments of `solve` beside the solver; the exponents are those of `forward.Control`."""
 
     rtol: float
     atol: float
@@ -270,7 +260,7 @@ class Integration:
     def __init__(
         self,
         ode: ODE,
-        solver: EKF0 | EKF1,
+        solver: ProbabilisticSolver,
         settings: Settings,
         record: Record | None,
         times: Array,

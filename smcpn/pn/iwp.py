@@ -3,16 +3,24 @@
 Coordinates are those of Nordsieck, m_j = h^j x^(j) / j!. The transition is then the Pascal matrix
 for any h, and the process noise a constant matrix times h^(2 nu + 1)
 (PN-SMC eq. 15 with nu in place of q + 1; other papers print other, wrong exponents).
+
+The product with the Pascal matrix takes additions only: `pascal` does it for graphs, `extrapolate`
+and `extrapolate_rows` in compiled code.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from math import comb, factorial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.cache import compiled
+
 Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
 
 
 def transition(order: int) -> Array:
@@ -21,26 +29,54 @@ def transition(order: int) -> Array:
     return np.array([[float(comb(j, i)) for j in range(size)] for i in range(size)])
 
 
-def process_noise(order: int) -> Array:
-    """Covariance gained over a step of length one at unit diffusion, (order + 1, order + 1).
+def pascal(column: Iterable[Any]) -> list[Any]:
+    """Multiply the coordinates of one process, graphs or numbers, by the Pascal matrix."""
+    moved = list(column)
+    order = len(moved) - 1
+    for i in range(order):
+        for j in range(order - 1, i - 1, -1):
+            moved[j] = moved[j] + moved[j + 1]
+    return moved
 
-    For a step of length h it is h^(2 order + 1) times this. In plain coordinates the entries are
-    h^(2 nu + 1 - i - j) / ((2 nu + 1 - i - j) (nu - i)! (nu - j)!).
-    """
-    size = order + 1
-    noise = np.empty((size, size))
-    for i in range(size):
-        for j in range(size):
-            plain = (2 * order + 1 - i - j) * factorial(order - i) * factorial(order - j)
-            noise[i, j] = 1.0 / (plain * factorial(i) * factorial(j))
-    return noise
+
+@compiled
+def extrapolate(mean: Array):
+    """Multiply the coordinates of all processes, (order + 1, d), by the Pascal matrix in place."""
+    size = mean.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            for p in range(mean.shape[1]):
+                mean[j, p] += mean[j + 1, p]
+
+
+@compiled
+def extrapolate_rows(rows: Array, row: Indices, p: int, n_columns: int):
+    """Multiply the rows of process ``p`` by the Pascal matrix; entry j is in row ``row[j, p]``."""
+    size = row.shape[0]
+    for i in range(size - 1):
+        for j in range(size - 2, i - 1, -1):
+            lower, added = rows[row[j, p]], rows[row[j + 1, p]]
+            for column in range(n_columns):
+                lower[column] += added[column]
+
+
+@compiled
+def rescale(mean: Array, ratio: float, result: Array):
+    """Turn coordinates (order + 1, d) of a step h into those of ``ratio`` h."""
+    power = 1.0
+    for j in range(mean.shape[0]):
+        for p in range(mean.shape[1]):
+            result[j, p] = power * mean[j, p]
+        power *= ratio
 
 
 def process_noise_factor(order: int) -> Array:
-    """Lower Cholesky factor of `process_noise`, in closed form.
+    """Lower Cholesky factor of the noise of a step of length one, (order + 1, order + 1).
 
-    The noise is D F H F D with H_kl = 1/(k + l + 1) (Hilbert), F the reversal of the order of
-    its rows and D = diag(1 / ((nu - i)! i!)). The Hilbert matrix has the Cholesky factor
+    For a step of length h the covariance is h^(2 order + 1) times the factor's square. In plain
+    derivatives its entries are h^(2 nu + 1 - i - j) / ((2 nu + 1 - i - j) (nu - i)! (nu - j)!).
+    In coordinates it is D F H F D with H_kl = 1/(k + l + 1) (Hilbert), F the reversal of the order
+    of its rows and D = diag(1 / ((nu - i)! i!)). The Hilbert matrix has the Cholesky factor
     L_kl = sqrt(2 l + 1) k!^2 / ((k + l + 1)! (k - l)!); its reversal is brought back to lower
     triangular form by one QR decomposition, which needs no positive definiteness.
     """

@@ -1,42 +1,175 @@
-"""Where the states live among the processes, and which processes share a covariance.
+"""Which states share an integrated Wiener process, and which processes share a covariance.
 
-A process is an integrated Wiener process with order + 1 entries. In first-order form every state
-has its own; in chain form x and v = x' are entries 0 and 1 of one. The ODE speaks of one entry of
-each process, its *top*: the first derivative, or the second where x'' is given.
+In first-order form every state has a process of its own. In chain form x and v = x' are the
+derivatives 0 and 1 of one process. The ODE determines one derivative of each process: the first,
+or the second where x'' is given, and so on.
 
-Processes form blocks of equal size whose covariance is a dense factor of its own. There is one
-block for all (a full Jacobian couples them), one each (EKF0 or a diagonal Jacobian), or one that
-all processes share as Sigma x Gamma, the Kronecker form: EKF0 moves them all by the same gain.
+Processes that the linearised ODE or an output ties together form a block, whose covariance is
+dense. `Layout` is read where graphs are written, `CompiledLayout` is the same as arrays.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import factorial
 from typing import NamedTuple
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.model.ode import ODE
+from smcpn.model.ode import derivative_states
 from smcpn.pn.iwp import process_noise_factor
-from smcpn.solver import EKF0, EKF1
+from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
+Entry = tuple[int, int]
+"""A process and the number of one of its derivatives."""
 
 
-class Layout(NamedTuple):
-    """Sizes and places, as compiled code reads them.
+@dataclass(frozen=True)
+class Process:
+    """One integrated Wiener process; its first derivatives are states of the model.
+
+    Attributes
+    ----------
+    states : tuple of int
+        The model's states that are the process and its derivatives, lowest first: one state, or a
+        chain x, v = x', ... in which each is the derivative of the one before.
+    """
+
+    states: tuple[int, ...]
+
+    @property
+    def rate(self) -> int:
+        """The derivative that the ODE determines: one more than the last state."""
+        return len(self.states)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Processes that share a covariance, and the order of its rows.
+
+    Attributes
+    ----------
+    processes : tuple of int
+    rates, values, higher : tuple of Entry
+        Derivatives that the ODE determines, those that are states, and those beyond.
+    """
+
+    processes: tuple[int, ...]
+    rates: tuple[Entry, ...]
+    values: tuple[Entry, ...]
+    higher: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The processes behind a model's states under a solver, in Nordsieck coordinates.
+
+    Coordinate i of a process is h^i / i! times its i-th derivative.
+
+    Attributes
+    ----------
+    order : int
+    processes : tuple of Process
+    blocks : tuple of Block
+    jacobian : {"none", "diagonal", "full"}
+        What the linearisation of the ODE keeps; ``"diagonal"``: what a process does to itself.
+    """
+
+    order: int
+    processes: tuple[Process, ...]
+    blocks: tuple[Block, ...]
+    jacobian: str
+
+    @classmethod
+    def connected(
+        cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver, outputs: ca.SX | None = None
+    ) -> Layout:
+        """Lay out states in blocks as small as the graphs allow.
+
+        Parameters
+        ----------
+        x, rhs : casadi.SX, (n, 1)
+            States and their derivatives.
+        solver : EKF0 or EKF1
+        outputs : casadi.SX, optional
+            Outputs that are measured: one that sees several processes couples them.
+
+        Raises
+        ------
+        InputError
+            If the order is less than the longest chain of states.
+        """
+        processes = _processes(x, rhs, solver)
+        owner = {state: k for k, process in enumerate(processes) for state in process.states}
+        ties = [] if outputs is None else [np.flatnonzero(row) for row in _pattern(outputs, x)]
+        tied = [{owner[int(state)] for state in states} for states in ties]
+        if solver.jacobian == "full":
+            pattern = _pattern(rhs, x)
+            for k, process in enumerate(processes):
+                states = np.flatnonzero(pattern[process.states[-1]])
+                tied.append({k, *(owner[int(state)] for state in states)})
+        return cls._of_groups(processes, _merged(len(processes), tied), solver)
+
+    @classmethod
+    def uniform(cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> Layout:
+        """Lay out states in blocks of equal size: one for all under a full Jacobian, or one each.
+
+        Raises
+        ------
+        InputError
+            As for `connected`.
+        """
+        processes = _processes(x, rhs, solver)
+        everything = range(len(processes))
+        groups = [tuple(everything)] if solver.jacobian == "full" else [(k,) for k in everything]
+        return cls._of_groups(processes, groups, solver)
+
+    @classmethod
+    def _of_groups(
+        cls,
+        processes: tuple[Process, ...],
+        groups: Iterable[tuple[int, ...]],
+        solver: ProbabilisticSolver,
+    ) -> Layout:
+        blocks = tuple(_block(group, processes, solver.order) for group in groups)
+        return cls(solver.order, processes, blocks, solver.jacobian)
+
+    def place(self, state: int) -> Entry:
+        """Process and derivative of a state."""
+        for k, process in enumerate(self.processes):
+            if state in process.states:
+                return k, process.states.index(state)
+        raise KeyError(state)
+
+    def scale(self, derivative: int, h: ca.SX) -> ca.SX:
+        """Factor h^i / i! from a derivative to its coordinate."""
+        return h**derivative / factorial(derivative)
+
+    def keeps(self, of: int, by: int) -> bool:
+        """Whether the linearisation keeps what process ``by`` does to the rate of ``of``."""
+        return self.jacobian == "full" or (self.jacobian == "diagonal" and of == by)
+
+
+class CompiledLayout(NamedTuple):
+    """A layout with blocks of equal size as arrays, for compiled code.
+
+    Where processes move by the same gain, as under EKF0, they share one covariance: that of all is
+    Sigma x Gamma, the Kronecker form.
 
     Attributes
     ----------
     order : int
         Order nu of the processes.
     top : ndarray of int, (d,)
-        Entry of each process that the ODE gives.
+        Derivative of each process that the ODE determines.
     process, derivative : ndarray of int, (n,)
-        Process and entry of each state.
+        Process and derivative of each state.
     scale : ndarray, (n,)
         Factors k! that turn entry k, times h^-k, into the state it holds.
     n_blocks, width : int
@@ -67,63 +200,83 @@ class Layout(NamedTuple):
     diagonal: bool
     coupled: bool
 
-
-def make_layout(ode: ODE, solver: EKF0 | EKF1) -> Layout:
-    """Arrange the states of an ODE for a solver.
-
-    Raises
-    ------
-    InputError
-        If the order is too small for the chains of the model.
-    """
-    heads = _chains(ode) if solver.form == "chain" else [[state] for state in ode.states]
-    places = {state: (p, k) for p, chain in enumerate(heads) for k, state in enumerate(chain)}
-    top = np.array([len(chain) for chain in heads])
-    if top.max() > solver.order:
-        raise InputError(
-            f"order is {solver.order}: form 'chain' puts the derivative {top.max()} of "
-            f"'{heads[int(top.argmax())][0]}' into one process: give order {top.max()} or more"
+    @classmethod
+    def of(cls, layout: Layout, diffusion: float | str) -> CompiledLayout:
+        """Arrays of a `Layout.uniform` under the diffusion of its solver."""
+        top = np.array([process.rate for process in layout.processes])
+        coupled = layout.jacobian != "none"
+        shared = not coupled and len(set(top)) == 1 and diffusion != "dynamic-diagonal"
+        block, place = np.zeros_like(top), np.zeros_like(top)
+        for number, members in enumerate(layout.blocks):
+            block[list(members.processes)] = 0 if shared else number
+            place[list(members.processes)] = np.arange(len(members.processes))
+        places = [layout.place(s) for s in range(sum(len(p.states) for p in layout.processes))]
+        derivative = np.array([k for _, k in places])
+        width = len(layout.blocks[0].processes)
+        return cls(
+            order=layout.order,
+            top=top,
+            process=np.array([p for p, _ in places]),
+            derivative=derivative,
+            scale=np.array([float(factorial(k)) for k in derivative]),
+            n_blocks=int(block.max()) + 1,
+            width=width,
+            block=block,
+            place=place,
+            row=_rows(layout.order + 1, top, place, width),
+            noise_factor=process_noise_factor(layout.order),
+            diagonal=diffusion in ("fixed-diagonal", "dynamic-diagonal"),
+            coupled=coupled,
         )
-    d, size = len(heads), solver.order + 1
-    full = isinstance(solver, EKF1) and solver.jacobian == "full"
-    diagonal = solver.diffusion in ("fixed-diagonal", "dynamic-diagonal")
-    shared = isinstance(solver, EKF0) and len(set(top)) == 1
-    shared = shared and solver.diffusion != "dynamic-diagonal"
-    width = d if full else 1
-    block = np.zeros(d, dtype=int) if full or shared else np.arange(d)
-    place = np.arange(d) if full else np.zeros(d, dtype=int)
-    derivative = [places[state][1] for state in ode.states]
-    return Layout(
-        order=solver.order,
-        top=top,
-        process=np.array([places[state][0] for state in ode.states]),
-        derivative=np.array(derivative),
-        scale=np.array([float(factorial(k)) for k in derivative]),
-        n_blocks=int(block.max()) + 1,
-        width=width,
-        block=block,
-        place=place,
-        row=_rows(size, top, place, width),
-        noise_factor=process_noise_factor(solver.order),
-        diagonal=diagonal,
-        coupled=isinstance(solver, EKF1),
-    )
 
 
-def _chains(ode: ODE) -> list[list[str]]:
+def _processes(x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> tuple[Process, ...]:
+    if solver.form == "first":
+        return tuple(Process((state,)) for state in range(x.numel()))
+    processes = tuple(Process(tuple(chain)) for chain in _chains(x, rhs))
+    longest = max(process.rate for process in processes)
+    if solver.order < longest:
+        raise InputError(
+            f"order is {solver.order}: form 'chain' joins {longest} states in one process, "
+            f"which needs order {longest} or more"
+        )
+    return processes
+
+
+def _chains(x: ca.SX, rhs: ca.SX) -> list[list[int]]:
     """Follow x -> x' as far as it goes; where it runs in a circle, the last link is cut."""
-    following: dict[str, str] = {}
-    for state, derivative in ode.chains.items():
+    following: dict[int, int] = {}
+    for state, derivative in derivative_states(ca.vertsplit(x), ca.vertsplit(rhs)).items():
         end = derivative
         while end in following:
             end = following[end]
         if end != state and derivative not in following.values():
             following[state] = derivative
-    chains = [[state] for state in ode.states if state not in following.values()]
+    chains = [[state] for state in range(x.numel()) if state not in following.values()]
     for chain in chains:
         while chain[-1] in following:
             chain.append(following[chain[-1]])
     return chains
+
+
+def _pattern(expression: ca.SX, symbols: ca.SX) -> NDArray[np.bool_]:
+    return np.array(ca.DM(ca.jacobian_sparsity(expression, symbols), 1.0).full() != 0)
+
+
+def _merged(number: int, tied: list[set[int]]) -> list[tuple[int, ...]]:
+    """Group numbers that are in one of the sets together, directly or through others."""
+    label = list(range(number))
+    for members in tied:
+        labels = {label[k] for k in members}
+        label = [min(labels) if value in labels else value for value in label]
+    return [tuple(k for k, v in enumerate(label) if v == value) for value in sorted(set(label))]
+
+
+def _block(group: tuple[int, ...], processes: tuple[Process, ...], order: int) -> Block:
+    rates = tuple((k, processes[k].rate) for k in group)
+    values = tuple((k, i) for k in group for i in range(processes[k].rate))
+    higher = tuple((k, i) for i in range(order + 1) for k in group if i > processes[k].rate)
+    return Block(group, rates, values, higher)
 
 
 def _rows(size: int, top: Indices, place: Indices, width: int) -> Indices:

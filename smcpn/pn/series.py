@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 from smcpn.codegen.cache import allocating, compiled, entry_point
 from smcpn.errors import InputError
 
-# ---- The compiled walk over the instructions of a `SeriesProgram`.
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
@@ -51,7 +49,7 @@ def walk(
     series: Array,
     order: int,
 ):
-    """Fill ``series`` (slots, order + 1) coefficient by coefficient."""
+    """Fill ``series`` (slots, order + 1) coefficient by coefficient, for a `SeriesProgram`."""
     for k in range(order):
         for line in range(len(code)):
             y = n_given + line

@@ -1,4 +1,8 @@
-"""What a probabilistic ODE solver returns: a Gaussian process over the solution."""
+"""The result of a probabilistic ODE solver: a Gaussian process over the solution.
+
+Equation numbers are those of Bosch, Hennig, Tronarp (2021), 'Calibrated adaptive probabilistic ODE
+solvers'.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +20,15 @@ from smcpn.model.ode import ODE
 from smcpn.pn import backward
 from smcpn.pn.backward import Run, refined
 from smcpn.pn.forward import Store
-from smcpn.pn.layout import Layout
-from smcpn.solver import EKF0, EKF1
+from smcpn.pn.layout import CompiledLayout
+from smcpn.solver import ProbabilisticSolver
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Stats:
-    """What a solution has cost.
+    """The cost of a solution.
 
     Attributes
     ----------
@@ -46,14 +50,14 @@ class Stats:
 
 
 class Calibration:
-    """Diffusion by quasi maximum likelihood, over all residuals.
+    """Diffusion by quasi maximum likelihood over all residuals, (16) and (17).
 
     Parameters
     ----------
     diffusion : float or str
         As of the solver.
     store : Store
-        What the filter left behind.
+        Residuals of the filter on every step.
     restart : ndarray of bool, (N,)
         Grid points that repeat the time of the one before: no step led there.
     """
@@ -103,11 +107,11 @@ class Solution:
     """
 
     ode: ODE
-    solver: EKF0 | EKF1
+    solver: ProbabilisticSolver
     success: bool
     message: str
     stats: Stats
-    layout: Layout
+    layout: CompiledLayout
     run: Run
     calibration: Calibration
     outputs: Array | None
@@ -285,7 +289,7 @@ class Solution:
         return times
 
     def _scales(self, step: Array) -> Array:
-        """What turns the entries of the coordinates into the states, (T, n)."""
+        """Factors k! / h^k from the entries of the coordinates to the states, (T, n)."""
         k = self.layout.derivative
         return self.layout.scale / step[:, None] ** k
 

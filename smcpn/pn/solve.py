@@ -16,10 +16,12 @@ from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.pn.integration import Integration, Settings
 from smcpn.pn.solution import Solution
-from smcpn.solver import CALIBRATED, EKF0, EKF1
+from smcpn.solver import CALIBRATED, EKF1, ProbabilisticSolver
 
 Array = NDArray[np.float64]
 
+CALIBRATIONS = ("fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal")
+"""Diffusions that a solution can be calibrated with."""
 CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
 """Exponents of the error of this step and the one before, times the order of the local error."""
 
@@ -30,7 +32,7 @@ def solve(
     parameters: Mapping[str, float] | None = None,
     *,
     initial: Any = "rest",
-    solver: EKF0 | EKF1 | None = None,
+    solver: ProbabilisticSolver | None = None,
     rtol: float = 1e-6,
     atol: float = 1e-9,
     at: ArrayLike | None = None,
@@ -98,8 +100,13 @@ def solve(
     """
     check_ode(ode)
     solver = EKF1(order=5, smooth=True) if solver is None else solver
-    if not isinstance(solver, (EKF0, EKF1)):
+    if not getattr(solver, "probabilistic", False):
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
+    if solver.diffusion in CALIBRATED and solver.diffusion not in CALIBRATIONS:
+        raise InputError(
+            f"diffusion {solver.diffusion!r} is one of the filtering likelihood: give smcpn.solve "
+            f"a number, the name of a parameter, or one of {', '.join(map(repr, CALIBRATIONS))}"
+        )
     record, times = _times(over, ode)
     values = _values(ode, parameters, solver)
     x0, used = _initial(ode, initial, values)
@@ -150,7 +157,7 @@ def _increasing(name: str, given: Any) -> Array:
     return times
 
 
-def _grid(times: Array, at: Any, solver: EKF0 | EKF1) -> tuple[Array, Array | None]:
+def _grid(times: Array, at: Any, solver: ProbabilisticSolver) -> tuple[Array, Array | None]:
     """Times where a step must end (first the start), and those the solution is reported at."""
     points, outputs = times, None if len(times) == 2 else times
     if at is not None:
@@ -167,7 +174,7 @@ def _grid(times: Array, at: Any, solver: EKF0 | EKF1) -> tuple[Array, Array | No
     return np.append(inner[:, :-1].ravel(), points[-1]), outputs
 
 
-def _values(ode: ODE, parameters: Any, solver: EKF0 | EKF1) -> dict[str, float]:
+def _values(ode: ODE, parameters: Any, solver: ProbabilisticSolver) -> dict[str, float]:
     """Every parameter of the model, and the diffusion where it is named, by name."""
     given = {} if parameters is None else parameters
     if not isinstance(given, Mapping):

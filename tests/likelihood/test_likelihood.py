@@ -11,7 +11,7 @@ from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Model
 from tests.models import PROBLEMS, duffing_problem, forced_input
-from tests.reference.ekf0 import ekf0
+from tests.reference.likelihoods import ekf0
 
 pytestmark = pytest.mark.numerics
 

@@ -11,6 +11,7 @@ from scipy import linalg, stats
 import smcpn
 from smcpn import EKF0, EKF1, InputError, Problem, Record
 from smcpn.likelihood.conditioned import Fenrir
+from smcpn.likelihood.diffusion import AT_REST, CalibratedDiffusion
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from tests.models import (
     FITZHUGH_NAGUMO,
@@ -101,7 +102,7 @@ FITZHUGH_NAGUMO_CASES = [
 
 @pytest.mark.parametrize(("name", "solver", "golden"), FITZHUGH_NAGUMO_CASES, ids=str)
 def test_golden_values(name, solver, golden):
-    """Found by two independent public codes, which start the second derivative at zero."""
+    """Published by two independent codes, which start the second derivative at zero."""
     problem, start = fitzhugh_nagumo_problem(), fitzhugh_nagumo_derivatives()
     likelihood = LIKELIHOODS[name].build(problem, solver, start_order=1)
     found = likelihood.evaluate(FITZHUGH_NAGUMO[None, :], 41)[1][0]
@@ -164,19 +165,44 @@ def test_increments_blocks_and_records(gaps, name):
     problem = oscillating(gaps)
     solver = EKF0(2, 3, diffusion="kappa")
     likelihood = build_likelihood(problem, solver, likelihood=name)
-    _, browsed = likelihood.evaluate(LEARNED, 16)
+    _, evaluated = likelihood.evaluate(LEARNED, 16)
     state, parts = likelihood.start(LEARNED), []
     for a, b in ((0, 1), (1, 6), (6, 11), (11, 16)):
         state, increments = likelihood.advance(LEARNED, state, a, b)
         parts.append(increments)
     together = np.concatenate(parts)
-    np.testing.assert_allclose(together.sum(axis=0), browsed, rtol=1e-12)
+    np.testing.assert_allclose(together.sum(axis=0), evaluated, rtol=1e-12)
     assert (together[9] == 0.0).all()
     expected = [plain(name, problem, v, replace(solver, diffusion=v[3])) for v in LEARNED]
-    np.testing.assert_allclose(browsed, expected, rtol=1e-10)
+    np.testing.assert_allclose(evaluated, expected, rtol=1e-10)
     raised = likelihood.at_diffusion(7.0).evaluate(LEARNED, 16)[1]
     values = LEARNED * [1.0, 1.0, 1.0, 7.0]
     np.testing.assert_allclose(raised, likelihood.evaluate(values, 16)[1], rtol=1e-12)
+
+
+class MeanOfTerms(CalibratedDiffusion):
+    """The estimate of "fixed" under another name."""
+
+    name = "mean-of-terms"
+
+    def variances(self, terms, count):
+        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
+        return [total / count + AT_REST for total in sums], sums
+
+
+def test_a_diffusion_is_known_once_it_is_defined():
+    problem, values = predator_prey_problem(), PREDATOR_PREY[None, :]
+    own, fixed = (
+        total(problem, values, EKF1(2, 2, diffusion=name), "filtering")
+        for name in ("mean-of-terms", "fixed")
+    )
+    assert own == fixed
+    with pytest.raises(InputError, match="'mean-of-terms' cannot be calibrated in the dalton"):
+        build_likelihood(problem, EKF1(2, 2, diffusion="mean-of-terms"), likelihood="dalton")
+    with pytest.raises(InputError, match="'mean-of-terms' is one of the filtering likelihood"):
+        smcpn.solve(problem.ode, (0.0, 1.0), solver=EKF1(diffusion="mean-of-terms"))
+    with pytest.raises(InputError, match="diffusion is 'mean-of-terms': give the name"):
+        oscillating([Record(y=np.zeros((5, 2)), dt=0.1)], diffusion="mean-of-terms")
 
 
 def test_shared_gains_follow_a_raised_diffusion():

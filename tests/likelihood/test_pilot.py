@@ -62,9 +62,9 @@ def test_local_error_is_the_one_of_the_step_control():
     asked = Problem(relaxation, record, observe="x", noise=1.0, prior={"rate": stats.uniform(1, 1)},
                     initial=[x0])  # fmt: skip
     reference = Reference(relaxation, np.array([rate]), EKF1(order=2), record)
-    start, _ = reference._exact(np.array([x0]), t[0])
-    A, _ = reference._prior(h)
-    z, _ = reference._residual(A @ start, t[1])
+    A, _ = reference.prior(h)
+    predicted = A @ reference.start(np.array([x0]), t[0])
+    _, z = reference.residual(predicted, t[1], reference.input(t[1]))
     for solver in (EKF0(order=2), EKF1(order=2, diffusion="fixed")):
         found = predictions(asked, solver, enumerate(asked.records))
         averages = found[0].averages(np.array([[rate]]), 1)

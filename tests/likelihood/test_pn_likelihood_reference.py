@@ -23,7 +23,8 @@ from tests.models import (
     predator_prey_problem,
     timed_problem,
 )
-from tests.reference.likelihoods import StateSpace, chains, dalton, fenrir, filtering, forward
+from tests.reference.gauss_markov import chains
+from tests.reference.likelihoods import StateSpace, dalton, fenrir, filtering, forward
 
 pytestmark = pytest.mark.numerics
 
@@ -119,7 +120,7 @@ def joint_density(at: StateSpace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         for step in at.steps(sample - 1) if sample else ():
             loading = np.hstack([step.kernel.matrix @ loading, step.kernel.factor])
             mean = step.kernel.matrix @ mean
-            matrix, residual = at.ode_residual(mean, step.t, step.u)
+            matrix, residual = at.residual(mean, step.t, step.u)
             rows += [(m @ loading, r, 0.0, False) for m, r in zip(matrix, residual, strict=True)]
         seen = at.observation(sample, mean)
         if seen is not None:
@@ -168,8 +169,9 @@ def test_chains_are_read_off_the_graph():
         ).model
 
     # x' = v, v' = a is one chain; w' = z, z' = w a circle that is cut once.
-    assert chains(traced(model), "chain") == [[0, 1, 2], [3, 4]]
-    assert chains(traced(model), "first") == [[0], [1], [2], [3], [4]]
+    graphs = traced(model)
+    assert chains(graphs.x, graphs.rhs, "chain") == [[0, 1, 2], [3, 4]]
+    assert chains(graphs.x, graphs.rhs, "first") == [[0], [1], [2], [3], [4]]
 
 
 def test_what_has_no_diffusion_is_refused():

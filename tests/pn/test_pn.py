@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from math import factorial
+
 import casadi as ca
 import numpy as np
 import pytest
 from scipy import linalg
 
 from smcpn.pn.gains import shared_gains
-from smcpn.pn.iwp import lower_factor, process_noise, process_noise_factor, transition
+from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor, transition
 from smcpn.pn.taylor import taylor_derivatives
 from tests.models import lotka_volterra
+from tests.reference import wiener
+from tests.reference.gauss_markov import Affine, Normal
 
 ORDERS = range(1, 7)
 
@@ -18,31 +22,34 @@ def drift(order: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_transition_and_noise_are_those_of_the_process(order):
-    """Against the matrix exponential of Van Loan, brought to Nordsieck coordinates."""
+def test_process_of_the_reference_against_the_matrix_exponential(order):
+    """By Van Loan."""
     h, size = 0.3, order + 1
     noise = np.zeros((size, size))
     noise[-1, -1] = 1.0
     block = np.block([[-drift(order), noise], [np.zeros((size, size)), drift(order).T]])
     exponential = linalg.expm(block * h)
-    plain_transition = exponential[size:, size:].T
-    plain_noise = plain_transition @ exponential[:size, size:]
-    scale = np.array([h**j / float(np.prod(np.arange(1, j + 1))) for j in range(size)])
-    np.testing.assert_allclose(
-        scale[:, None] * plain_transition / scale, transition(order), rtol=1e-10, atol=1e-12
-    )
-    np.testing.assert_allclose(
-        scale[:, None] * plain_noise * scale,
-        h ** (2 * order + 1) * process_noise(order),
-        rtol=1e-9,
-    )
+    step = exponential[size:, size:].T
+    np.testing.assert_allclose(wiener.transition(order, h), step, rtol=1e-10, atol=1e-12)
+    covariance = step @ exponential[:size, size:]
+    np.testing.assert_allclose(wiener.process_noise(order, h), covariance, rtol=1e-9)
+    root = wiener.process_noise_root(order, h)
+    np.testing.assert_allclose(root @ root.T, wiener.process_noise(order, h), rtol=1e-12)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_closed_form_factor(order):
+def test_transition_and_noise_are_those_of_the_process(order):
+    """In the coordinates h^j x^(j) / j! they do not depend on h, but for a power."""
+    h = 0.3
+    scale = np.array([h**j / factorial(j) for j in range(order + 1)])
+    expected = scale[:, None] * wiener.transition(order, h) / scale
+    np.testing.assert_allclose(transition(order), expected, rtol=1e-10, atol=1e-12)
+    column = np.random.default_rng(0).normal(size=order + 1)
+    np.testing.assert_allclose(pascal(column), transition(order) @ column, rtol=1e-12, atol=1e-12)
     factor = process_noise_factor(order)
     assert np.array_equal(factor, np.tril(factor))
-    np.testing.assert_allclose(factor @ factor.T, process_noise(order), rtol=1e-12)
+    expected = scale[:, None] * wiener.process_noise(order, h) * scale
+    np.testing.assert_allclose(h ** (2 * order + 1) * factor @ factor.T, expected, rtol=1e-12)
 
 
 def test_lower_factor_adds_squares():
@@ -54,17 +61,24 @@ def test_lower_factor_adds_squares():
 
 
 def recursion(order: int, n_steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The covariance recursion in Joseph form, never cut short."""
-    a, q, size = transition(order), process_noise(order), order + 1
-    covariance, gains, innovations, variances = np.zeros((size, size)), [], [], []
+    """Gains, innovations and variances of the dense filter, never cut short."""
+    size = order + 1
+    step = Affine(
+        wiener.transition(order, 1.0), np.zeros(size), wiener.process_noise_root(order, 1.0)
+    )
+    state, gains, innovations, variances = (
+        Normal(np.zeros(size), np.zeros((size, size))),
+        [],
+        [],
+        [],
+    )
     for _ in range(n_steps):
-        covariance = a @ covariance @ a.T + q
-        gain = covariance[:, 1] / covariance[1, 1]
-        gains.append(gain)
-        innovations.append(covariance[1, 1])
-        complement = np.eye(size) - np.outer(gain, np.eye(size)[1])
-        covariance = complement @ covariance @ complement.T
-        variances.append(covariance[0, 0])
+        state = Normal(np.zeros(size), state.through(step).factor)
+        innovations.append(state.covariance[1, 1])
+        # A residual of one moves the mean by the gain.
+        state, _ = state.given(np.eye(size)[1:2], np.ones(1), np.zeros((1, 1)))
+        gains.append(state.mean / [factorial(j) for j in range(size)])
+        variances.append(state.covariance[0, 0])
     return np.array(gains), np.array(innovations), np.array(variances)
 
 

@@ -1,166 +1,29 @@
-"""Fenrir: the data weigh the solution of the ODE backwards in time (Tronarp et al., appendix B)."""
+"""Likelihoods of the data by dense filters: the reference for the compiled ones.
+
+`ekf0` is the marginal likelihood (Bosch, Hennig, Tronarp 2021; Schober et al. 2019), `filtering`
+that of the data-conditioned solver, `dalton` that of Wu and Lysy (2024), `fenrir` that of Tronarp,
+Bosch and Hennig (2022).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from math import factorial
+from dataclasses import dataclass
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, solve_triangular
+from scipy.linalg import solve_triangular
 
 from smcpn.errors import InputError
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
-from smcpn.pn.iwp import process_noise_factor, transition
-from smcpn.pn.taylor import taylor_derivatives
-from smcpn.solver import EKF0, EKF1
-
-# ---- A normal distribution by its mean and a factor of its covariance, and what filters do to it.
+from smcpn.solver import EKF0, ProbabilisticSolver
+from tests.reference.gauss_markov import Affine, Dynamics, Filter, Innovation, Normal
 
 Array = NDArray[np.float64]
-
-
-def _upper(stacked: Array) -> Array:
-    """Upper triangular R of a QR decomposition."""
-    return np.asarray(np.linalg.qr(stacked, mode="r"))
-
-
-@dataclass(frozen=True)
-class Affine:
-    """x' = matrix x + offset + noise, with the covariance ``factor factor'`` of the noise."""
-
-    matrix: Array
-    offset: Array
-    factor: Array
-
-
-@dataclass(frozen=True)
-class Normal:
-    """N(mean, factor factor').
-
-    Attributes
-    ----------
-    mean : ndarray, (d,)
-    factor : ndarray, (d, d)
-        Not necessarily triangular; a known state has a factor of zeros.
-    """
-
-    mean: Array
-    factor: Array
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance, (d, d)."""
-        return self.factor @ self.factor.T
-
-    def through(self, kernel: Affine) -> Normal:
-        """Distribution of x' (the prediction of a Kalman filter)."""
-        stacked = np.vstack([(kernel.matrix @ self.factor).T, kernel.factor.T])
-        upper = _upper(stacked)
-        return Normal(kernel.matrix @ self.mean + kernel.offset, upper.T)
-
-    def given(self, matrix: Array, innovation: Array, noise: Array) -> tuple[Normal, float]:
-        """Condition on ``matrix (x - mean) + e = innovation``, e ~ N(0, noise noise').
-
-        One QR decomposition gives the factor of the innovation's covariance, the gain and the
-        factor of what is left, without a difference of covariances.
-
-        Returns
-        -------
-        Normal
-            x given the innovation.
-        float
-            Log density of the innovation.
-        """
-        q, d = matrix.shape
-        stacked = np.vstack(
-            [
-                np.hstack([noise.T, np.zeros((q, d))]),
-                np.hstack([(matrix @ self.factor).T, self.factor.T]),
-            ]
-        )
-        upper = _upper(stacked)
-        root, cross = upper[:q, :q].T, upper[:q, q:].T
-        whitened = solve_triangular(root, innovation, lower=True)
-        log_density = -0.5 * (
-            whitened @ whitened
-            + 2.0 * np.log(np.abs(np.diag(root))).sum()
-            + q * np.log(2.0 * np.pi)
-        )
-        return Normal(self.mean + cross @ whitened, upper[q:, q:].T), float(log_density)
-
-    def reversed(self, kernel: Affine, kept: NDArray[np.int64] | None = None) -> Affine:
-        """Kernel from x' back to x, for x of this distribution (Fenrir eq. 12).
-
-        Parameters
-        ----------
-        kernel : Affine
-        kept : ndarray of int, optional
-            Entries of x' that determine the others: all of them, unless x' has been computed from
-            a part of x.
-        """
-        kept = np.arange(len(kernel.offset)) if kept is None else kept
-        matrix, d = kernel.matrix[kept], len(self.mean)
-        noise = kernel.factor[kept]
-        stacked = np.vstack(
-            [
-                np.hstack([(matrix @ self.factor).T, self.factor.T]),
-                np.hstack([noise.T, np.zeros((noise.shape[1], d))]),
-            ]
-        )
-        k, upper = len(kept), _upper(stacked)
-        gain = np.zeros((d, len(kernel.matrix)))
-        gain[:, kept] = solve_triangular(upper[:k, :k], upper[:k, k:]).T
-        predicted = kernel.matrix @ self.mean + kernel.offset
-        return Affine(gain, self.mean - gain @ predicted, upper[k:, k:].T)
-
-
-# ---- A problem as a Gauss-Markov model on a grid: the prior, z = 0 on every step, y at the
-# samples.
-#
-# The prior gives every state, or every chain x' = v of states, an integrated Wiener process of its
-# own. The data of the ODE are z = X^(l) - f = 0, where l is the length of the chain and f the
-# derivative of its last state (DALTON eq. 2). All is in the units of the problem.
-
-
-def chains(model: Model, form: str) -> list[list[int]]:
-    """States that share a process, by their place: x, its derivative v, and so on.
-
-    ``"first"`` gives one list per state. ``"chain"`` joins a state and the one that is its
-    derivative; a state joins one chain only, and a circle stays open.
-    """
-    n = model.x.numel()
-    following: dict[int, int] = {}
-    for i in range(n if form == "chain" else 0):
-        for j in range(n):
-            if not ca.is_equal(model.rhs[i], model.x[j], 1) or j in following.values():
-                continue
-            if _last(following, j) != i:
-                following[i] = j
-    heads = [i for i in range(n) if i not in following.values()]
-    return [_chain(following, head) for head in heads]
-
-
-def _known(solver: EKF0 | EKF1, diffusion: float | Array | None) -> Array:
-    value = solver.diffusion if diffusion is None else diffusion
-    if isinstance(value, str):
-        raise InputError(f"diffusion is {value!r}: give its value")
-    return np.asarray(value, dtype=float)
-
-
-def _last(following: dict[int, int], state: int) -> int:
-    return _chain(following, state)[-1]
-
-
-def _chain(following: dict[int, int], head: int) -> list[int]:
-    chain = [head]
-    while chain[-1] in following:
-        chain.append(following[chain[-1]])
-    return chain
 
 
 @dataclass(frozen=True)
@@ -172,7 +35,7 @@ class Step:
     u: Array
 
 
-class StateSpace:
+class StateSpace(Dynamics):
     """The model of one record at one parameter vector.
 
     Parameters
@@ -199,10 +62,9 @@ class StateSpace:
     ----------
     gaussian : bool
         Whether all measurements scatter as a Gaussian.
-    chains : list of list of int
-        States of each process.
-    values : ndarray of int, (n,)
-        Places of the states in a mean.
+    restarting : bool
+        Whether the derivatives start anew from their exact values at every sample: where the
+        input jumps or bends, which a smooth process would carry on.
     start : Normal
         At the first sample.
     """
@@ -212,39 +74,27 @@ class StateSpace:
         model: Model,
         record: Record,
         theta: Array,
-        solver: EKF0 | EKF1,
+        solver: ProbabilisticSolver,
         *,
         diffusion: float | Array | None = None,
         derivatives: Array | None = None,
     ) -> None:
         model = model.with_numbers()
-        self.gaussian = model.density is None
-        self.record, self.theta, self.solver = record, np.asarray(theta, dtype=float), solver
-        self.size = solver.order + 1
-        self.chains = chains(model, solver.form)
-        if max(map(len, self.chains)) > solver.order:
-            raise InputError(f"order is {solver.order}: a chain of that many states needs one more")
-        self.diffusion = np.broadcast_to(_known(solver, diffusion), len(self.chains))
-        places = [
-            (i, self.size * p + k) for p, c in enumerate(self.chains) for k, i in enumerate(c)
-        ]
-        self.values = np.array([place for _, place in sorted(places)])
-        self._rates = np.array([self.size * p + len(c) for p, c in enumerate(self.chains)])
-        self._last = [chain[-1] for chain in self.chains]
+        super().__init__([model.x, model.u, model.t, model.theta], model.rhs, theta, solver)
+        value = solver.diffusion if diffusion is None else diffusion
+        if isinstance(value, str):
+            raise InputError(f"diffusion is {value!r}: give its value")
+        self.diffusion = np.broadcast_to(np.asarray(value, dtype=float), len(self.chains))
+        self.gaussian, self.record, self.restarting = (
+            model.density is None,
+            record,
+            not record.smooth,
+        )
         self._times = substep_times(record, int(solver.steps))
         self._inputs = substep_inputs(record, int(solver.steps))
         self._jumps = interval_derivatives(record, solver.order - 1)
         self._build_functions(model)
         self.start = self._start(derivatives)
-
-    def ode_residual(self, mean: Array, t: float, u: Array) -> tuple[Array, Array]:
-        """Linearise z = X^(l) - f at a mean: its matrix, and what is to be explained, -z."""
-        x = mean[self.values]
-        rate = np.array(self._rate(x, u, t, self.theta)).ravel()[self._last]
-        matrix = np.zeros((len(self.chains), len(mean)))
-        matrix[np.arange(len(self.chains)), self._rates] = 1.0
-        matrix[:, self.values] -= self._jacobian_at(x, u, t)[self._last]
-        return matrix, rate - mean[self._rates]
 
     def observation(
         self, sample: int, mean: Array
@@ -282,81 +132,26 @@ class StateSpace:
         """Steps from a sample to the next."""
         times, inputs = self._times[sample], self._inputs[sample]
         for t, following, u in zip(times[:-1], times[1:], inputs[1:], strict=True):
-            yield Step(self._step(float(following - t)), float(following), u)
+            A, root = self.prior(float(following - t))
+            noise = root * np.repeat(self.diffusion, self.size)
+            yield Step(Affine(A, np.zeros(len(A)), noise), float(following), u)
 
-    def restarts(self, sample: int) -> bool:
-        """Whether the derivatives start anew from their exact values at a sample.
-
-        They do where the input jumps or bends: a smooth process would carry them across the jump.
-        At the first sample they are exact already.
-        """
-        return sample > 0 and not self.record.smooth
-
-    def restart(self, sample: int, point: Array) -> Affine:
-        """Every derivative as a function of the states, linearised at a mean."""
-        record = self.record
-        exact, jacobian = self._taylor_at(
-            point[self.values], record.u[sample], record.t[sample], self._jumps[sample]
-        )
-        matrix = np.zeros((len(point), len(point)))
-        matrix[:, self.values] = jacobian
-        return Affine(matrix, exact - matrix @ point, np.zeros((len(point), 0)))
-
-    def _step(self, h: float) -> Affine:
-        """Transition and noise of a step, brought from Nordsieck's coordinates to plain ones."""
-        order = self.solver.order
-        scale = np.array([factorial(j) / h**j for j in range(self.size)])
-        matrix = scale[:, None] * transition(order) / scale
-        noise = h ** (order + 0.5) * scale[:, None] * process_noise_factor(order)
-        return Affine(
-            np.asarray(block_diag(*[matrix] * len(self.chains))),
-            np.zeros(self.size * len(self.chains)),
-            np.asarray(block_diag(*[kappa * noise for kappa in self.diffusion])),
-        )
+    def restart_at(self, sample: int) -> tuple[float, Array, Array]:
+        """Time, input and its derivatives just after a sample."""
+        return self.record.t[sample], self.record.u[sample], self._jumps[sample]
 
     def _start(self, derivatives: Array | None) -> Normal:
         if derivatives is None:
-            x = np.array(self._initial(self.theta)).ravel()
-            order = self.solver.order
-            inputs = start_derivatives(self.record, order - 1) if order > 1 else np.empty(0)
-            mean, _ = self._taylor_at(x, self.record.u[0], self.record.t[0], inputs)
+            x, order = np.array(self._initial(self.theta)).ravel(), self.solver.order
+            rates = start_derivatives(self.record, order - 1) if order > 1 else np.empty(0)
+            exact = self.exact(x, self.record.u[0], self.record.t[0], rates)
+            mean = exact.matrix[:, self.values] @ x + exact.offset
         else:
             mean = np.asarray(derivatives, dtype=float).ravel()
         return Normal(mean, np.zeros((len(mean), len(mean))))
 
-    def _taylor_at(self, x: Array, u: Array, t: float, rates: Array) -> tuple[Array, Array]:
-        """Derivatives of every process and their Jacobian, (d,) and (d, n)."""
-        derivatives, jacobian = self._taylor(x, u, t, self.theta, np.ravel(rates))
-        jacobian = np.array(jacobian)
-        if isinstance(self.solver, EKF0):
-            jacobian[:] = 0.0
-        elif self.solver.jacobian == "diagonal":
-            jacobian *= np.repeat(self._own, self.size, axis=0)
-        jacobian[self.values] = np.eye(len(x))
-        return np.array(derivatives).ravel(), jacobian
-
-    def _jacobian_at(self, x: Array, u: Array, t: float) -> Array:
-        """What the linearisation knows of df/dx, (n, n)."""
-        if isinstance(self.solver, EKF0):
-            return np.zeros((len(x), len(x)))
-        jacobian = np.array(self._jacobian(x, u, t, self.theta))
-        if self.solver.jacobian == "diagonal":
-            for own, chain in zip(self._own, self.chains, strict=True):
-                jacobian[chain] *= own
-        return jacobian
-
-    @property
-    def _own(self) -> Array:
-        """Which states belong to a process, (processes, n) of 0 and 1."""
-        own = np.zeros((len(self.chains), len(self.values)))
-        for p, chain in enumerate(self.chains):
-            own[p, chain] = 1.0
-        return own
-
     def _build_functions(self, model: Model) -> None:
         at = [model.x, model.u, model.t, model.theta]
-        self._rate = ca.Function("rate", at, [model.rhs])
-        self._jacobian = ca.Function("jacobian", at, [ca.jacobian(model.rhs, model.x)])
         gradient = ca.jacobian(model.outputs, model.x)
         self._outputs = ca.Function("outputs", at, [model.outputs, gradient, model.noise_variance])
         if model.density is not None:
@@ -365,43 +160,31 @@ class StateSpace:
             terms = [density.log_density, density.expansion()[0], density.information()]
             self._density = ca.Function("density", symbols, terms)
         self._initial = ca.Function("initial", [model.theta], [model.initial[0]])
-        order = self.solver.order
-        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
-        stacked = ca.vertcat(*[derivatives[j][c[0]] for c in self.chains for j in range(self.size)])
-        self._taylor = ca.Function(
-            "taylor", [*at, ca.vertcat(*rates)], [stacked, ca.jacobian(stacked, model.x)]
-        )
 
 
-# ---- What a sample's measurements say about a state: Gaussian noise, or any other density.
-#
-# A density that is not Gaussian acts through a pseudo-observation (DALTON section 3.2): the
-# Gaussian
-# that has its gradient and curvature at the predicted output g. In terms of the output's variance
-# s,
-# the gradient l' and the information i (-l'', see `OutputDensity.information`) the output moves by
-# d = s l' / (1 + i s), its variance becomes s / (1 + i s), and Laplace's approximation of the
-# density of y is
-#
-#     log p(y | g + d) - log(1 + i s) / 2 - d^2 / (2 s),
-#
-# which for a Gaussian is exact. Summed over the samples it is the ratio of DALTON's eq. 13, with
-# the
-# curvatures at the same points, evaluated at the filtered outputs in place of the smoothed ones;
-# the
-# paper's own form divides densities on two different planes, those of z = 0 linearised with the
-# data
-# and without, and has no increments.
+def observed(space: StateSpace, sample: int, state: Normal) -> tuple[Normal, float]:
+    """State given the outputs of a sample that are present, and the log density of these.
 
+    A density that is not Gaussian acts through a pseudo-observation (Wu and Lysy 2024, section
+    3.2): the Gaussian that has its gradient and curvature at the predicted output g. In terms of
+    the output's variance s, the gradient l' and the information i (-l'', see
+    `OutputDensity.information`) the output moves by d = s l' / (1 + i s), its variance becomes
+    s / (1 + i s), and Laplace's approximation of the density of y is
 
-def weighed(space: StateSpace, sample: int, state: Normal) -> tuple[Normal, float]:
-    """State given the outputs of a sample that are present, and the log density of these."""
+        log p(y | g + d) - log(1 + i s) / 2 - d^2 / (2 s),
+
+    which for a Gaussian is exact. Summed over the samples it is the ratio of eq. 13, with the
+    curvatures at the same points, evaluated at the filtered outputs in place of the smoothed ones;
+    the paper's own form divides densities on two different planes, those of z = 0 linearised with
+    the data and without, and has no increments.
+    """
     seen = space.observation(sample, state.mean)
     if seen is None:
         return state, 0.0
     matrix, residual, noise, present = seen
     if space.gaussian:
-        return state.given(matrix, residual, noise)
+        state, innovation = state.given(matrix, residual, noise)
+        return state, innovation.log_density
     total, begin = 0.0, state.mean
     outputs = space.record.y[sample][present] - residual
     for row, output, j in zip(matrix, outputs, present, strict=True):
@@ -429,32 +212,42 @@ def _laplace(
     return Normal(mean, factor), log_density - 0.5 * float(np.log(shrink)) - penalty
 
 
-# ---- The extended Kalman filter over the grid, with the data or without.
-
-
-@dataclass
+@dataclass(frozen=True)
 class Pass:
-    """What a pass through time leaves behind.
+    """A pass through time.
 
     Attributes
     ----------
-    ode : ndarray, (T,)
-        Log density of z on the steps before each sample, given all that was seen before.
+    filters : list of Filter
+        Of each interval between samples.
+    innovations : list of list of Innovation
+        Of each step of each interval, of the ODE.
     data : ndarray, (T,)
         Log density of y at each sample, given all that was seen before; 0 where nothing was.
     filtered : list of Normal
         State at each sample.
-    points : list of ndarray
-        Means at which the vector field was linearised, in the order of time.
-    backward : list of list of Affine
-        Of each interval, the kernels that lead from its end to its begin, in the order of time.
     """
 
-    ode: Array
+    filters: list[Filter]
+    innovations: list[list[Innovation]]
     data: Array
-    filtered: list[Normal] = field(default_factory=list)
-    points: list[Array] = field(default_factory=list)
-    backward: list[list[Affine]] = field(default_factory=list)
+    filtered: list[Normal]
+
+    @property
+    def ode(self) -> Array:
+        """Log density of z on the steps before each sample, given all seen before, (T,)."""
+        sums = [sum(found.log_density for found in interval) for interval in self.innovations]
+        return np.array([0.0, *sums])
+
+    @property
+    def points(self) -> list[Array]:
+        """Means at which the vector field was linearised, in the order of time."""
+        return [point for interval in self.filters for point in interval.points]
+
+    @cached_property
+    def backward(self) -> list[list[Affine]]:
+        """Of each interval, the kernels that lead from its end to its begin, in order of time."""
+        return [interval.backward() for interval in self.filters]
 
 
 def forward(space: StateSpace, *, data: bool, at: list[Array] | None = None) -> Pass:
@@ -469,51 +262,21 @@ def forward(space: StateSpace, *, data: bool, at: list[Array] | None = None) -> 
         Means to linearise the vector field at, as another pass left them; by default the
         predicted ones.
     """
-    return _Filter(space, at).run(data)
-
-
-class _Filter:
-    def __init__(self, space: StateSpace, at: list[Array] | None) -> None:
-        self.space, self.state = space, space.start
-        samples = len(space.record)
-        self.result = Pass(np.zeros(samples), np.zeros(samples))
-        self._at = None if at is None else iter(at)
-
-    def run(self, data: bool) -> Pass:
-        for sample in range(len(self.space.record)):
-            if sample:
-                self.result.backward.append(self._interval(sample - 1))
-            if data:
-                self.state, self.result.data[sample] = weighed(self.space, sample, self.state)
-            self.result.filtered.append(self.state)
-        return self.result
-
-    def _interval(self, sample: int) -> list[Affine]:
-        """Go from a sample to the next and return the kernels that lead back."""
-        kernels: list[Affine] = []
-        if self.space.restarts(sample):
-            restart = self.space.restart(sample, self._point())
-            kernels.append(self.state.reversed(restart, self.space.values))
-            self.state = self.state.through(restart)
-        for step in self.space.steps(sample):
-            kernels.append(self.state.reversed(step.kernel))
-            self.state = self.state.through(step.kernel)
-            point = self._point()
-            matrix, unexplained = self.space.ode_residual(point, step.t, step.u)
-            innovation = unexplained - matrix @ (self.state.mean - point)
-            silent = np.zeros((len(innovation), len(innovation)))
-            self.state, log_density = self.state.given(matrix, innovation, silent)
-            self.result.ode[sample + 1] += log_density
-        return kernels
-
-    def _point(self) -> Array:
-        """Mean to linearise at."""
-        point = self.state.mean if self._at is None else next(self._at)
-        self.result.points.append(point)
-        return point
-
-
-# ---- The likelihood of the data-conditioned solver: product of p(y_t | y_<t, z_<=t).
+    state, points = space.start, None if at is None else iter(at)
+    result = Pass([], [], np.zeros(len(space.record)), [])
+    for sample in range(len(space.record)):
+        if sample:
+            interval = Filter(space, state, points)
+            if space.restarting and sample > 1:
+                interval.restart(*space.restart_at(sample - 1))
+            steps = space.steps(sample - 1)
+            result.innovations.append([interval.step(s.kernel, s.t, s.u) for s in steps])
+            result.filters.append(interval)
+            state = interval.state
+        if data:
+            state, result.data[sample] = observed(space, sample, state)
+        result.filtered.append(state)
+    return result
 
 
 def filtering(space: StateSpace) -> Array:
@@ -521,11 +284,8 @@ def filtering(space: StateSpace) -> Array:
     return forward(space, data=True).data
 
 
-# ---- DALTON: log p(y, z) - log p(z), each by a filter of its own (Wu and Lysy, Algorithm 1).
-
-
 def dalton(space: StateSpace) -> Array:
-    """Increments of log p(y, z) - log p(z) from sample to sample, (T,).
+    """Increments of log p(y, z) - log p(z), each by a filter of its own (Algorithm 1), (T,).
 
     An output that is not linear in the state is linearised once z is seen, not before.
     """
@@ -537,7 +297,7 @@ def fenrir(space: StateSpace) -> Array:
     """Log p(y_t | y_>t, z), (T,); their sum is the log-likelihood (eq. 50).
 
     The solution given z alone is a Markov process that runs backwards (eq. 13). Its kernels are
-    affine, so a Kalman filter from the last sample to the first weighs the data.
+    affine, so a Kalman filter from the last sample to the first meets the data.
     """
     solution = forward(space, data=False)
     state = solution.filtered[-1]
@@ -546,5 +306,55 @@ def fenrir(space: StateSpace) -> Array:
         if sample < len(space.record) - 1:
             for kernel in reversed(solution.backward[sample]):
                 state = state.through(kernel)
-        state, log_densities[sample] = weighed(space, sample, state)
+        state, log_densities[sample] = observed(space, sample, state)
     return log_densities
+
+
+@dataclass(frozen=True)
+class Ekf0Solution:
+    """Filter moments at the samples of a record.
+
+    Attributes
+    ----------
+    mean : ndarray, (T, n)
+        Filtered mean of the states.
+    covariance : ndarray, (T, n, n)
+        Filtered covariance of the states under the running diffusion.
+    increments : ndarray, (T,)
+        log N(y_n; g(mean), J covariance J' + R); 0 where nothing was measured.
+    """
+
+    mean: Array
+    covariance: Array
+    increments: Array
+
+
+def ekf0(model: Model, record: Record, theta: Array, order: int, steps: int) -> Ekf0Solution:
+    """Solve an ODE probabilistically over a record and score its outputs (PN-SMC eqs. 16-21).
+
+    The diffusion of every state is its running quasi-MLE. The derivatives also restart where the
+    samples are not equally spaced.
+    """
+    space = StateSpace(model, record, theta, EKF0(order, steps), diffusion=1.0)
+    space.restarting = not (record.smooth and record.uniform)
+    run = forward(space, data=False)
+    squares = [np.sum([v.whitened**2 for v in interval], axis=0) for interval in run.innovations]
+    totals = np.cumsum([np.zeros(len(space.values)), *squares], axis=0)
+    diffusion = totals / np.maximum(np.arange(len(record)) * steps, 1)[:, None]
+    own = np.array([np.diag(state.covariance)[space.values] for state in run.filtered])
+    covariance = (diffusion * own)[:, :, None] * np.eye(len(space.values))
+    increments = [_score(space, k, run.filtered[k].mean, c) for k, c in enumerate(covariance)]
+    mean = np.array([state.mean[space.values] for state in run.filtered])
+    return Ekf0Solution(mean, covariance, np.array(increments))
+
+
+def _score(space: StateSpace, sample: int, mean: Array, covariance: Array) -> float:
+    """Log density of a sample's outputs, given a solution that the data do not correct."""
+    seen = space.observation(sample, mean)
+    if seen is None:
+        return 0.0
+    slope, residual, noise, _ = seen
+    total = slope[:, space.values] @ covariance @ slope[:, space.values].T + noise @ noise.T
+    root = np.linalg.cholesky(total)
+    whitened = np.asarray(solve_triangular(root, residual, lower=True))
+    return Innovation(whitened, float(2.0 * np.log(np.diag(root)).sum())).log_density

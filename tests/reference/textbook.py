@@ -1,9 +1,9 @@
 """Probabilistic ODE solvers as the textbook writes them, in fifty digits.
 
 Covariances are full matrices in plain coordinates, (x, x', x'', ...) by blocks of derivatives, as
-in Saerkkae's *Bayesian Filtering and Smoothing* and eqs. (5) to (13) of *Calibrated*. Nothing is
-factorised, preconditioned or shared, so that nothing here can be wrong in the way of the solver it
-judges.
+in Saerkkae's *Bayesian Filtering and Smoothing* and in eqs. (5) to (13) of Bosch, Hennig, Tronarp
+(2021), 'Calibrated adaptive probabilistic ODE solvers'. Nothing is factorised, preconditioned or
+shared, so that nothing here can be wrong in the way of the solver it judges.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from mpmath import factorial, fsum, log, matrix, mp, mpf, pi
+
+from tests.reference.wiener import process_noise, transition
 
 DIGITS = 50
 Matrix = Any
@@ -39,7 +41,7 @@ class Marginals:
 
 @dataclass(frozen=True)
 class Textbook:
-    """What a solver must return."""
+    """Moments and log-likelihood of a solution."""
 
     filtered: Marginals
     smoothed: Marginals
@@ -86,25 +88,6 @@ def initial_derivatives(field: Field, x0: Sequence[float], order: int) -> Matrix
         for part, rate in zip(series, rates, strict=True):
             part[k + 1] = rate.coefficients[k] / (k + 1)
     return np.concatenate([[part[k] * factorial(k) for part in series] for k in range(order + 1)])
-
-
-def transition(order: int, h: Any, d: int) -> Matrix:
-    """A(h) of the integrated Wiener process: h^(j-i) / (j-i)!."""
-    a = numbers(np.zeros((order + 1, order + 1)))
-    for i in range(order + 1):
-        for j in range(i, order + 1):
-            a[i, j] = h ** (j - i) / factorial(j - i)
-    return np.kron(a, numbers(np.eye(d)))
-
-
-def process_noise(order: int, h: Any, diffusion: Matrix) -> Matrix:
-    """Q(h): h^(2q+1-i-j) / ((2q+1-i-j) (q-i)! (q-j)!) times the diffusion, (d, d)."""
-    q = numbers(np.zeros((order + 1, order + 1)))
-    for i in range(order + 1):
-        for j in range(order + 1):
-            power = 2 * order + 1 - i - j
-            q[i, j] = h**power / (power * factorial(order - i) * factorial(order - j))
-    return np.kron(q, diffusion)
 
 
 def inverse(a: Matrix) -> Matrix:
@@ -171,12 +154,12 @@ class _Filter:
         self.innovations: list[tuple[Matrix, Matrix]] = []
 
     def step(self, h: Any) -> None:
-        a = transition(self.order, h, self.d)
+        a = np.kron(transition(self.order, h), self.unit)
         mean = a @ self.means[-1]
         x = mean[: self.d]
         z = numbers(np.array(self.field.rate(*x), dtype=object)) - mean[self.d : 2 * self.d]
         H = self.observation(x)
-        q = process_noise(self.order, h, self.local_diffusion(h, z, H))
+        q = np.kron(process_noise(self.order, h), self.local_diffusion(h, z, H))
         covariance = a @ self.covariances[-1] @ a.T + q
         s = H @ covariance @ H.T
         gain = covariance @ H.T @ inverse(s)
@@ -202,7 +185,7 @@ class _Filter:
         if self.diffusion not in ("dynamic", "dynamic-diagonal"):
             known = 1.0 if isinstance(self.diffusion, str) else self.diffusion
             return self.unit * mpf(known) ** 2
-        q = process_noise(self.order, h, self.unit)
+        q = np.kron(process_noise(self.order, h), self.unit)
         if self.diffusion == "dynamic":
             return self.unit * (z @ inverse(H @ q @ H.T) @ z) / self.d
         if self.linearised == "full":

@@ -13,7 +13,7 @@ from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations
 from tests import models
-from tests.reference.ekf0 import ekf0
+from tests.reference.likelihoods import ekf0
 
 
 def test_data_from_the_model_pass_every_test():
