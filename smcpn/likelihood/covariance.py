@@ -257,12 +257,12 @@ def downdate(
     spread : casadi.SX
         Of the output without its noise.
     """
-    seen = len(sensitivity)
+    n_values = len(sensitivity)
     rows, pivots = [list(row) for row in factor.rows], list(factor.pivots)
     gain: Row = [ca.SX(0.0)] * len(rows)
     variance, spread = noise, ca.SX(0.0)
-    for j in reversed(range(seen)):
-        f = _dot([row[j] for row in rows[:seen]], sensitivity)
+    for j in reversed(range(n_values)):
+        f = _dot([row[j] for row in rows[:n_values]], sensitivity)
         carried = factor.pivots[j] * f
         total = variance + carried * f
         spread += carried * f

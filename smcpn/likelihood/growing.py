@@ -263,8 +263,8 @@ class StreamWindow:
             return self._band_limited(parts)
         if template.hold == "zoh":
             return np.repeat(self.u[:-1, None], parts + 1, axis=1)
-        rising = _fractions(parts)[None, :, None]
-        return self.u[:-1, None] * (1 - rising) + self.u[1:, None] * rising
+        rising, falling = _weights(parts)
+        return self.u[:-1, None] * falling + self.u[1:, None] * rising
 
     def derivatives(self, order: int) -> Array:
         """See `Window.derivatives`."""
@@ -296,6 +296,13 @@ class StreamWindow:
 @cache
 def _fractions(parts: int) -> Array:
     return np.arange(parts + 1) / parts
+
+
+@cache
+def _weights(parts: int) -> tuple[Array, Array]:
+    """Weights of the sample after and of that before, (1, parts + 1, 1)."""
+    rising = _fractions(parts)[None, :, None]
+    return rising, 1 - rising
 
 
 @cache
@@ -370,22 +377,29 @@ def growing_likelihood(
         interpolated = template.n_inputs > 0 and template.u_function is None
         lookahead = CONTEXT if interpolated and template.hold == "bandlimited" else 0
     kind = suitable_likelihood(problem, solver, likelihood)
-    compiled = GrowingRecursion(kind(problem, solver, Grid.of([template])), threads)
-    return GrowingLikelihood(compiled, template, number_of_steps(solver), history, lookahead)
+    recursion = kind(problem, solver, Grid.of([template]))
+    compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
+    return GrowingLikelihood(compiled, history, lookahead)
 
 
 class GrowingRecursion:
-    """A recursion, compiled: its log-density, and what it expects.
+    """A recursion for a stream, compiled: its log-density, and what it expects.
 
     Attributes
     ----------
     recursion : Recursion
+    template : Record
+        Tells how the stream is sampled.
+    writer : RowWriter
     kernel : LaneKernel
         It emits the log-density of a sample.
     """
 
-    def __init__(self, recursion: Recursion, threads: int | None) -> None:
-        self.recursion, self._threads = recursion, threads
+    def __init__(
+        self, recursion: Recursion, template: Record, steps: int, threads: int | None
+    ) -> None:
+        self.recursion, self.template, self._threads = recursion, template, threads
+        self.writer = recursion.writer(template, steps)
         self.kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
 
     @cached_property
@@ -403,27 +417,15 @@ class GrowingLikelihood:
     Parameters
     ----------
     compiled : GrowingRecursion
-    template : Record
-        Tells how the stream is sampled.
-    steps : int
-        Solver steps per sampling interval.
     history : History
         Empty.
     lookahead : int
         Samples that must be known after one before it counts.
     """
 
-    def __init__(
-        self,
-        compiled: GrowingRecursion,
-        template: Record,
-        steps: int,
-        history: History,
-        lookahead: int = 0,
-    ) -> None:
-        self._compiled, self.kernel = compiled, compiled.kernel
-        self._template, self._steps = template, steps
-        self._writer = compiled.recursion.writer(template, steps)
+    def __init__(self, compiled: GrowingRecursion, history: History, lookahead: int = 0) -> None:
+        self._compiled, self.kernel, self._writer = compiled, compiled.kernel, compiled.writer
+        self._template, self._steps = compiled.template, compiled.writer.steps
         self.history, self.lookahead = history, lookahead
         self._rows: dict[int, Rows] = {}
         # What the rows need of those before, at the first sample of each chunk and at the last one.
@@ -439,9 +441,7 @@ class GrowingLikelihood:
     def emptied(self) -> GrowingLikelihood:
         """Return the same without samples, compiled already."""
         history = History(self.history.n_inputs, self.history.n_outputs)
-        return GrowingLikelihood(
-            self._compiled, self._template, self._steps, history, self.lookahead
-        )
+        return GrowingLikelihood(self._compiled, history, self.lookahead)
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
@@ -521,7 +521,9 @@ class GrowingLikelihood:
             window = StreamWindow(self._template, coming, a - 1, coming.columns(a - 1, b))
             rows, memory = self._writer.rows(window, memory)
             gains = self._writer.gains_from(a - 1)
-            yield (rows if gains is None else replace(rows, gains=gains)), 1, len(rows)
+            start = np.zeros(self.kernel.program.start_row.numel())
+            rows = replace(rows, start=start, gains=rows.gains if gains is None else gains)
+            yield rows, 1, len(rows)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""

@@ -240,9 +240,10 @@ class MarginalRowWriter(RowWriter):
     def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
         """See `RowWriter.rows`."""
         n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
-        lengths = np.full(intervals, self._length)
         if self._restarts:
             lengths = (window.t[1:] - window.t[:-1]) / steps
+        else:
+            lengths = np.full(intervals, self._length)
         growth = (lengths / self._length) ** (2 * self._order + 1)
         count = steps * np.arange(window.begin, window.begin + intervals + 1)
         at_samples = sample_rows(window)
@@ -270,12 +271,20 @@ class MarginalRowWriter(RowWriter):
         """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
         shared, known = self._shared.variance, len(self._shared.gain)
         if self._restarts:
-            return np.add.accumulate(np.concatenate([memory, growth * shared[-1]]))
+            added = np.empty(len(count))
+            added[0] = memory[0]
+            np.multiply(growth, shared[-1], out=added[1:])
+            return np.add.accumulate(added)
         growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (count - known)
         variance = np.where(count <= known, shared[np.minimum(count, known) - 1], growing)
         return np.where(count > 0, variance, 0.0)
 
     def _intervals(self, window: Window, lengths: Array) -> Array:
         """Input, time, derivatives of the input and step length after each sample."""
-        rates = list(window.derivatives(self._order - 1).swapaxes(0, 1))
-        return np.column_stack([window.u[:-1], window.t[:-1], *rates, lengths])
+        n, rates = window.u.shape[1], window.derivatives(self._order - 1)
+        rows = np.empty((len(lengths), self._order * n + 2))
+        rows[:, :n] = window.u[:-1]
+        rows[:, n] = window.t[:-1]
+        rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
+        rows[:, -1] = lengths
+        return rows

@@ -367,7 +367,7 @@ def test_named_diffusion_is_a_parameter():
 
 
 REFUSED = {
-    "parameter 'd'": dict(parameters={"a": 1.0, "b": 1.0, "c": 1.0}),
+    "parameter 'c'": dict(parameters={"a": 1.0, "b": 1.0}),
     "'e' belongs to no": dict(parameters={**VALUES, "e": 1.0}),
     "parameters is": dict(parameters=[1.0]),
     "initial": dict(initial=[1.0]),
