@@ -61,7 +61,7 @@ class SequentialStaticModel(StaticModel):
 
     `particles` asks for log p(y_t | y_<t, theta) without handing a solver state on. The state of
     the latest theta is remembered: a step of IBIS then costs one sample, and only moved particles
-    browse their past.
+    are evaluated on their past.
 
     Parameters
     ----------
