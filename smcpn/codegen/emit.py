@@ -123,7 +123,7 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
 
 @dataclass(frozen=True)
 class KernelCode:
-    """What a kernel is compiled from.
+    """The text and statements that a kernel is compiled from.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class _Layout:
         )
 
     def _hoist(self) -> Block:
-        """What depends on the parameters only."""
+        """Values that depend on the parameters only, computed once per particle."""
         read = {operand for s in self.hoisted for operand in s.operands}
         return Block(
             loads=self._loads(v for v in self.slot if v.vector == "p" and v in read),
@@ -262,7 +262,7 @@ class _Layout:
         )
 
     def _sample(self, shared: Block) -> Block:
-        """What a sample emits, and its sum over the samples."""
+        """Numbers that a sample emits, and their sums over the samples."""
         read = self.sample.read(Level.LANE)
         totals = [Value("total", e, Level.LANE) for e in range(self.n_emitted)]
         sums = [Value("sum", e, Level.LANE) for e in range(self.n_emitted)]
@@ -288,7 +288,7 @@ class _Layout:
 
 
 def _shared(graph: Statements, rows: dict[str, str]) -> tuple[Block, str]:
-    """What runs once for all lanes, and the text of its arguments, elements of shared rows."""
+    """Statements that run once for all lanes, and the text of the row elements they take."""
     read = _values(graph.read(Level.SHARED, Level.LANE))
     arguments: list[Value] = []
     for name in rows:

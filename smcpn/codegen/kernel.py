@@ -31,7 +31,7 @@ _NOTHING = np.empty((0, 1, 1))
 
 @dataclass(frozen=True)
 class Rows:
-    """What all particles of one record share.
+    """Rows of numbers that all particles of one record share.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class KernelClock:
 
 
 CLOCK = KernelClock()
-"""What all kernels of this process have taken so far; nothing but reports reads it."""
+"""Time and work of all kernels of this process so far; only reports read it."""
 
 
 @dataclass
@@ -175,7 +175,7 @@ class LaneKernel:
         return np.ascontiguousarray(self._with_constants(theta))
 
     def sample(self, columns: Array, state: Array, rows: Rows, sample: int) -> tuple[Array, Array]:
-        """State (k, N) at a sample and what it emits, (e, N): `advance` without its checks.
+        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` without its checks.
 
         For one sample at a time, when microseconds count.
         """
@@ -189,7 +189,7 @@ class LaneKernel:
         return state, emitted
 
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
-        """What a sample emits, (e, N), from the state that it has reached already."""
+        """Numbers that a sample emits, (e, N), from the state at that sample."""
         n = columns.shape[1]
         emitted = np.empty((self._n_emitted, n))
         self._module.advance(

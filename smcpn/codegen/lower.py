@@ -17,7 +17,7 @@ from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instruction
 
 
 class Level(IntFlag):
-    """What a value depends on; a union of levels depends on both."""
+    """The inputs that a value depends on; a union of levels depends on both."""
 
     CONSTANT = 0
     PARTICLE = 1

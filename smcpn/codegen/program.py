@@ -1,4 +1,4 @@
-"""What a kernel computes, as expression graphs: the input of the code generator."""
+"""The input of the code generator: a recursion over time as expression graphs."""
 
 from __future__ import annotations
 

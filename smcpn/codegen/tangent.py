@@ -91,7 +91,7 @@ def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> c
 
 
 def _part(operation: str, k: int, operands: list[ca.SX], slope: ca.SX, rate: ca.SX) -> ca.SX:
-    """What the k-th operand contributes to the derivative."""
+    """Contribution of the k-th operand to the derivative of an operation: slope times rate."""
     if operation in _SELECTIONS:
         return applied("if_else_zero", [slope, rate])
     if operation == "pow" and k == 1:

@@ -121,8 +121,8 @@ def test_division_by_a_number_is_a_product_with_its_inverse():
 
 def test_second_start_compiles_nothing(tmp_path):
     script = (
-        "import sys; sys.path.insert(0, 'tests')\n"
-        "from problems import duffing_problem\n"
+        "import sys\n"
+        "from tests.models import duffing_problem\n"
         "from smcpn import EKF0\n"
         "from smcpn.likelihood.registry import build_likelihood\n"
         "build_likelihood(duffing_problem(), EKF0(steps=2))\n"

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import (
+    MOVES,
     IndependentKernel,
     IndependentMetropolis,
     MoveSettings,
+    MoveStrategy,
     RandomWalkMetropolis,
     Rejuvenation,
     WasteFree,
     predicted_acceptance,
 )
 from smcpn.smc.particles import RecordTarget, Target
-from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
+from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
 from smcpn.smc.replicates import diagnose
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
@@ -226,3 +229,41 @@ def test_record_target_is_the_target_of_the_last_sample():
     np.testing.assert_allclose(
         one.log_density(one.evaluate(theta)), whole.log_density(whole.evaluate(theta)), rtol=1e-12
     )
+
+
+@dataclass(frozen=True)
+class Motionless(MoveStrategy):
+    """Resample, and move nothing."""
+
+    name = "motionless"
+    share: float = 0.5
+
+    def rejuvenate(self, system, target, rng, resample, previous):
+        return system, Rejuvenation(target.sample, target.exponent, system.ess, 0.0, 0, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "moves",
+    [
+        IndependentMetropolis(MoveSettings(max_moves=3), proposals=[StudentMixture]),
+        RandomWalkMetropolis(),
+        WasteFree(length=7),
+        Motionless(share=0.25),
+    ],
+)
+def test_moves_are_known_by_name_and_made_again_from_a_document(moves):
+    kind = MOVES[moves.name]
+    assert kind is type(moves)
+    document = json.loads(json.dumps(moves.document()))
+    assert kind.of(document).document() == document
+
+
+def test_a_part_without_a_name_is_in_no_document():
+    class Shifted(DefensiveGaussian):
+        """A proposal that does not say its own name."""
+
+    assert PROPOSALS["gaussian"] is DefensiveGaussian
+    with pytest.raises(NotStorableError, match="IndependentMetropolis with proposals of your own"):
+        IndependentMetropolis(proposals=[Shifted]).document()
+    with pytest.raises(InputError, match="proposal 'other' is not known here"):
+        IndependentMetropolis.of({"settings": {}, "proposals": ["other"]})
