@@ -9,13 +9,13 @@ from contextlib import closing
 from typing import Any
 
 import numpy as np
-from small_oscillator import measured, problem
 
 import smcpn
 from smcpn.io import Channels
+from tests.models import oscillator_problem, oscillator_record
 
-RECORD = measured(samples=60)
-PROBLEM = problem(RECORD, noise=0.5)
+RECORD = oscillator_record(samples=60)
+PROBLEM = oscillator_problem(RECORD, noise=0.5)
 CHANNELS = Channels.of(PROBLEM)
 SAMPLES = [
     (round(float(t), 1), round(float(u), 4), round(float(y), 4))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_oscillator import DT, problem
 from small_stream import online, samples_in
 
 import smcpn
@@ -19,8 +18,9 @@ from smcpn.io.events import Event
 from smcpn.io.parse import Sample
 from smcpn.io.sources import Samples
 from smcpn.io.stream import Clock, Stream
+from tests.models import OSCILLATOR_DT, oscillator_problem
 
-GRID = smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=DT)
+GRID = smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=OSCILLATOR_DT)
 IRREGULAR = smcpn.Record(u=np.zeros(4), y=np.zeros(4), t=[0.0, 0.1, 0.3, 0.4])
 
 
@@ -40,7 +40,7 @@ def told(events: list[Event]) -> list[tuple[str, int | None, int]]:
     return [(event.kind, event.line, event.count) for event in events]
 
 
-FAR = DT * (DOUBTFUL_GAP + 2)
+FAR = OSCILLATOR_DT * (DOUBTFUL_GAP + 2)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,11 @@ FAR = DT * (DOUBTFUL_GAP + 2)
         ([0.0, 0.13, 0.24, 0.3], [0.0, 0.13, 0.24, 0.3], []),
         ([0.0, 1e9, 0.1, 0.2], [0.0, 0.1, 0.2], [("bad-time", 2, 1)]),
         ([0.0, 1e9, 0.0, 0.1], [0.0, 0.1], [("duplicate", 3, 1), ("bad-time", 2, 1)]),
-        ([0.0, FAR, FAR + DT], [0.0, FAR, FAR + DT], [("gap", 2, DOUBTFUL_GAP + 1)]),
+        (
+            [0.0, FAR, FAR + OSCILLATOR_DT],
+            [0.0, FAR, FAR + OSCILLATOR_DT],
+            [("gap", 2, DOUBTFUL_GAP + 1)],
+        ),
         ([0.0, 1e9], [0.0], [("bad-time", 2, 1)]),
     ],
 )  # fmt: skip
@@ -80,13 +84,13 @@ def test_what_is_missing_is_put_in_and_what_is_skipped_is_not():
 
 
 def test_a_gap_beyond_the_longest_is_another_experiment():
-    far = DT * (LONGEST_GAP + 2)
+    far = OSCILLATOR_DT * (LONGEST_GAP + 2)
     with pytest.raises(InputError, match="begin a new Online"):
-        streamed([(0.0, 1, 0), (far, 1, 0), (far + DT, 1, 0)])
+        streamed([(0.0, 1, 0), (far, 1, 0), (far + OSCILLATOR_DT, 1, 0)])
 
 
 def test_at_irregular_times_samples_are_taken_as_they_come_and_nothing_is_a_gap():
-    live = online(problem=problem(IRREGULAR, noise=0.5))
+    live = online(problem=oscillator_problem(IRREGULAR, noise=0.5))
     _, times, events = streamed([(t, 1, 0) for t in (0.0, 0.1, 0.1 + 1e-9, 0.9, 0.1)], live)
     assert times == [0.0, 0.1, 0.1 + 1e-9, 0.9]
     assert told(events) == [("duplicate", 5, 1)]
@@ -107,10 +111,10 @@ def test_memory_of_times_is_bounded(monkeypatch):
     axis = TimeAxis(GRID)
     for k in range(1500):
         if k != 1500 - 9:
-            axis.place(DT * k)
+            axis.place(OSCILLATOR_DT * k)
     assert len(axis._known) <= 1000
     places = (0.5, 1500 - 2, 1500 - 9)
-    assert [axis.status(DT * k) for k in places] == ["duplicate", "duplicate", "late"]
+    assert [axis.status(OSCILLATOR_DT * k) for k in places] == ["duplicate", "duplicate", "late"]
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.booleans())
@@ -121,7 +125,7 @@ def test_times_strictly_increase_and_the_rest_is_left_out(times, uniform):
         if status == "new":
             placed.extend(axis.place(t).tolist())
         else:
-            assert t <= last + 0.5 * DT
+            assert t <= last + 0.5 * OSCILLATOR_DT
     assert all(a < b for a, b in pairwise(placed))
     assert axis.status(times[0]) == "duplicate"
 
@@ -129,7 +133,7 @@ def test_times_strictly_increase_and_the_rest_is_left_out(times, uniform):
 @given(st.data())
 def test_a_replay_from_anywhere_changes_nothing(data):
     """What a server does after a reconnection: from the start, or from where it was."""
-    times = [DT * k for k in range(30)]
+    times = [OSCILLATOR_DT * k for k in range(30)]
     lost = data.draw(st.integers(0, 29))
     again = data.draw(st.integers(0, lost))
     axis = TimeAxis(GRID)
@@ -140,7 +144,7 @@ def test_a_replay_from_anywhere_changes_nothing(data):
 
 
 def test_times_stated_numbered_and_counted():
-    clock = Clock(TimeAxis(smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=DT, start=5.0)))
+    clock = Clock(TimeAxis(smcpn.Record(u=np.zeros(4), y=np.zeros(4), dt=OSCILLATOR_DT, start=5.0)))
     times = [clock.time_of(s) for s in (
         sample(), sample(), sample(t=7.0), sample(), sample(number=30), sample())]  # fmt: skip
     assert times == pytest.approx([5.0, 5.1, 7.0, 7.1, 8.0, 8.1])
@@ -153,7 +157,7 @@ def test_times_stated_numbered_and_counted():
 def test_counted_times_gather_no_rounding():
     clock = Clock(TimeAxis(GRID))
     times = np.array([clock.time_of(sample()) for _ in range(5000)])
-    np.testing.assert_array_equal(times, DT * np.arange(5000))
+    np.testing.assert_array_equal(times, OSCILLATOR_DT * np.arange(5000))
 
 
 def test_bad_lines_keep_their_place_where_times_are_counted():
@@ -172,6 +176,6 @@ def test_a_resumed_source_without_times_goes_on_or_begins_anew():
 
 
 def test_a_record_at_irregular_times_needs_stated_ones():
-    live = online(problem=problem(IRREGULAR, noise=0.5))
+    live = online(problem=oscillator_problem(IRREGULAR, noise=0.5))
     with pytest.raises(InputError, match="send t with every sample"):
         streamed([(1, 1)], live)

@@ -1,8 +1,7 @@
-"""Likelihoods compared by weighing the particles of a posterior again."""
+"""Likelihoods compared by weighing the particles of a oscillator_posterior again."""
 
 import numpy as np
 import pytest
-from small_oscillator import posterior
 from typer.testing import CliRunner
 
 from smcpn import InputError
@@ -10,22 +9,23 @@ from smcpn.cli.app import app
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
 from smcpn.validation.comparison import compare_likelihoods
+from tests.models import oscillator_posterior
 
 pytestmark = pytest.mark.numerics
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return {row.name: row for row in compare_likelihoods(posterior())}
+    return {row.name: row for row in compare_likelihoods(oscillator_posterior())}
 
 
 def test_the_own_likelihood_changes_nothing(rows):
     own = rows["marginal"]
-    assert own.solver == posterior().solver
+    assert own.solver == oscillator_posterior().solver
     assert own.kept == pytest.approx(1.0)
     assert own.shift == pytest.approx(0.0, abs=1e-9)
     assert own.log_likelihood == pytest.approx(
-        posterior().weights @ posterior().log_likelihood, rel=1e-9
+        oscillator_posterior().weights @ oscillator_posterior().log_likelihood, rel=1e-9
     )
 
 
@@ -37,7 +37,7 @@ def test_with_fine_steps_all_likelihoods_see_the_same(rows):
 
 
 def test_another_mean_is_that_of_importance_weights(rows):
-    p = posterior()
+    p = oscillator_posterior()
     _, log_likelihood = build_likelihood(p.problem, RK4(8)).evaluate(p.values, p.problem.n_samples)
     weights = p.weights * np.exp(log_likelihood - p.log_likelihood)
     mean = (weights / weights.sum()) @ p.values
@@ -47,11 +47,13 @@ def test_another_mean_is_that_of_importance_weights(rows):
 
 def test_an_unknown_likelihood_is_refused():
     with pytest.raises(InputError, match="likelihood is 'exact'"):
-        compare_likelihoods(posterior(), ["exact"])
+        compare_likelihoods(oscillator_posterior(), ["exact"])
 
 
 def test_the_report_has_the_comparison(tmp_path):
-    path = posterior().report(tmp_path / "report.html", likelihoods=["marginal", "classical"])
+    path = oscillator_posterior().report(
+        tmp_path / "report.html", likelihoods=["marginal", "classical"]
+    )
     text = path.read_text()
     assert "Likelihoods compared" in text
     assert "RK4(steps=8)" in text
