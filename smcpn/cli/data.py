@@ -10,7 +10,7 @@ import typer
 from smcpn.columns import align
 from smcpn.config.locate import USUAL_NAME
 from smcpn.config.new import write_new
-from smcpn.datasets.files import data_folders, fetch, inventory
+from smcpn.datasets.inventory import data_folders, fetch, inventory
 
 # ---- ``smcpn new``: a system to begin with.
 

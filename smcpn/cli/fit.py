@@ -10,13 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cases import Case, load_case
-from smcpn.cli.identify import (
-    Score,
-    parsed_steps,
-    peak_memory_mb,
-    score_table,
-    scores_of,
-)
+from smcpn.cli.identify import parsed_steps, peak_memory_mb
 from smcpn.cli.options import (
     RUN,
     SEED,
@@ -32,9 +26,12 @@ from smcpn.cli.options import (
     Verbose,
 )
 from smcpn.codegen.kernel import CLOCK
-from smcpn.estimate.laplace import Laplace, laplace
+from smcpn.columns import align
+from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import check_likelihood
+from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
+from smcpn.results.scores import Score, score_table, scores_of
 from smcpn.solver import EKF0
 
 DRAWS = 1000
@@ -101,7 +98,7 @@ def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
     else:
         return {}
     simulations = case.simulations(posterior)
-    return scores_of(posterior, simulations)
+    return scores_of(posterior.weights, simulations, case.problem.observe)
 
 
 def _as_dict(outcome: Fit) -> dict[str, Any]:
@@ -151,5 +148,5 @@ def _as_text(outcome: Fit) -> str:
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]
     if outcome.scores:
-        lines += ["", score_table(case, outcome.scores)]
+        lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
     return "\n".join(lines)

@@ -37,41 +37,13 @@ from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import LIKELIHOODS, check_likelihood, likelihood_name
 from smcpn.results.posterior import Posterior
+from smcpn.results.scores import Score, score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import EKF0
 
 PARTICLES = 1000
 """Where neither option nor configuration says otherwise."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """RMSE on a test record, over the particles and of the posterior-mean prediction."""
-
-    rmse_min: float
-    rmse_mean: float
-    rmse_max: float
-    rmse_of_mean: float
-    unit: str
-    fit: float
-    coverage: float
-
-    @classmethod
-    def of(
-        cls, posterior: Posterior, simulation: Simulation, output: int = 0, unit: str | None = None
-    ) -> Score:
-        """Score an output of a simulation; its unit is that of the record by default."""
-        rmse = simulation.rmse[:, output]
-        return cls(
-            rmse_min=float(rmse.min()),
-            rmse_mean=float(posterior.weights @ rmse),
-            rmse_max=float(rmse.max()),
-            rmse_of_mean=float(simulation.rmse_of_mean[output]),
-            unit=simulation.record.y_unit if unit is None else unit,
-            fit=float(simulation.fit[output]),
-            coverage=float(simulation.coverage[output]),
-        )
 
 
 @dataclass(frozen=True)
@@ -143,7 +115,7 @@ def identify_case(name: str, options: Options) -> None:
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = smcpn.identify(case.problem, solver=solver, **_arguments(case, options))
     simulations = case.simulations(posterior)
-    scores = scores_of(posterior, simulations)
+    scores = scores_of(posterior.weights, simulations, case.problem.observe)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     outcome = Outcome(case, posterior, scores, wall, work)
@@ -168,25 +140,6 @@ def _arguments(case: Case, options: Options) -> dict[str, Any]:
         **case.choices.arguments,
         **{key: value for key, value in given.items() if value is not None},
     }
-
-
-def scores_of(posterior: Posterior, simulations: Mapping[str, Simulation]) -> dict[str, Score]:
-    """Score every test, by name; of several outputs each, by test and output."""
-    return {
-        label: score
-        for name, simulation in simulations.items()
-        for label, score in _scores(name, simulation, posterior)
-    }
-
-
-def _scores(name: str, simulation: Simulation, posterior: Posterior) -> Iterator[tuple[str, Score]]:
-    """Scores of a test by name; of several outputs, by test and output."""
-    outputs = posterior.problem.observe
-    units = simulation.record.y_unit.split(", ")
-    for j in range(simulation.rmse.shape[1]):
-        unit = units[j] if len(units) > j else units[0]
-        label = f"{name}, {outputs[j]}" if simulation.rmse.shape[1] > 1 else name
-        yield label, Score.of(posterior, simulation, j, unit)
 
 
 def _written(
@@ -274,25 +227,9 @@ def as_text(outcome: Outcome) -> str:
         posterior.summary(),
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
-        score_table(case, outcome.scores),
+        align(score_table(outcome.scores, case.published), left=(0, 1)),
     ]
     return "\n".join(lines)
-
-
-def score_table(case: Case, scores: dict[str, Score]) -> str:
-    """Scores on the tests of a case, beside the published ones."""
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
-    rows = [header]
-    for split, score in scores.items():
-        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
-        unit = f" ({score.unit})" if score.unit else ""
-        rows.append([f"{split}{unit}", *(f"{v:.3g}" for v in figures), *percent])
-        published = case.published.get(split)
-        if published is not None:
-            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
-    return align(rows, left=(0,))
 
 
 def peak_memory_mb() -> float | None:

@@ -1,9 +1,9 @@
-"""What the data said about the parameters: prior against posterior, and how they hang together."""
+"""Figures of the parameters: prior beside posterior, and every pair."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
+from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.validation.correlation import posterior_correlation
-
-if TYPE_CHECKING:
-    from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 
@@ -28,7 +26,7 @@ ROW_HEIGHT = 1.15
 
 
 @styled
-def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
     """Prior and posterior density of every parameter, on the scale of either.
 
     Parameters
@@ -63,8 +61,8 @@ def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = 
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
         for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
-            _draw_prior(axes, distribution, unit, low, high, own_peak)
-            _draw_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
+            _plot_prior(axes, distribution, unit, low, high, own_peak)
+            _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
                 axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
             axes.set_xlim(low, high)
@@ -81,7 +79,7 @@ def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = 
 
 
 @styled
-def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
     """Every pair of parameters as a scatter of the posterior, every parameter as a histogram.
 
     Parameters
@@ -111,9 +109,9 @@ def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None
                 continue
             (x, x_unit), (y, y_unit) = ((names[k], units[names[k]]) for k in (j, i))
             if i == j:
-                _draw_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
+                _plot_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
             else:
-                _draw_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
+                _plot_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
                 if y in truth:
                     axes.axhline(truth[y] / y_unit, color=ACCENT, ls="--", lw=0.9)
             if x in truth:
@@ -123,7 +121,7 @@ def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None
     return drawing
 
 
-def check_truth(posterior: Posterior, truth: Mapping[str, float] | None) -> dict[str, float]:
+def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> dict[str, float]:
     """Return the true values known.
 
     Raises
@@ -156,13 +154,12 @@ def _label(name: str, unit: float, relative: bool) -> str:
 
 def _range(values: Array, weights: Array) -> tuple[float, float]:
     """The central 99.8 %, a little widened."""
-    order = np.argsort(values)
-    low, high = np.interp([0.001, 0.999], np.cumsum(weights[order]), values[order])
+    low, high = weighted_quantile(values, weights, [0.001, 0.999])
     margin = 0.08 * (high - low) or 1e-3 * abs(high) or 1.0
     return float(low - margin), float(high + margin)
 
 
-def _draw_prior(
+def _plot_prior(
     axes: Axes, distribution: Any, unit: float, low: float, high: float, own_peak: bool
 ) -> None:
     x = np.linspace(low, high, 160)
@@ -174,14 +171,14 @@ def _draw_prior(
     axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")
 
 
-def _draw_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
+def _plot_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
     low, high = _range(values, weights)
     counts, edges = np.histogram(values, bins=BINS, range=(low, high), weights=weights)
     heights = counts / (counts.max() or 1.0) if own_peak else counts / np.diff(edges)
     axes.stairs(heights, edges, color=DARK, lw=1.3, label="posterior")
 
 
-def _draw_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
+def _plot_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
     # Thousands of points are one small picture in the file, not thousands of elements.
     axes.plot(x, y, ls="", marker="o", ms=2.0, mew=0, color=DARK, alpha=0.25, rasterized=True)
     axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)

@@ -16,11 +16,12 @@ from smcpn.checkpoint.session import EXISTING, contents_to_take_up, held, kept_r
 from smcpn.checkpoint.writer import Keeper
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, real_number, shown, whole_number
-from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.gradient import UpperBound
 from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.posterior import Posterior, Timing
+from smcpn.results.draws import Timing
+from smcpn.results.laplace import Laplace
+from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
 from smcpn.run.run import METHODS, Configuration, Run
 from smcpn.smc.moves import IndependentMetropolis, MoveSettings, MoveStrategy

@@ -96,7 +96,7 @@ class Simulation:
         return self.mean + TWO_SIDED_95 * self.sd
 
     def plot(self, output: int = 0) -> Any:
-        """Draw measured and simulated output with a 95 % band, and the error below.
+        """Plot measured and simulated output with a 95 % band, and the error below.
 
         Returns
         -------
@@ -108,9 +108,12 @@ class Simulation:
             If there is no such output.
         """
         output = whole_number("output", output, 0, self.mean.shape[1] - 1)
-        from smcpn.report.prediction import prediction_figure
+        from smcpn.report.trajectories import simulation_figure
 
-        return prediction_figure(self, output)
+        scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
+        return simulation_figure(
+            self.record, output, self.mean[:, output], self.upper[:, output], scores
+        )
 
 
 def simulate_particles(

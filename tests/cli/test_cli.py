@@ -70,7 +70,7 @@ def test_silverbox_table(silverbox_file):
         "log-evidence",
         "rejuvenations",
         "acceptance",
-        "PN-SMC paper",
+        "published",
     ):
         assert word in done.stdout
 
