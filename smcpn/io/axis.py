@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -179,7 +179,7 @@ class TimeAxis:
         return times
 
 
-class Arrival:
+class Arrival(NamedTuple):
     """A sample that has its place, after those missing before it.
 
     Attributes
@@ -190,12 +190,10 @@ class Arrival:
         Of the missing samples, and last of the one that arrived; empty unless it is new.
     """
 
-    __slots__ = ("status", "times", "u", "y")
-
-    def __init__(
-        self, status: str, times: Array = _NOTHING, u: Array = _NOTHING, y: Array = _NOTHING
-    ) -> None:
-        self.status, self.times, self.u, self.y = status, times, u, y
+    status: str
+    times: Array = _NOTHING
+    u: Array = _NOTHING
+    y: Array = _NOTHING
 
     @property
     def missing(self) -> int:

@@ -105,7 +105,7 @@ class Channels:
         return (*inputs, *(("y", j) for j in range(len(self.outputs))))
 
     def missing_from(self, slots: set[Slot]) -> str:
-        """Say what a line must have and has not, or "": every input and one output."""
+        """Name a channel that a line lacks, or "": it must have every input and one output."""
         for j, name in enumerate(self.inputs):
             if ("u", j) not in slots:
                 return f"no input '{name}'"
@@ -114,7 +114,7 @@ class Channels:
         return ""
 
     def sample(self, line: int, values: dict[Slot, float]) -> Sample:
-        """Put checked numbers together; an output that is not there is missing.
+        """Return the sample of these numbers, checked; an output that is not there is missing.
 
         Raises
         ------
@@ -168,7 +168,7 @@ class Line:
 
 
 class LineSplitter:
-    """Cut chunks of bytes at newlines (LF or CR LF)."""
+    """Cuts chunks of bytes into lines at LF or CR LF, and numbers them."""
 
     def __init__(self, longest: int = LONGEST) -> None:
         self._longest = longest
@@ -186,7 +186,7 @@ class LineSplitter:
             self._too_long, self._rest = True, self._rest[: self._longest]
 
     def cut(self) -> Line | None:
-        """Return what has begun and will not be completed, and begin anew."""
+        """Return the line that has begun and will not be completed, if any."""
         if not self._rest and not self._too_long:
             return None
         text, self._rest = self._rest, b""
@@ -207,7 +207,7 @@ _UNIT = re.compile(r"\s*[\[(](?P<unit>.*)[\])]$")
 
 
 class CsvLines:
-    """Read lines of comma-separated numbers.
+    """Reads samples from lines of comma-separated numbers.
 
     A line of words that names the columns says which is which, wherever it comes: files may be
     strung together. Other columns are passed over, and a unit in brackets too. Without such a
@@ -336,7 +336,7 @@ def _number(field: str, decimal: str) -> float:
 
 
 class JsonLines:
-    """Read lines like ``{"t": 0.1, "u": 1.5, "y": [0.2, null]}``.
+    """Reads samples from lines like ``{"t": 0.1, "u": 1.5, "y": [0.2, null]}``.
 
     ``u`` and ``y`` are a number where there is one channel, else a list; or every channel goes by
     its own name. ``null`` and ``NaN`` mark a missing output. Other names are passed over.
@@ -405,7 +405,7 @@ FORMATS = ("csv", "json")
 
 
 class LineParser:
-    """Read lines of either format.
+    """Reads samples from lines of either format.
 
     Without ``format`` a line that begins with a brace is JSON, any other one CSV. Empty lines and
     comments (``#``) hold nothing.

@@ -27,7 +27,7 @@ from smcpn.io.parse import BadLineError, Line, LineParser, LineSplitter, Sample
 
 @dataclass(slots=True)
 class Position:
-    """Where a source has got to: what it may tell a server that is willing to resume.
+    """The last time and number that a source has read, for a server that is willing to resume.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ Item = Sample | Event | Receipt
 
 
 class Source(Protocol):
-    """Where samples come from.
+    """A sequence of samples, events and receipts in the order they came.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Source(Protocol):
 
 
 class ByteSource(Protocol):
-    """Where bytes come from; `Lines` makes samples of them."""
+    """A sequence of chunks of bytes, and events; `Lines` makes samples of them."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -110,7 +110,7 @@ class ByteSource(Protocol):
 
 
 class Lines:
-    """The samples in the lines of a byte source.
+    """Source of the samples in the lines of a byte source.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Lines:
 
 
 class Samples:
-    """The samples of a Python iterable: ``(u, y)``, ``(t, u, y)`` or `Sample` objects.
+    """Source of the samples of a Python iterable: ``(u, y)``, ``(t, u, y)`` or `Sample` objects.
 
     Parameters
     ----------

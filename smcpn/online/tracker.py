@@ -20,6 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import isfinite
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,7 +46,7 @@ MARGIN = 2e-4
 """Seconds of a budget that are kept free."""
 
 
-class Increment:
+class Increment(NamedTuple):
     """The change that one sample makes to a population.
 
     Attributes
@@ -60,12 +61,10 @@ class Increment:
         Measured minus predicted output in predictive standard deviations; nan where missing.
     """
 
-    __slots__ = ("ess", "innovation", "log_mean", "system")
-
-    def __init__(
-        self, system: ParticleSystem, ess: float, log_mean: float, innovation: Array
-    ) -> None:
-        self.system, self.ess, self.log_mean, self.innovation = system, ess, log_mean, innovation
+    system: ParticleSystem
+    ess: float
+    log_mean: float
+    innovation: Array
 
 
 class Reweighting:

@@ -65,7 +65,7 @@ class Window:
 
 
 class FreeStart:
-    """A problem whose initial state is unknown, whatever it was before.
+    """A copy of a problem whose initial state is unknown.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class FreeStart:
 
 
 class Forgetting:
-    """Decides when a population begins anew, and at which sample.
+    """Decides when a new window begins, and at which sample, and makes its population.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ class Forgetting:
             self._next.likelihood.append(t, u, y)
 
     def changed(self, alarm: Alarm) -> None:
-        """Begin anew where the system changed."""
+        """Have the next population begin where the system changed."""
         self._changed = alarm.sample
         if self._next is not None:
             self._next.tracker.give_up()
