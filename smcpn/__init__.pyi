@@ -4,9 +4,8 @@ from . import datasets as datasets
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
 from .errors import InputError
-from .estimate.laplace import Laplace, laplace
+from .estimate.laplace import laplace
 from .estimate.maximise import maximise
-from .estimate.maximum import Maximum
 from .likelihood.gradient import LogLikelihood
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
 from .model.ode import ODE, ode
@@ -17,12 +16,14 @@ from .online import Online
 from .pn.solution import Solution
 from .pn.solve import solve
 from .results.compare import ModelComparison, compare
+from .results.laplace import Laplace
+from .results.maximum import Maximum
 from .results.posterior import Posterior
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
+from .simulation.sampled import StateFilter
 from .simulation.simulator import simulate
-from .simulation.windows import StateFilter
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4

@@ -69,17 +69,28 @@ def whole_number(
     return number
 
 
-def real_number(name: str, value: Any, remedy: str = "give a finite number") -> float:
+def real_number(
+    name: str, value: Any, remedy: str = "give a finite number", argument: str | None = None
+) -> float:
     """Return ``value`` as a float: a finite number, neither a bool nor text.
+
+    Parameters
+    ----------
+    name : str
+        What it is, for the message.
+    remedy : str
+        How the message ends.
+    argument : str, optional
+        Name of the argument, where ``name`` says more.
 
     Raises
     ------
     InputError
-        For anything else; the message ends with ``remedy``.
+        For anything else.
     """
     if isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)):
         return float(value)
-    raise InputError(f"{name} is {shown(value)}: {remedy}", argument=name)
+    raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:

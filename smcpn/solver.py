@@ -62,7 +62,9 @@ class ProbabilisticSolver(Solver):
         _choice("form", self.form, FORMS)
         object.__setattr__(self, "diffusion", _diffusion(self.diffusion))
         if not isinstance(self.smooth, bool):
-            raise InputError(f"smooth is {shown(self.smooth)}: choose True or False")
+            raise InputError(
+                f"smooth is {shown(self.smooth)}: choose True or False", argument="smooth"
+            )
 
     def __repr__(self) -> str:
         """Order, steps, and what differs from the default."""
@@ -142,7 +144,8 @@ class EKF1(ProbabilisticSolver):
         if self.jacobian == "full" and self.diffusion == "fixed-diagonal":
             raise InputError(
                 "diffusion 'fixed-diagonal' cannot be calibrated with a full Jacobian, which "
-                "couples the states: use 'fixed', 'dynamic', or jacobian='diagonal'"
+                "couples the states: use 'fixed', 'dynamic', or jacobian='diagonal'",
+                argument="diffusion",
             )
 
 
@@ -171,7 +174,8 @@ def _steps(steps: int | str) -> int | str:
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} is {shown(value)}: choose {' or '.join(map(repr, known))}")
+        sentence = f"{name} is {shown(value)}: choose {' or '.join(map(repr, known))}"
+        raise InputError(sentence, argument=name)
 
 
 def _diffusion(diffusion: float | str) -> float | str:
@@ -186,6 +190,7 @@ def _diffusion(diffusion: float | str) -> float | str:
     if not value > 0.0:
         raise InputError(
             f"diffusion is {value}: give a positive standard deviation, the name of a parameter, "
-            f"or one of {', '.join(map(repr, CALIBRATED))}"
+            f"or one of {', '.join(map(repr, CALIBRATED))}",
+            argument="diffusion",
         )
     return value

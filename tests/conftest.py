@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 from smcpn import Problem
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 from tests.models import PROBLEMS
 
 # The first example imports and compiles, and a machine may have other work.

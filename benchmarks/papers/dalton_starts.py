@@ -21,8 +21,8 @@ from benchmarks.papers.dalton_settings import (
     Grid,
 )
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.maximum import Maximum, StartResult
 from smcpn.likelihood.conditioned import dalton, fenrir
+from smcpn.results.maximum import Maximum, StartResult
 from smcpn.solver import RK4
 
 Array = NDArray[np.float64]

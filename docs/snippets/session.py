@@ -19,7 +19,7 @@ from unittest import mock
 
 import smcpn
 import smcpn.cases
-from smcpn.datasets.files import FILES, find_file
+from smcpn.datasets.inventory import FILES, find_file
 from snippets.blocks import Block, blocks
 from snippets.page import ROOT, page_text
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
+from smcpn.cases.case import PAPER, SPLITS, Case, PublishedScore
 from smcpn.datasets import BoucWen, bouc_wen
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.models import bouc_wen as equation
-from smcpn.errors import InputError
+from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 
 PAPER_PRIOR = {
@@ -51,9 +51,8 @@ def bouc_wen_case(hold: str = "bandlimited", model: str = "bouc-wen", split: str
     InputError
         For an unknown model or split.
     """
-    if model != "bouc-wen":
-        raise InputError(f"model is '{model}': bouc-wen has bouc-wen only")
-    check_split(split)
+    one_of("model", model, ["bouc-wen"])
+    one_of("split", split, SPLITS)
     data = bouc_wen(hold)
     paper = split == PAPER
     problem = Problem(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.errors import InputError
 from smcpn.likelihood.registry import Solver, default_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.run.settings import Settings, solver_with
 from smcpn.simulation.particles import Simulation
-from smcpn.solver import EKF0, RK4
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -28,27 +27,6 @@ class PublishedScore:
     rmse_min: float
     rmse_mean: float
     rmse_max: float
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What a configuration asks for; a case study leaves it to the command.
-
-    Attributes
-    ----------
-    solver : Solver, optional
-    likelihood : str, optional
-    arguments : mapping of str to object
-        Further arguments of `smcpn.identify`.
-    report, picture : Path, optional
-        Files to write.
-    """
-
-    solver: Solver | None = None
-    likelihood: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    report: Path | None = None
-    picture: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +56,10 @@ class Case:
         First samples of each test that tell its initial state and are not compared.
     protocols : mapping of str to callable
         Scores that are not a free run of a test record: a posterior to a simulation.
-    choices : Choices
+    settings : Settings
+        What a configuration asks for; a case study leaves it to the command.
+    report, picture : Path, optional
+        Files to write.
     """
 
     name: str
@@ -93,7 +74,9 @@ class Case:
     split: str = PAPER
     initialise: int = 0
     protocols: Mapping[str, Callable[[Posterior], Simulation]] = field(default_factory=dict)
-    choices: Choices = Choices()
+    settings: Settings = field(default_factory=Settings)
+    report: Path | None = None
+    picture: Path | None = None
 
     @property
     def title(self) -> str:
@@ -120,19 +103,30 @@ class Case:
         InputError
             For an order where the solver has none.
         """
-        chosen, own = self.choices.solver, likelihood in (None, self.choices.likelihood)
+        chosen = self.settings.solver
+        own = chosen is not None and likelihood in (None, self.settings.likelihood)
         solver = chosen if own and chosen else default_solver(self.problem, likelihood)
         if chosen is None:
-            solver = replace(solver, steps=self.steps)
-            if isinstance(solver, EKF0):
-                solver = replace(solver, order=self.order)
-        if order is not None and isinstance(solver, RK4):
-            raise InputError(
-                f"--order is {order}: the classical likelihood integrates by Runge-Kutta, which "
-                "has no order to choose; leave it out"
-            )
+            solver = solver_with(solver, steps=self.steps)
+            if solver.likelihood == "marginal":
+                solver = solver_with(solver, order=self.order)
         changes = {"order": order, "steps": steps}
-        return replace(solver, **{k: v for k, v in changes.items() if v is not None})
+        return solver_with(solver, **{k: v for k, v in changes.items() if v is not None})
+
+    def asked(
+        self, *, order: int | None = None, steps: int | str | None = None, **options: Any
+    ) -> Settings:
+        """Return the settings of the case, with the options of a command where they are given.
+
+        Parameters
+        ----------
+        order, steps : optional
+            In place of the solver's.
+        **options
+            Of `Settings`; None leaves one to the case.
+        """
+        solver = self.solver(options.get("likelihood"), order, steps)
+        return self.settings.with_options(**{**options, "solver": solver})
 
     def simulations(self, posterior: Posterior) -> dict[str, Simulation]:
         """Simulate every test with a posterior of the problem, by name."""
@@ -141,15 +135,3 @@ class Case:
             for name, record in self.tests.items()
         }
         return free_runs | {name: run(posterior) for name, run in self.protocols.items()}
-
-
-def check_split(split: str) -> None:
-    """Refuse a split that no case has.
-
-    Raises
-    ------
-    InputError
-        Naming those there are.
-    """
-    if split not in SPLITS:
-        raise InputError(f"split is '{split}': choose one of {', '.join(SPLITS)}")

@@ -1,4 +1,21 @@
-"""PN-SMC section 4.3: the electro-mechanical positioning system."""
+"""PN-SMC section 4.3: the electro-mechanical positioning system.
+
+What a model of the EMPS is given beside its parameters makes its score:
+
+======================  ==========================================================================
+protocol                given
+======================  ==========================================================================
+``open_loop``           the measured force; the state after the first 20 samples runs free for 25 s
+``closed_loop``         the position reference; the controller is simulated with the model and
+                        corrects its errors
+``prediction_k``        the measured force and, every k samples, a state filtered from the measured
+                        position; in between the model runs free
+======================  ==========================================================================
+
+The first 20 samples never count. The 95 % band of a protocol holds the spread over the particles
+and, as the variance of all that the model misses, the mean squared error of the same protocol on
+the training record; so its coverage on the test record says whether training told the error.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +29,10 @@ from numpy.polynomial import Polynomial
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
+from smcpn.cases.case import PAPER, SPLITS, Case, PublishedScore
 from smcpn.datasets.emps import INITIALISATION, INTERVAL, Controller, Emps, Experiment, emps
 from smcpn.datasets.models import emps as equation
-from smcpn.errors import InputError
+from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import StartedSimulator, fitted_initial_states
@@ -25,30 +42,10 @@ from smcpn.simulation.particles import (
     Simulation,
     simulate_particles,
 )
-from smcpn.simulation.sampled import ClosedLoop
-from smcpn.simulation.windows import StateFilter, WindowPrediction
+from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
-
-
-# ---- How a model of the EMPS is scored: what it is given beside its parameters makes the figure.
-#
-# ======================  ==========================================================================
-# protocol                given
-# ======================  ==========================================================================
-# ``open_loop``           the measured force; the state after the first 20 samples runs free for 25
-# s
-# ``closed_loop``         the position reference; the controller is simulated with the model and
-#                         corrects its errors
-# ``prediction_k``        the measured force and, every k samples, a state filtered from the
-# measured
-#                         position; in between the model runs free
-# ======================  ==========================================================================
-#
-# The first 20 samples never count. The 95 % band of a protocol holds the spread over the particles
-# and, as the variance of all that the model misses, the mean squared error of the same protocol on
-# the training record; so its coverage on the test record says whether training told the error.
 
 Array = NDArray[np.float64]
 Protocol = Callable[["Posterior"], Simulation]
@@ -183,9 +180,8 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     InputError
         For an unknown model or split, or without the files.
     """
-    if model != "emps":
-        raise InputError(f"model is '{model}': emps has emps only")
-    check_split(split)
+    one_of("model", model, ["emps"])
+    one_of("split", split, SPLITS)
     data = emps(hold)
     record = data.train.record
     train = record[:PAPER_SAMPLES] if split == PAPER else record

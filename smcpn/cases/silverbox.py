@@ -6,11 +6,11 @@ from typing import Any
 
 from scipy import stats
 
-from smcpn.cases.case import PAPER, Case, PublishedScore, check_split
+from smcpn.cases.case import PAPER, SPLITS, Case, PublishedScore
 from smcpn.datasets import Silverbox, silverbox
 from smcpn.datasets.models import duffing, duffing_damping, duffing_offset
 from smcpn.datasets.silverbox import OFFICIAL_INITIALISATION
-from smcpn.errors import InputError
+from smcpn.errors import one_of
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 
@@ -61,11 +61,10 @@ def silverbox_case(hold: str = "bandlimited", model: str | None = None, split: s
     InputError
         For an unknown model or split, or without the file.
     """
-    check_split(split)
+    one_of("split", split, SPLITS)
     if model is None:
         model = "duffing" if split == PAPER else "duffing-offsets"
-    if model not in MODELS:
-        raise InputError(f"model is '{model}': silverbox has {', '.join(MODELS)}")
+    one_of("model", model, MODELS)
     records = silverbox(hold)
     return (_paper_case if split == PAPER else _official_case)(records, model)
 

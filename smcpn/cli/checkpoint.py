@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Generator
@@ -15,9 +14,10 @@ import typer
 from smcpn.checkpoint.codec import read_run
 from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
+from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.io.parse import csv_record
-from smcpn.model.record import Record
+from smcpn.io.sink import json_text
 from smcpn.results.posterior import Posterior
 from smcpn.run.restore import stored_problem
 from smcpn.run.resume import load
@@ -47,11 +47,13 @@ def resume(
     Example: smcpn resume run.h5 --data more.csv
     """
     with told_once():
-        more = None if data is None else _more_data(file, data)
+        more = (
+            None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
+        )
         posterior = resumed(
             file, data=more, threads=threads, progress=not (as_json or quiet or verbose)
         )
-    print(json.dumps(as_dict(posterior)) if as_json else posterior.summary())
+    print(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:
         print(f"report: {written}", file=sys.stderr)
@@ -101,12 +103,5 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
         "warnings": list(posterior.warnings),
-        "parameters": {
-            name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
-            for name in posterior.names
-        },
+        "parameters": parameters(posterior),
     }
-
-
-def _more_data(file: Path, data: Path) -> Record:
-    return csv_record(data, stored_problem(read_run(file).header, file))

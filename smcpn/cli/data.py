@@ -1,4 +1,4 @@
-"""``smcpn data``: the benchmark files on this computer."""
+"""``smcpn new``, a system to begin with, and ``smcpn data``, the benchmark files on this computer."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Annotated
 import typer
 
 from smcpn.columns import align
-from smcpn.config.locate import USUAL_NAME
+from smcpn.config.document import USUAL_NAME
 from smcpn.config.new import write_new
-from smcpn.datasets.files import data_folders, fetch, inventory
-
-# ---- ``smcpn new``: a system to begin with.
+from smcpn.datasets.inventory import data_folders, fetch, inventory
 
 
 def new(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,16 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cases import Case, load_case
-from smcpn.cli.identify import (
-    Score,
-    parsed_steps,
-    peak_memory_mb,
-    score_table,
-    scores_of,
-)
+from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import (
     RUN,
-    SEED,
     Hold,
     Json,
     Likelihood,
@@ -30,12 +22,17 @@ from smcpn.cli.options import (
     Steps,
     System,
     Verbose,
+    check_options,
+    parsed_steps,
+    settings_of,
 )
 from smcpn.codegen.kernel import CLOCK
-from smcpn.estimate.laplace import Laplace, laplace
-from smcpn.likelihood.registry import check_likelihood
+from smcpn.columns import align
+from smcpn.estimate.laplace import laplace
+from smcpn.io.sink import json_text
+from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
-from smcpn.solver import EKF0
+from smcpn.results.scores import Score, score_table, scores_of
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""
@@ -73,22 +70,25 @@ def fit(
 
     Example: smcpn fit silverbox --starts 20 --json
     """
-    wanted = None if steps is None else parsed_steps(steps)
-    # Options are refused before files are looked for.
-    EKF0(order=3 if order is None else order, steps="auto" if wanted is None else wanted)
-    if likelihood is not None:
-        check_likelihood(likelihood)
+    options: dict[str, Any] = {
+        "seed": seed,
+        "likelihood": likelihood,
+        "order": order,
+        "steps": parsed_steps(steps),
+    }
+    check_options(**options)
     case = load_case(system, hold=hold, model=model, split=split)
-    solver = case.solver(likelihood, order, wanted)
-    likelihood = likelihood or case.choices.likelihood
-    chosen = case.choices.arguments.get("seed", SEED) if seed is None else seed
+    settings = settings_of(case, **options)
+    chosen: int = settings.given["seed"]
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
-    found = laplace(case.problem, likelihood, solver=solver, starts=starts, seed=chosen)
+    found = laplace(
+        case.problem, settings.likelihood, solver=settings.solver, starts=starts, seed=chosen
+    )
     scores = _scores(case, found, chosen)
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
     outcome = Fit(case, found, scores, chosen, wall, compiling)
-    print(json.dumps(_as_dict(outcome)) if as_json else _as_text(outcome))
+    print(json_text(_as_dict(outcome)) if as_json else _as_text(outcome))
 
 
 def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
@@ -101,7 +101,7 @@ def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
     else:
         return {}
     simulations = case.simulations(posterior)
-    return scores_of(posterior, simulations)
+    return scores_of(posterior.weights, simulations, case.problem.observe)
 
 
 def _as_dict(outcome: Fit) -> dict[str, Any]:
@@ -121,25 +121,16 @@ def _as_dict(outcome: Fit) -> dict[str, Any]:
         "peak_memory_mb": peak_memory_mb(),
         "success": found.success and maximum.success,
         "reason": found.reason or maximum.reason,
-        "log_density": _number(maximum.log_density),
-        "log_likelihood": _number(maximum.log_likelihood),
-        "log_evidence": _number(found.log_evidence),
+        "log_density": maximum.log_density,
+        "log_likelihood": maximum.log_likelihood,
+        "log_evidence": found.log_evidence,
         "warnings": list(found.warnings),
         "parameters": {
-            row.name: {
-                "mode": _number(maximum[row.name]),
-                "mean": _number(row.mean),
-                "sd": _number(row.sd),
-            }
+            row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
             for row in found.table()
         },
         "scores": {split: vars(score) for split, score in outcome.scores.items()},
     }
-
-
-def _number(value: float) -> float | None:
-    """JSON has no nan and no infinity."""
-    return value if abs(value) < float("inf") else None
 
 
 def _as_text(outcome: Fit) -> str:
@@ -151,5 +142,5 @@ def _as_text(outcome: Fit) -> str:
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]
     if outcome.scores:
-        lines += ["", score_table(case, outcome.scores)]
+        lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
     return "\n".join(lines)

@@ -1,8 +1,7 @@
-"""What ``smcpn identify`` does: run a case, score it on its tests, and print what came out."""
+"""``smcpn identify``: run a case, score it on its tests, and print what came out."""
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 import warnings
@@ -18,12 +17,13 @@ from smcpn.cases import Case, load_case
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
-    SEED,
     Hold,
     Json,
     Likelihood,
+    Method,
     Model,
     Order,
+    Particles,
     Quiet,
     ReportFile,
     Seed,
@@ -31,297 +31,19 @@ from smcpn.cli.options import (
     Steps,
     System,
     Verbose,
+    check_options,
+    parsed_steps,
+    settings_of,
 )
 from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import LIKELIHOODS, check_likelihood, likelihood_name
+from smcpn.io.sink import json_text
+from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior
+from smcpn.results.scores import Score, score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.solver import EKF0
-
-PARTICLES = 1000
-"""Where neither option nor configuration says otherwise."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """RMSE on a test record, over the particles and of the posterior-mean prediction."""
-
-    rmse_min: float
-    rmse_mean: float
-    rmse_max: float
-    rmse_of_mean: float
-    unit: str
-    fit: float
-    coverage: float
-
-    @classmethod
-    def of(
-        cls, posterior: Posterior, simulation: Simulation, output: int = 0, unit: str | None = None
-    ) -> Score:
-        """Score an output of a simulation; its unit is that of the record by default."""
-        rmse = simulation.rmse[:, output]
-        return cls(
-            rmse_min=float(rmse.min()),
-            rmse_mean=float(posterior.weights @ rmse),
-            rmse_max=float(rmse.max()),
-            rmse_of_mean=float(simulation.rmse_of_mean[output]),
-            unit=simulation.record.y_unit if unit is None else unit,
-            fit=float(simulation.fit[output]),
-            coverage=float(simulation.coverage[output]),
-        )
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A case, run: what is printed."""
-
-    case: Case
-    posterior: Posterior
-    scores: dict[str, Score]
-    wall_s: float
-    work: KernelClock
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of ``smcpn identify``, which explains them; None leaves it to the case."""
-
-    particles: int | None = None
-    seed: int | None = None
-    steps: str | None = None
-    order: int | None = None
-    likelihood: str | None = None
-    hold: str | None = None
-    model: str | None = None
-    split: str | None = None
-    report: Path | None = None
-    picture: Path | None = None
-    checkpoint: Path | None = None
-    compare: bool = False
-    as_json: bool = False
-    quiet: bool = False
-    verbose: int = 0
-
-    def check(self) -> int | str | None:
-        """Refuse what cannot be before files are looked for, and return the steps.
-
-        Raises
-        ------
-        InputError
-            For options out of range.
-        """
-        steps = None if self.steps is None else parsed_steps(self.steps)
-        EKF0(
-            order=3 if self.order is None else self.order, steps="auto" if steps is None else steps
-        )
-        if self.likelihood is not None:
-            check_likelihood(self.likelihood)
-        return steps
-
-
-def identify_case(name: str, options: Options) -> None:
-    """Run a case and print a table, or a JSON object and nothing else.
-
-    Raises
-    ------
-    InputError
-        For an unknown system, options out of range, or missing files.
-    """
-    begin, before = time.perf_counter(), replace(CLOCK)
-    steps = options.check()
-    _check_files(options.report, options.picture, options.compare)
-    case = load_case(name, hold=options.hold, model=options.model, split=options.split)
-    report = options.report or case.choices.report
-    picture = options.picture or case.choices.picture
-    _check_files(report, picture, options.compare)
-    solver = case.solver(options.likelihood, options.order, steps)
-    with warnings.catch_warnings():
-        # What is printed says the same, once.
-        warnings.simplefilter("ignore", SamplerWarning)
-        posterior = smcpn.identify(case.problem, solver=solver, **_arguments(case, options))
-    simulations = case.simulations(posterior)
-    scores = scores_of(posterior, simulations)
-    work = CLOCK.since(before)
-    wall = time.perf_counter() - begin - work.compile_seconds
-    outcome = Outcome(case, posterior, scores, wall, work)
-    print(json.dumps(as_dict(outcome)) if options.as_json else as_text(outcome))
-    for what, file in _written(outcome, simulations, report, picture, options.compare):
-        if not options.quiet:
-            print(f"{what}: {file}", file=sys.stderr)
-
-
-def _arguments(case: Case, options: Options) -> dict[str, Any]:
-    """Further arguments of `ibis`: those of the case, in which the options stand."""
-    given = {
-        "particles": options.particles,
-        "seed": options.seed,
-        "checkpoint": options.checkpoint,
-        "likelihood": options.likelihood or case.choices.likelihood,
-    }
-    return {
-        "particles": PARTICLES,
-        "seed": SEED,
-        "progress": not (options.as_json or options.quiet or options.verbose),
-        **case.choices.arguments,
-        **{key: value for key, value in given.items() if value is not None},
-    }
-
-
-def scores_of(posterior: Posterior, simulations: Mapping[str, Simulation]) -> dict[str, Score]:
-    """Score every test, by name; of several outputs each, by test and output."""
-    return {
-        label: score
-        for name, simulation in simulations.items()
-        for label, score in _scores(name, simulation, posterior)
-    }
-
-
-def _scores(name: str, simulation: Simulation, posterior: Posterior) -> Iterator[tuple[str, Score]]:
-    """Scores of a test by name; of several outputs, by test and output."""
-    outputs = posterior.problem.observe
-    units = simulation.record.y_unit.split(", ")
-    for j in range(simulation.rmse.shape[1]):
-        unit = units[j] if len(units) > j else units[0]
-        label = f"{name}, {outputs[j]}" if simulation.rmse.shape[1] > 1 else name
-        yield label, Score.of(posterior, simulation, j, unit)
-
-
-def _written(
-    outcome: Outcome,
-    simulations: Mapping[str, Simulation],
-    report: Path | None,
-    picture: Path | None,
-    compare: bool,
-) -> Iterator[tuple[str, Path]]:
-    """Write what is asked for, and yield what it is and where."""
-    case = outcome.case
-    if picture is not None:
-        simulation = next(iter(simulations.values()))
-        simulation.plot().savefig(picture, bbox_inches="tight")
-        yield "picture", picture
-    if report is not None:
-        yield (
-            "report",
-            outcome.posterior.report(
-                report,
-                simulations,
-                published=case.published,
-                truth=case.truth,
-                title=case.title,
-                likelihoods=tuple(LIKELIHOODS) if compare else (),
-            ),
-        )
-
-
-def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:
-    """Refuse files that cannot be written before any work is done for them."""
-    if report is not None:
-        from smcpn.report.html import check_destination
-
-        check_destination(report)
-    elif compare:
-        raise InputError("--compare adds a page to the report: give --report FILE too")
-    if picture is not None:
-        from smcpn.report.style import check_picture
-
-        check_picture(picture)
-
-
-def as_dict(outcome: Outcome) -> dict[str, Any]:
-    """What ``--json`` prints."""
-    posterior = outcome.posterior
-    return {
-        "system": outcome.case.name,
-        "split": outcome.case.split,
-        "particles": len(posterior.theta),
-        "seed": posterior.seed,
-        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
-        "steps": posterior.solver.steps,
-        "solver_share": posterior.budget.claimed,
-        "step_change": posterior.budget.change,
-        "wall_s": outcome.wall_s,
-        "identify_s": posterior.timing.wall,
-        "kernel_s": outcome.work.run_seconds,
-        "compile_s": outcome.work.compile_seconds,
-        "peak_memory_mb": peak_memory_mb(),
-        "theta_steps": outcome.work.theta_steps,
-        "log_evidence": posterior.log_evidence,
-        "log_evidence_se": posterior.log_evidence_se,
-        "rejuvenations": len(posterior.rejuvenations),
-        "acceptance": posterior.acceptance,
-        "warnings": list(posterior.warnings),
-        "parameters": {
-            name: {"mean": posterior.mean[name], "sd": posterior.sd[name]}
-            for name in posterior.names
-        },
-        "scores": {split: vars(score) for split, score in outcome.scores.items()},
-    }
-
-
-def as_text(outcome: Outcome) -> str:
-    """What is printed for a person."""
-    case, posterior = outcome.case, outcome.posterior
-    peak = peak_memory_mb()
-    memory = "" if peak is None else f", peak memory {peak:.0f} MB"
-    lines = [
-        f"{case.title}: {len(posterior.theta)} particles, "
-        f"seed {posterior.seed}, "
-        f"{case.problem.n_samples} samples ({case.note})",
-        "",
-        posterior.summary(),
-        f"with scoring     {outcome.wall_s:.2f} s{memory}",
-        "",
-        score_table(case, outcome.scores),
-    ]
-    return "\n".join(lines)
-
-
-def score_table(case: Case, scores: dict[str, Score]) -> str:
-    """Scores on the tests of a case, beside the published ones."""
-    header = ["RMSE over the particles", "min", "mean", "max", "of the mean", "fit %", "in band %"]
-    rows = [header]
-    for split, score in scores.items():
-        figures = [score.rmse_min, score.rmse_mean, score.rmse_max, score.rmse_of_mean]
-        percent = [f"{score.fit:.2f}", f"{100 * score.coverage:.1f}"]
-        unit = f" ({score.unit})" if score.unit else ""
-        rows.append([f"{split}{unit}", *(f"{v:.3g}" for v in figures), *percent])
-        published = case.published.get(split)
-        if published is not None:
-            paper = (published.rmse_min, published.rmse_mean, published.rmse_max)
-            rows.append(["  PN-SMC paper", *(f"{v:.3g}" for v in paper), "", "", ""])
-    return align(rows, left=(0,))
-
-
-def peak_memory_mb() -> float | None:
-    """Largest resident size of this process so far, in megabytes; None on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)
-
-
-def parsed_steps(text: str) -> int | str:
-    """Return the value of ``--steps``.
-
-    Raises
-    ------
-    InputError
-        If it is neither a whole number nor "auto".
-    """
-    if text == "auto":
-        return text
-    try:
-        return int(text)
-    except ValueError:
-        raise InputError(f"--steps is '{text}': give a whole number or 'auto'") from None
-
-
-# ---- ``smcpn identify``: the command and its options.
 
 
 def identify(
@@ -329,11 +51,9 @@ def identify(
     hold: Hold = None,
     model: Model = None,
     split: Split = None,
-    particles: Annotated[
-        int | None,
-        typer.Option(help=f"Number of particles; {PARTICLES} by default.", rich_help_panel=RUN),
-    ] = None,
+    particles: Particles = None,
     seed: Seed = None,
+    method: Method = None,
     likelihood: Likelihood = None,
     steps: Steps = None,
     order: Order = None,
@@ -374,23 +94,154 @@ def identify(
 
     Example: smcpn identify silverbox --steps auto --json
     """
-    identify_case(
-        system,
-        Options(
-            particles=particles,
-            seed=seed,
-            steps=steps,
-            order=order,
-            likelihood=likelihood,
-            hold=hold,
-            model=model,
-            split=split,
-            report=report,
-            picture=picture,
-            checkpoint=checkpoint,
-            compare=compare,
-            as_json=as_json,
-            quiet=quiet,
-            verbose=verbose,
-        ),
-    )
+    begin, before = time.perf_counter(), replace(CLOCK)
+    options: dict[str, Any] = {
+        "particles": particles,
+        "seed": seed,
+        "method": method,
+        "likelihood": likelihood,
+        "order": order,
+        "steps": parsed_steps(steps),
+        "checkpoint": checkpoint,
+    }
+    check_options(**options)
+    _check_files(report, picture, compare)
+    case = load_case(system, hold=hold, model=model, split=split)
+    report, picture = report or case.report, picture or case.picture
+    _check_files(report, picture, compare)
+    outcome = _identified(case, options, begin, before, not (as_json or quiet or verbose))
+    print(json_text(as_dict(outcome)) if as_json else as_text(outcome))
+    for what, file in _written(outcome, report, picture, compare):
+        if not quiet:
+            print(f"{what}: {file}", file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A case, run: what is printed."""
+
+    case: Case
+    posterior: Posterior
+    simulations: Mapping[str, Simulation]
+    scores: dict[str, Score]
+    wall_s: float
+    work: KernelClock
+
+
+def _identified(
+    case: Case, options: Mapping[str, Any], begin: float, before: KernelClock, progress: bool
+) -> Outcome:
+    """Run a case, and score the posterior on its tests."""
+    settings = settings_of(case, **options)
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        posterior = smcpn.identify(case.problem, progress=progress, **settings.given)
+    simulations = case.simulations(posterior)
+    scores = scores_of(posterior.weights, simulations, case.problem.observe)
+    work = CLOCK.since(before)
+    wall = time.perf_counter() - begin - work.compile_seconds
+    return Outcome(case, posterior, simulations, scores, wall, work)
+
+
+def _written(
+    outcome: Outcome,
+    report: Path | None,
+    picture: Path | None,
+    compare: bool,
+) -> Iterator[tuple[str, Path]]:
+    """Write what is asked for, and yield what it is and where."""
+    case, simulations = outcome.case, outcome.simulations
+    if picture is not None:
+        simulation = next(iter(simulations.values()))
+        simulation.plot().savefig(picture, bbox_inches="tight")
+        yield "picture", picture
+    if report is not None:
+        yield (
+            "report",
+            outcome.posterior.report(
+                report,
+                simulations,
+                published=case.published,
+                truth=case.truth,
+                title=case.title,
+                likelihoods=tuple(LIKELIHOODS) if compare else (),
+            ),
+        )
+
+
+def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:
+    """Refuse files that cannot be written before any work is done for them."""
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
+    elif compare:
+        raise InputError("--compare adds a page to the report: give --report FILE too")
+    if picture is not None:
+        from smcpn.report.style import check_picture
+
+        check_picture(picture)
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """What ``--json`` prints."""
+    posterior = outcome.posterior
+    return {
+        "system": outcome.case.name,
+        "split": outcome.case.split,
+        "particles": len(posterior.theta),
+        "seed": posterior.seed,
+        "likelihood": posterior.likelihood,
+        "steps": posterior.solver.steps,
+        "solver_share": posterior.budget.claimed,
+        "step_change": posterior.budget.change,
+        "wall_s": outcome.wall_s,
+        "identify_s": posterior.timing.wall,
+        "kernel_s": outcome.work.run_seconds,
+        "compile_s": outcome.work.compile_seconds,
+        "peak_memory_mb": peak_memory_mb(),
+        "theta_steps": outcome.work.theta_steps,
+        "log_evidence": posterior.log_evidence,
+        "log_evidence_se": posterior.log_evidence_se,
+        "rejuvenations": len(posterior.rejuvenations),
+        "acceptance": posterior.acceptance,
+        "warnings": list(posterior.warnings),
+        "parameters": parameters(posterior),
+        "scores": {split: vars(score) for split, score in outcome.scores.items()},
+    }
+
+
+def parameters(posterior: Posterior) -> dict[str, dict[str, float]]:
+    """Return mean and standard deviation of every parameter, for ``--json``."""
+    return {
+        name: {"mean": posterior.mean[name], "sd": posterior.sd[name]} for name in posterior.names
+    }
+
+
+def as_text(outcome: Outcome) -> str:
+    """What is printed for a person."""
+    case, posterior = outcome.case, outcome.posterior
+    peak = peak_memory_mb()
+    memory = "" if peak is None else f", peak memory {peak:.0f} MB"
+    lines = [
+        f"{case.title}: {len(posterior.theta)} particles, "
+        f"seed {posterior.seed}, "
+        f"{case.problem.n_samples} samples ({case.note})",
+        "",
+        posterior.summary(),
+        f"with scoring     {outcome.wall_s:.2f} s{memory}",
+        "",
+        align(score_table(outcome.scores, case.published), left=(0, 1)),
+    ]
+    return "\n".join(lines)
+
+
+def peak_memory_mb() -> float | None:
+    """Largest resident size of this process so far, in megabytes; None on Windows."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e3)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from smcpn.cases import CASES, SPLITS
-from smcpn.config.locate import SUFFIX, USUAL_NAME
+from smcpn.cases import CASES, SPLITS, Case
+from smcpn.config.document import SUFFIX, USUAL_NAME
+from smcpn.errors import InputError
 from smcpn.io.parse import FORMATS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
+from smcpn.run.settings import METHODS, Settings
+from smcpn.solver import EKF0
 
 SEED = 1
 SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
@@ -45,6 +48,11 @@ def complete_likelihood(incomplete: str) -> list[str]:
     return [name for name in LIKELIHOODS if name.startswith(incomplete)]
 
 
+def complete_method(incomplete: str) -> list[str]:
+    """Names of methods."""
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
 def complete_hold(incomplete: str) -> list[str]:
     """Names of holds."""
     return [name for name in HOLDS if name.startswith(incomplete)]
@@ -68,6 +76,44 @@ def tell(count: int) -> int:
     logger.handlers = [handler] if count else []
     logger.setLevel(LEVELS.get(count, logging.DEBUG))
     return count
+
+
+def parsed_steps(text: str | None) -> int | str | None:
+    """Return the value of ``--steps``.
+
+    Raises
+    ------
+    InputError
+        If it is neither a whole number nor "auto".
+    """
+    if text is None or text == "auto":
+        return text
+    try:
+        return int(text)
+    except ValueError:
+        sentence = f"--steps is '{text}': give a whole number or 'auto'"
+        raise InputError(sentence, argument="steps") from None
+
+
+def check_options(
+    *, order: int | None = None, steps: int | str | None = None, **options: Any
+) -> None:
+    """Refuse options out of range, before files are looked for.
+
+    Raises
+    ------
+    InputError
+        See `smcpn.run.settings.Settings`.
+    """
+    grid = {"order": order, "steps": steps}
+    EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]
+    Settings().with_options(**options)
+
+
+def settings_of(case: Case, **options: Any) -> Settings:
+    """Return the settings of a case with the options of a command, the seed always known."""
+    settings = case.asked(**options)
+    return settings.with_options(seed=SEED if settings.seed is None else settings.seed)
 
 
 System = Annotated[
@@ -107,6 +153,21 @@ Likelihood = Annotated[
         metavar="|".join(LIKELIHOODS),
         autocompletion=complete_likelihood,
         rich_help_panel=RUN,
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="How particles get from the prior to the posterior.",
+        metavar="|".join(METHODS),
+        autocompletion=complete_method,
+        rich_help_panel=RUN,
+    ),
+]
+Particles = Annotated[
+    int | None,
+    typer.Option(
+        help=f"Number of particles; {Settings().particles} by default.", rich_help_panel=RUN
     ),
 ]
 Seed = Annotated[

@@ -10,13 +10,30 @@ from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from smcpn.cases import load_case
 from smcpn.checkpoint.container import CheckpointWarning, exists, lock
-from smcpn.cli.options import MESSAGES, OUTPUT, RUN, SYSTEM, Hold, System, Verbose, complete_format
+from smcpn.cli.options import (
+    MESSAGES,
+    OUTPUT,
+    RUN,
+    SYSTEM,
+    Hold,
+    Likelihood,
+    Order,
+    Particles,
+    Seed,
+    Steps,
+    System,
+    Verbose,
+    check_options,
+    complete_format,
+    parsed_steps,
+    settings_of,
+)
 from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
@@ -27,31 +44,14 @@ from smcpn.io.stream import EVERY_SECONDS, Checkpoints, Run, Stream
 from smcpn.io.watch import Watch, watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
+from smcpn.run.settings import Settings
 from smcpn.signals import Stop, stop_on_signals
-from smcpn.solver import EKF0
 
-# ---- The problem that a command names, with the steps of its solver.
-
-
-def named_problem(text: str, hold: str | None = None) -> tuple[Problem, int | None]:
-    """Return the problem of a case, and the solver steps per sample where the case has a number.
-
-    Parameters
-    ----------
-    text, hold
-        As of `smcpn.cases.load_case`.
-
-    Raises
-    ------
-    InputError
-        If there is none of that name, or the file fails.
-    """
-    case = load_case(text, hold=hold)
-    return case.problem, case.steps if isinstance(case.steps, int) else None
-
-
-# ---- A run put together from the options of a command.
-
+OF_STREAM = (
+    "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
+    "threads",
+)  # fmt: skip
+"""Settings that a stream has too."""
 SWITCH_SECONDS = 1e-4
 """How long another thread may keep the identifying one waiting; Python's own choice is 5 ms, three
 samples at 610 Hz."""
@@ -68,10 +68,11 @@ class StreamOptions:
     checkpoint_every: float = EVERY_SECONDS
     budget: str | None = None
     forget: str | None = None
-    particles: int = 1000
-    seed: int = 1
-    steps: int | None = None
-    order: int = 3
+    particles: int | None = None
+    seed: int | None = None
+    likelihood: str | None = None
+    steps: int | str | None = None
+    order: int | None = None
     hold: str | None = None
     lookahead: int | None = None
     format: str | None = None
@@ -84,8 +85,14 @@ class StreamOptions:
     quantiles: bool = True
     watch: bool = False
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What stands in for the settings of the case, where it is not None."""
+        names = ("particles", "seed", "likelihood", "order", "steps")
+        return {name: getattr(self, name) for name in names}
+
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Refuse what cannot be, before files are looked for.
 
         Raises
         ------
@@ -98,6 +105,7 @@ class StreamOptions:
             )
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
+        check_options(**self.settings)
         named = {
             "--from": self.source,
             "--to": self.to,
@@ -125,8 +133,9 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
-    problem, steps = named_problem(options.model, options.hold)
-    source = _source(options, problem)
+    case = load_case(options.model, hold=options.hold)
+    settings = settings_of(case, **options.settings)
+    source = _source(options, case.problem)
     with ExitStack() as cleanup:
         cleanup.enter_context(_quick_switching())
         stop = cleanup.enter_context(stop_on_signals())
@@ -136,7 +145,8 @@ def stream_model(options: StreamOptions) -> int:
         )
         if options.checkpoint is not None:
             cleanup.enter_context(lock(Path(options.checkpoint)))
-        run = _run(options, problem, steps, source, stop, report, watch)
+        live = _live(options, case.problem, settings, report)
+        run = _run(options, live, case.problem, source, stop, report, watch)
         with closing(run.sink):
             code = run.run()
     if stop.signal is not None:
@@ -159,14 +169,13 @@ def _source(options: StreamOptions, problem: Problem) -> Source:
 
 def _run(
     options: StreamOptions,
+    live: Online,
     problem: Problem,
-    steps: int | None,
     source: Source,
     stop: Stop,
     report: Report,
     watch: Watch | None,
 ) -> Run:
-    live = _live(options, problem, steps, report)
     checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
     samples = Stream(
         live,
@@ -188,18 +197,19 @@ def _run(
     )
 
 
-def _live(options: StreamOptions, problem: Problem, steps: int | None, report: Report) -> Online:
+def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Online:
     """Load the checkpoint where there is one; begin anew otherwise."""
+    unused = _unused(settings)
+    if unused:
+        report(Event("settings", unused))
     if options.checkpoint is None or not exists(Path(options.checkpoint)):
-        steps = steps if options.steps is None else options.steps
+        given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
         return Online(
             problem,
-            solver=EKF0(order=options.order, steps="auto" if steps is None else steps),
-            particles=options.particles,
-            seed=options.seed,
             budget=options.budget,
             forget=options.forget,
             lookahead=options.lookahead,
+            **given,
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CheckpointWarning)
@@ -209,6 +219,23 @@ def _live(options: StreamOptions, problem: Problem, steps: int | None, report: R
     message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live
+
+
+def _unused(settings: Settings) -> str:
+    """Say which settings of a configuration a stream has no use for; empty where there are none."""
+    unused: list[str] = []
+    if settings.method not in (None, "ibis"):
+        unused.append(f"method = '{settings.method}'")
+    if settings.replicates > 1:
+        unused.append(f"replicates = {settings.replicates}")
+    if settings.checkpoint is not None:
+        unused.append(f"checkpoint = '{settings.checkpoint}'")
+    if not unused:
+        return ""
+    return (
+        f"{', '.join(unused)} of [run] does not apply to a stream, which is one population by "
+        "ibis with a --checkpoint of its own"
+    )
 
 
 def _event_log(path: str | None) -> EventLog:
@@ -237,6 +264,7 @@ def _quick_switching() -> Generator[None]:
 
 
 SAMPLES = "Samples"
+"""Title under which ``--help`` lists options."""
 
 
 def stream(
@@ -290,16 +318,11 @@ def stream(
         int | None,
         typer.Option(help="Samples that a band-limited input waits for.", rich_help_panel=SYSTEM),
     ] = None,
-    particles: Annotated[
-        int, typer.Option(help="Number of particles.", rich_help_panel=RUN)
-    ] = 1000,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.", rich_help_panel=RUN)] = 1,
-    steps: Annotated[
-        int | None, typer.Option(help="Solver steps per sample.", rich_help_panel=RUN)
-    ] = None,
-    order: Annotated[
-        int, typer.Option(help="Order of the solver's prior.", rich_help_panel=RUN)
-    ] = 3,
+    particles: Particles = None,
+    seed: Seed = None,
+    likelihood: Likelihood = None,
+    steps: Steps = None,
+    order: Order = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -347,6 +370,8 @@ def stream(
 ) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.
 
+    Options stand in for what a configuration says.
+
     Example: smcpn stream model.py --from tcp://rig:5000 --checkpoint rig.h5 --watch
 
     Example: tail -f log.csv | smcpn stream mysystem --to posterior.jsonl
@@ -361,7 +386,8 @@ def stream(
         forget=forget,
         particles=particles,
         seed=seed,
-        steps=steps,
+        likelihood=likelihood,
+        steps=parsed_steps(steps),
         order=order,
         hold=hold,
         lookahead=lookahead,

@@ -1,7 +1,7 @@
 """A user's own system: a TOML configuration beside a model file and data."""
 
 from smcpn.config.case import configured_case
-from smcpn.config.locate import configuration_path, is_configuration
+from smcpn.config.document import configuration_path, is_configuration
 from smcpn.config.script import is_script, scripted_case
 
 __all__ = [

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from smcpn.cases.case import Case, Choices
+from smcpn.cases.case import Case
 from smcpn.config.distributions import coordinate_of, noise_of, prior_of
-from smcpn.config.document import ConfigurationError, Document, Section, nearest, text
+from smcpn.config.document import ConfigurationError, Document, KeyPath, Section, text
 from smcpn.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.config.script import blaming_user_code, only, run_file, user_place
-from smcpn.config.settings import (
-    RUN,
-    SOLVER,
-    arguments_of,
-    file_of,
-    learned_diffusion,
-    likelihood_of,
-    solver_of,
-)
-from smcpn.errors import InputError, whole_number
+from smcpn.errors import InputError, nearest, whole_number
+from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.run.settings import Settings, solver_options, solver_with
+from smcpn.solver import CALIBRATED, SOLVERS
 
 OF_CHANNEL = ("column", "unit", "to")
+OF_SOLVER = dict.fromkeys(key for kind in SOLVERS.values() for key in solver_options(kind))
+WITHOUT_KIND = ("order", "steps", "diffusion")
+"""Keys of [solver] that change the solver that goes with the likelihood."""
+WRITTEN = ("report", "picture")
+"""Files that [run] may have written after the run."""
 SECTIONS: dict[str, tuple[str, ...] | None] = {
     "model": ("file", "name"),
     "inputs": None,
@@ -36,24 +34,16 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "data": ("train", "test", "initialise", *OF_FILES),
     "prior": None,
     "initial": None,
-    "solver": SOLVER,
-    "run": RUN,
+    "solver": ("kind", "likelihood", *OF_SOLVER),
+    "run": (
+        *(name for name in Settings.model_fields if name not in ("solver", "likelihood", "start")),
+        *WRITTEN,
+    ),
 }
 """Sections and their keys; None where the user's own names are keys."""
 _HOMES = {key: section for section, keys in SECTIONS.items() for key in keys or ()}
-_SUBJECTS = {
-    "observe": "outputs",
-    "noise": "outputs",
-    "prior": "prior",
-    "parameter": "prior",
-    "coordinate": "prior",
-    "coordinates": "prior",
-    "initial": "initial",
-    "diffusion": "solver",
-    "model": "model",
-}
-"""The first word of what `smcpn.Problem` refuses, and the section that it is about."""
-_QUOTED = re.compile(r"['\"]([^'\"]*'?)['\"]")
+_SECTION_OF = {"observe": "outputs", "noise": "outputs", "coordinates": "prior"}
+"""Arguments of `smcpn.Problem` that have another name in a configuration."""
 
 
 def configured_case(path: Path, hold: str | None = None) -> Case:
@@ -83,9 +73,7 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
         if keys is not None:
             root.section(name).refuse_others(keys, _HOMES)
     module, ode = _model(root.section("model"))
-    solver, run = root.section("solver"), root.section("run")
-    arguments = arguments_of(run)
-    likelihood = likelihood_of(solver)
+    settings, run = _settings(root), root.section("run")
     priors = _priors(root.section("prior"), ode)
     channels = _channels(root, ode, module)
     noise = [_noise(channel, module) for channel in channels.outputs]
@@ -94,7 +82,7 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
     train, tests = reader.records("train"), reader.records("test")
     if not train:
         raise reader.data.error(None, 'train is missing: name a file, train = "data.csv"')
-    with _blaming(root, module):
+    with _blaming(root, Path(str(module.__file__)).parent):
         problem = Problem(
             ode,
             list(train.values()),
@@ -103,26 +91,65 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
             prior=priors,
             initial=initial,
             coordinates=_coordinates(root.section("prior")),
-            diffusion=learned_diffusion(solver),
+            diffusion=_learned_diffusion(root.section("solver")),
         )
-    chosen = solver_of(solver, problem)
+    solver = _solver(root, problem, settings)
     return Case(
         name=path.resolve().parent.name,
         problem=problem,
         tests=tests or _training(train),
         published={},
-        steps=chosen.steps,
+        steps=solver.steps,
         note=", ".join(train),
         split="",
         initialise=reader.data.optional("initialise", _samples) or 0,
-        choices=Choices(
-            solver=chosen,
-            likelihood=likelihood,
-            arguments=arguments,
-            report=file_of(run, "report"),
-            picture=file_of(run, "picture"),
-        ),
+        settings=settings.with_options(solver=solver),
+        report=_file(run, "report"),
+        picture=_file(run, "picture"),
     )
+
+
+def _settings(root: Section) -> Settings:
+    """Return the settings in [solver] and [run]; without a solver where its kind is not named."""
+    solver, run = root.section("solver"), root.section("run")
+    options = {key: value for key, value in run.table.items() if key not in WRITTEN}
+    if "checkpoint" in run:
+        options["checkpoint"] = _file(run, "checkpoint")
+    given = dict(solver.table)
+    if "likelihood" in given:
+        options["likelihood"] = given.pop("likelihood")
+    if "kind" in given:
+        options["solver"] = given
+    with _blaming(root):
+        return Settings(**options)
+
+
+def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
+    """Return the solver of [solver]; without a kind the one that goes with the likelihood."""
+    section = root.section("solver")
+    with _blaming(root):
+        solver = settings.solver
+        if solver is None:
+            given = {key: value for key, value in section.table.items() if key != "likelihood"}
+            for key in given:
+                if key not in WITHOUT_KIND or (key == "diffusion" and problem.diffusion is None):
+                    kinds = " or ".join(SOLVERS)
+                    raise section.error(key, f"say which solver it is for: kind = {kinds}")
+            solver = solver_with(default_solver(problem, settings.likelihood), **given)
+        likelihood_name(solver, settings.likelihood)
+    return solver
+
+
+def _learned_diffusion(section: Section) -> str | None:
+    """Name of the parameter that holds the diffusion, where [solver] names one."""
+    value = section.table.get("diffusion")
+    return value if isinstance(value, str) and value not in CALIBRATED else None
+
+
+def _file(section: Section, key: str) -> Path | None:
+    """Return a file to write, where one is named."""
+    name = section.optional(key, text)
+    return None if name is None else section.document.beside(name)
 
 
 def _training(train: Mapping[str, Record]) -> dict[str, Record]:
@@ -191,10 +218,10 @@ def _priors(section: Section, ode: ODE) -> dict[str, Any]:
             others = [key for key in section.table if key not in ode.parameters]
             meant = nearest(name, others) if others else ""
             near = meant.removeprefix("did you mean ").rstrip("?") if "did" in meant else ""
-            mend = f"it is written {near} here" if near else f"add {name} = ..."
+            remedy = f"it is written {near} here" if near else f"add {name} = ..."
             key = near.strip("'") or None
             raise section.error(
-                key, f"parameter '{name}' of model '{ode.name}' has no prior: {mend}"
+                key, f"parameter '{name}' of model '{ode.name}' has no prior: {remedy}"
             )
     return {name: prior_of(section, name) for name in section.table}
 
@@ -236,27 +263,31 @@ def _samples(key: str, value: Any) -> int:
 
 
 @contextmanager
-def _blaming(root: Section, module: ModuleType) -> Generator[None]:
-    """Let what `smcpn.Problem` refuses name the line of the model file or the configuration."""
-    folder = Path(str(module.__file__)).parent
+def _blaming(root: Section, folder: Path | None = None) -> Generator[None]:
+    """Let an `InputError` raised inside name the line of the configuration, or of a user's file.
+
+    Parameters
+    ----------
+    root : Section
+    folder : Path, optional
+        Where user's files are that run inside.
+    """
     try:
-        with blaming_user_code(folder):
+        with nullcontext() if folder is None else blaming_user_code(folder):
             yield
     except ConfigurationError:
         raise
     except InputError as error:
-        if user_place(error, folder) is not None:
+        if folder is not None and user_place(error, folder) is not None:
             raise
-        raise _located(root, str(error)) from error
+        raise root.document.error(_key(root, error.argument), str(error)) from error
 
 
-def _located(root: Section, sentence: str) -> ConfigurationError:
-    """Find the section a sentence is about, and the key in it that the sentence names."""
-    name = _SUBJECTS.get(re.split(r"\W", sentence, maxsplit=1)[0])
-    if name is None or name not in root:
-        return root.error(None, sentence)
-    section = root.section(name) if isinstance(root.table[name], dict) else root
-    if section is root:
-        return root.error(name, sentence)
-    keys = [word for word in _QUOTED.findall(sentence) if word in section]
-    return section.error(keys[0] if keys else None, sentence)
+def _key(root: Section, argument: str | None) -> KeyPath:
+    """Return the key that gave an argument, as far as the configuration has it."""
+    first, *rest = (argument or "").split(".", 1)
+    first = _SECTION_OF.get(first, first)
+    key: KeyPath = (first, *rest) if first in SECTIONS else (_HOMES.get(first, ""), first, *rest)
+    while key and key not in root.document.lines:
+        key = key[:-1]
+    return key

@@ -11,8 +11,8 @@ from typing import Any
 from scipy import stats
 
 from smcpn.checkpoint.problem import FAMILIES
-from smcpn.config.document import Section, nearest, text
-from smcpn.errors import InputError, real_number, shown
+from smcpn.config.document import Section, text
+from smcpn.errors import InputError, nearest, real_number, shown
 from smcpn.model.noise import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.model.prior import Distribution
 
@@ -80,7 +80,7 @@ DENSITIES: dict[str, type[Any]] = {
     "lognormal": LogNormal,
 }
 """Noise that is not Gaussian, by name."""
-_PRIOR_MEND = (
+_PRIOR_REMEDY = (
     "give a number to fix it, or a distribution as {lognormal = {median = 1.0, spread = 2.0}} or "
     '{dist = "lognorm", s = 0.7, scale = 1.0}'
 )
@@ -96,13 +96,13 @@ def prior_of(section: Section, name: str) -> Distribution | float:
     """
     value = section.table[name]
     if not isinstance(value, dict):
-        return section.read(name, lambda key, given: real_number(key, given, _PRIOR_MEND))
+        return section.read(name, lambda key, given: real_number(key, given, _PRIOR_REMEDY))
     entry = section.section(name)
     if FAMILY in entry:
         return _family(entry)
     forms = [key for key in entry.table if key != COORDINATE]
     if len(forms) != 1:
-        raise entry.error(None, f"it holds {shown(value)}: {_PRIOR_MEND}")
+        raise entry.error(None, f"it holds {shown(value)}: {_PRIOR_REMEDY}")
     if forms[0] not in FORMS:
         reason = f"'{forms[0]}' is no form of prior: {nearest(forms[0], FORMS)}"
         raise entry.error(forms[0], f'{reason} (or {{dist = "..."}} of scipy.stats)')
@@ -154,8 +154,8 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
 def _noise(key: str, value: Any) -> float | str:
     if isinstance(value, str) and value:
         return value
-    mend = "give a standard deviation, in the unit of the output, or the name of a parameter"
-    number = real_number(key, value, mend)
+    remedy = "give a standard deviation, in the unit of the output, or the name of a parameter"
+    number = real_number(key, value, remedy)
     if not number > 0:
         raise InputError(f"{key} is {number:g}: give a standard deviation above 0")
     return number
@@ -167,8 +167,8 @@ def _family(entry: Section) -> Any:
     family = FAMILIES.get(name)
     if family is None:
         close = nearest(name, FAMILIES)
-        mend = close if close.startswith("did") else "give a continuous one, as lognorm or norm"
-        raise entry.error(FAMILY, f"'{name}' is no family of scipy.stats: {mend}")
+        remedy = close if close.startswith("did") else "give a continuous one, as lognorm or norm"
+        raise entry.error(FAMILY, f"'{name}' is no family of scipy.stats: {remedy}")
     shapes = tuple(part.strip() for part in (family.shapes or "").split(",") if part.strip())
     entry.refuse_others((FAMILY, COORDINATE, *shapes, "loc", "scale"))
     missing = [shape for shape in shapes if shape not in entry]

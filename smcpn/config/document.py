@@ -1,4 +1,7 @@
-"""A configuration as read: its tables, and where in the file everything is."""
+"""A TOML file as read: its tables, and the line of every key, which an error names.
+
+`tomllib` does not tell lines, so that a scanner of the tokens finds them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ import tomllib
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, nearest, one_of, shown
 
-# ---- The line of every key in a TOML text, which `tomllib` does not tell.
+SUFFIX = ".toml"
+USUAL_NAME = "config.toml"
 
 KeyPath = tuple[str | int, ...]
 """Tables and keys by name, entries of arrays by number."""
@@ -165,6 +168,16 @@ class ConfigurationError(InputError):
     """An `InputError` that names the file, the line and the key."""
 
 
+def is_configuration(text: str) -> bool:
+    """Whether a text names a TOML file, or a folder that holds one of the usual name."""
+    return text.endswith(SUFFIX) or (Path(text) / USUAL_NAME).is_file()
+
+
+def configuration_path(text: str) -> Path:
+    """Return the TOML file that a text names."""
+    return Path(text) if text.endswith(SUFFIX) else Path(text) / USUAL_NAME
+
+
 @dataclass(frozen=True)
 class Document:
     """A TOML file.
@@ -221,7 +234,8 @@ class Document:
             known = known[:-1]
         line = f", line {self.lines[known]}" if known else ""
         name = f", {dotted(key)}" if key else ""
-        return ConfigurationError(f"{self.path}{line}{name}: {reason}")
+        sentence = f"{self.path}{line}{name}: {reason}"
+        return ConfigurationError(sentence, argument=dotted(key) or None)
 
 
 @dataclass(frozen=True)
@@ -323,58 +337,36 @@ class Section:
         return sections
 
 
+def choice(*known: str) -> Callable[[str, Any], str]:
+    """Return a reader of one word among several."""
+    return lambda key, value: one_of(key, value, known)
+
+
 def text(key: str, value: Any) -> str:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if isinstance(value, str) and value:
         return value
-    raise InputError(f"{key} is {shown(value)}: give a text")
+    raise InputError(f"{key} is {shown(value)}: give a text", argument=key)
 
 
 def flag(key: str, value: Any) -> bool:
-    """True or false."""
+    """Return true or false."""
     if isinstance(value, bool):
         return value
-    raise InputError(f"{key} is {shown(value)}: write true or false")
+    raise InputError(f"{key} is {shown(value)}: write true or false", argument=key)
 
 
 def texts(key: str, value: Any) -> list[str]:
-    """A list of texts."""
+    """Return a list of texts."""
     if isinstance(value, list) and value and all(isinstance(entry, str) for entry in value):
         return value
-    raise InputError(f"{key} is {shown(value)}: give a list of texts")
-
-
-def one_of(known: Iterable[str]) -> Callable[[str, Any], str]:
-    """Make a reader of one word among several."""
-    known = tuple(known)
-
-    def choice(key: str, value: Any) -> str:
-        if isinstance(value, str) and value in known:
-            return value
-        mend = nearest(value, known) if isinstance(value, str) else f"choose one of {_list(known)}"
-        raise InputError(f"{key} is {shown(value)}: {mend}")
-
-    return choice
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Suggest the known word that is meant, or all of them."""
-    known = tuple(known)
-    lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), lower, n=1)
-    if close:
-        return f"did you mean '{lower[close[0]]}'?"
-    return f"choose one of {_list(known)}" if known else "remove it"
+    raise InputError(f"{key} is {shown(value)}: give a list of texts", argument=key)
 
 
 def dotted(key: KeyPath) -> str:
     """Write a key as TOML does; entries of arrays in brackets."""
     written = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return written.removeprefix(".")
-
-
-def _list(known: tuple[str, ...]) -> str:
-    return ", ".join(known)
 
 
 def _missing(parse: Callable[..., Any]) -> str:

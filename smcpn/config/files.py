@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.config.document import nearest
-from smcpn.errors import InputError
+from smcpn.errors import InputError, nearest
 from smcpn.io.parse import (
     BadLineError,
     Channels,
@@ -31,17 +30,10 @@ _PASSED_OVER = "_"
 
 
 class ColumnError(InputError):
-    """A column that is not there, or is no column of numbers.
-
-    Attributes
-    ----------
-    column : str
-        As it was asked for.
-    """
+    """A column that is not there, or is no column of numbers; ``argument`` is its name."""
 
     def __init__(self, column: str, reason: str) -> None:
-        super().__init__(reason)
-        self.column = column
+        super().__init__(reason, argument=column)
 
 
 @dataclass(frozen=True)
@@ -117,7 +109,7 @@ def _read_csv(path: Path, layout: Layout) -> Columns:
         names, units = _csv_header(path, content.pop(0), layout)
     for column in layout.wanted:
         if column not in names:
-            raise _no_column(path, column, names, _one_column_mend(names))
+            raise _no_column(path, column, names, _one_column_remedy(names))
         if names.count(column) > 1:
             raise ColumnError(column, f"{path} has several columns '{column}': rename one")
     # The lines are read as those of a stream are, which knows the columns by place.
@@ -159,7 +151,7 @@ def _csv_header(
     return [name for name, _ in named], {name: unit for name, unit in named if unit}
 
 
-def _one_column_mend(names: list[str]) -> str:
+def _one_column_remedy(names: list[str]) -> str:
     other = [mark for mark in (";", "\t", "|", " ") if len(names) == 1 and mark in names[0]]
     return f"; if {other[0]!r} separates columns, say delimiter = {other[0]!r}" if other else ""
 
@@ -273,13 +265,13 @@ def _series(path: Path, column: str, values: NDArray[Any], index: int | None) ->
 
 
 def _no_column(
-    path: Path, column: str, known: list[str], mend: str, part: str | None = None
+    path: Path, column: str, known: list[str], remedy: str, part: str | None = None
 ) -> ColumnError:
     """Say that a column, or this part of its nested name, is none of the known ones."""
     has = f"it has {', '.join(known)}" if known else "it has none"
     close = nearest(part or column, known)
     meant = f", {close}" if close.startswith("did") else ""
-    return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{mend}")
+    return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{remedy}")
 
 
 def _one_line(error: Exception) -> str:

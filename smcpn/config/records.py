@@ -1,4 +1,7 @@
-"""The sections [inputs], [outputs] and [data]: which files hold which samples of what."""
+"""The sections [inputs], [outputs] and [data]: which files hold which samples of what.
+
+Units of columns are converted by `pint`.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.config.document import Section, flag, one_of, text, texts
+from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.config.files import ColumnError, Columns, Layout, read_columns
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.record import HOLDS, Record
-
-# ---- Units of columns, converted by `pint`.
 
 Array = NDArray[np.float64]
 
@@ -194,7 +195,7 @@ class Reader:
                 u=u,
                 y=y,
                 **axis,
-                hold=self.hold or self._of(entry, "hold").read("hold", one_of(HOLDS), "foh"),
+                hold=self.hold or self._of(entry, "hold").read("hold", choice(*HOLDS), "foh"),
                 periodic=self._of(entry, "periodic").optional("periodic", flag) or False,
                 y_unit=units[0] if len(set(units)) == 1 else ", ".join(units),
                 name=entry.read("name", text, f"{file}{cut}"),
@@ -215,10 +216,10 @@ class Reader:
         try:
             return read_columns(entry.document.beside(file), layout)
         except ColumnError as error:
-            if time is not None and error.column == time.column:
+            if time is not None and error.argument == time.column:
                 section, key = time.blamed()
             else:
-                channel = next(one for one in channels if one.column == error.column)
+                channel = next(one for one in channels if one.column == error.argument)
                 section, key = channel.blamed()
             raise section.error(key, str(error)) from error
 
@@ -241,7 +242,7 @@ class Reader:
             outputs=tuple(channel.column for channel in outputs),
             header=None if header is None else tuple(header),
             delimiter=self._of(entry, "delimiter").read("delimiter", _mark, ","),
-            decimal=self._of(entry, "decimal").read("decimal", one_of((".", ",")), "."),
+            decimal=self._of(entry, "decimal").read("decimal", choice(".", ","), "."),
         )
 
     def _renamed(self, entry: Section, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:

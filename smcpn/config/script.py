@@ -1,4 +1,4 @@
-"""A problem in a user's Python file as a case."""
+"""Run a Python file of the user's, say where in it something failed, and find the problem in it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from smcpn.cases.case import Case
 from smcpn.errors import InputError, shown
 from smcpn.model.problem import Problem
 from smcpn.signals import Terminated
-
-# ---- Run a Python file of the user's, and say where in it something failed.
 
 T = TypeVar("T")
 
@@ -65,7 +63,7 @@ def blaming_user_code(folder: Path) -> Generator[None]:
         if isinstance(error, InputError):
             if place is None:
                 raise
-            raise InputError(f"{place}: {error}") from error
+            raise InputError(f"{place}: {error}", argument=error.argument) from error
         if place is None and not isinstance(error, SystemExit):
             raise
         said = " ".join(str(getattr(error, "msg", None) or error).split())
@@ -124,8 +122,8 @@ def only(module: ModuleType, kind: type[T], name: str | None, default: str, writ
     if wanted in vars(module):
         value: Any = vars(module)[wanted]
         raise InputError(f"'{wanted}' in '{path}' is {shown(value)}: write {written}")
-    mend = f"name one of {', '.join(found)}" if found else f"write {written}"
-    raise InputError(f"'{path}' has no '{wanted}': {mend}")
+    remedy = f"name one of {', '.join(found)}" if found else f"write {written}"
+    raise InputError(f"'{path}' has no '{wanted}': {remedy}")
 
 
 def _place(file: Path, line: int, folder: Path) -> str:

@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
 from smcpn.model.record import Record

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.datasets.files import require_file
+from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smcpn.datasets.files import require_file
+from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
 

@@ -1,192 +1,29 @@
-"""The Gaussian about the mode of a posterior, in unconstrained coordinates."""
+"""`smcpn.laplace`: the Gaussian about the mode of a posterior, in unconstrained coordinates."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from smcpn.errors import InputError
-from smcpn.estimate.log_density import POSTERIOR, LogDensity
+from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
-from smcpn.estimate.maximum import Maximum
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem
-
-if TYPE_CHECKING:
-    from smcpn.results.compare import Agreement
-    from smcpn.results.posterior import Posterior
-    from smcpn.results.summary import ParameterRow
+from smcpn.results.laplace import Laplace
+from smcpn.results.maximum import POSTERIOR, Maximum
 
 Array = NDArray[np.float64]
 
 STATIONARY = 1e-6
-"""Squared distance of a point from the mode that its derivatives tell of, in posterior sd, beyond
+"""Squared distance of a point from the mode, as its derivatives predict it, in posterior sd, beyond
 which Newton's method is asked to finish."""
 RESOLVED = 1e-13
 """Curvature along a direction, relative to the largest, that rounding leaves."""
-NODES = 80
-"""Of the Gauss-Hermite rule for the moments of a value."""
-
-
-@dataclass(frozen=True)
-class Laplace:
-    """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
-
-    Attributes
-    ----------
-    maximum : Maximum
-        The mode and how it was found.
-    covariance : ndarray, (d, d)
-        Of the unconstrained coordinates; nan where there is none.
-    log_evidence : float
-        log p(y), were the posterior this Gaussian; nan where there is none.
-    reason : str
-        Why there is no such Gaussian; "" where there is.
-
-    References
-    ----------
-    Tierney, L., Kadane, J. B. (1986). Accurate approximations for posterior moments and marginal
-    densities. JASA 81.
-    """
-
-    maximum: Maximum = field(repr=False)
-    covariance: Array
-    log_evidence: float
-    reason: str = ""
-
-    @property
-    def success(self) -> bool:
-        """Whether the posterior is concave at the mode, so that the Gaussian exists."""
-        return not self.reason
-
-    @property
-    def problem(self) -> Problem:
-        """The problem."""
-        return self.maximum.problem
-
-    @property
-    def solver(self) -> Solver:
-        """The solver, its steps resolved."""
-        return self.maximum.solver
-
-    @property
-    def likelihood(self) -> str:
-        """Name of the likelihood."""
-        return self.maximum.function.likelihood
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Parameter names, in the order of the columns of a sample."""
-        return self.maximum.names
-
-    @property
-    def mode(self) -> Array:
-        """Unconstrained coordinates of the mode, (d,); its values are ``maximum.values``."""
-        return self.maximum.theta
-
-    @property
-    def factor(self) -> Array:
-        """Lower Cholesky factor of the covariance, (d, d).
-
-        Raises
-        ------
-        InputError
-            If there is no such Gaussian.
-        """
-        if not self.success:
-            raise InputError(f"there is no Laplace approximation: {self.reason}")
-        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What deserves a second look."""
-        stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
-
-    @property
-    def mean(self) -> dict[str, float]:
-        """Mean of each value, which is not the value of the mean coordinate."""
-        return {name: self._moments(j)[0] for j, name in enumerate(self.names)}
-
-    @property
-    def sd(self) -> dict[str, float]:
-        """Standard deviation of each value."""
-        return {name: self._moments(j)[1] for j, name in enumerate(self.names)}
-
-    def quantile(self, name: str, q: float) -> float:
-        """Quantile of the value of a parameter, exact."""
-        j = self.names.index(name)
-        at, slope = self.problem.prior.maps[j], 1.0
-        slope = float(np.sign(at.slopes(self.mode[j : j + 1])[0][0]))
-        z = self.mode[j] + slope * special.ndtri(q) * np.sqrt(self.covariance[j, j])
-        return float(at.natural(np.array([z]))[0])
-
-    def sample(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw parameter values, (size, d).
-
-        Raises
-        ------
-        InputError
-            If there is no such Gaussian.
-        """
-        return self.problem.prior.natural(self.draw(rng, size))
-
-    def draw(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw unconstrained coordinates, (size, d).
-
-        Raises
-        ------
-        InputError
-            If there is no such Gaussian.
-        """
-        return self.mode + rng.standard_normal((size, len(self.mode))) @ self.factor.T
-
-    def table(self) -> list[ParameterRow]:
-        """The parameter table as data, as of a `Posterior`."""
-        from smcpn.results.summary import laplace_rows
-
-        return laplace_rows(self)
-
-    def summary(self) -> str:
-        """The parameter table and the figures, as text."""
-        from smcpn.results.summary import laplace_text
-
-        return laplace_text(self)
-
-    def beside(self, posterior: Posterior) -> Agreement:
-        """Compare means and standard deviations with those of a posterior of the same names."""
-        from smcpn.results.compare import agreement
-
-        return agreement(self, posterior)
-
-    def to_posterior(self, particles: int = 1000, seed: int = 0) -> Posterior:
-        """Return draws as the particles of a `Posterior`, to simulate, validate and report with.
-
-        It is the approximation still; ``smcpn.identify(problem, start=laplace)`` corrects it.
-
-        Raises
-        ------
-        InputError
-            If there is no such Gaussian.
-        """
-        from smcpn.results.estimated import laplace_posterior
-
-        return laplace_posterior(self, particles, seed)
-
-    def _moments(self, j: int) -> tuple[float, float]:
-        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        weights = weights / weights.sum()
-        z = self.mode[j] + np.sqrt(self.covariance[j, j]) * nodes
-        with np.errstate(over="ignore", invalid="ignore"):
-            values = self.problem.prior.maps[j].natural(z)
-            mean = weights @ values
-            return float(mean), float(np.sqrt(weights @ np.square(values - mean)))
 
 
 def laplace(
@@ -237,18 +74,18 @@ def laplace(
             "the maximum is one of the likelihood, which is no mode of the posterior: "
             "call smcpn.maximise with target='posterior'"
         )
-    found = _about(maximum)
+    found = _gaussian_at(maximum)
     if maximum.found and _distance(found) > STATIONARY:
         finished = maximise(
             maximum.problem, maximum.function, starts=maximum.values, method="trust-exact"
         )
         if finished.log_density >= maximum.log_density:
-            found = _about(_finished(maximum, finished))
+            found = _gaussian_at(_finished(maximum, finished))
     return found
 
 
 def _finished(maximum: Maximum, finished: Maximum) -> Maximum:
-    """The maximum with the point that Newton's method found from it."""
+    """Return the maximum moved to the point that Newton's method found from it."""
     last = finished.starts[0]
     start = maximum.starts[maximum.best]
     start = replace(
@@ -270,8 +107,8 @@ def _finished(maximum: Maximum, finished: Maximum) -> Maximum:
     )
 
 
-def _about(maximum: Maximum) -> Laplace:
-    """Return the Gaussian about a maximum."""
+def _gaussian_at(maximum: Maximum) -> Laplace:
+    """Return the Gaussian whose precision is minus the Hessian of the log density at a maximum."""
     d = len(maximum.theta)
     nothing = np.full((d, d), np.nan)
     if not maximum.found:
@@ -295,7 +132,7 @@ def _about(maximum: Maximum) -> Laplace:
 
 
 def _distance(approximation: Laplace) -> float:
-    """Squared distance to the mode in posterior sd that the gradient tells of."""
+    """Squared length of the Newton step g' C g that remains, in posterior sd."""
     if not approximation.success:
         return np.inf
     maximum = approximation.maximum
@@ -305,7 +142,7 @@ def _distance(approximation: Laplace) -> float:
 
 
 def _direction(maximum: Maximum, direction: Array) -> str:
-    """A direction in words, in standard deviations of the prior, largest part first."""
+    """Render a direction as a sum of parameters in prior sd, the largest part first."""
     coordinates = [c.name for c in maximum.problem.prior.maps]
     labels = [
         name if coordinate == "identity" else f"{coordinate} {name}"

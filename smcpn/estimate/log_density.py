@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.prior import Identity, Prior, support
+from smcpn.results.maximum import POSTERIOR, TARGETS
 
 Array = NDArray[np.float64]
 
-POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
 FAR = 20.0
 """Coordinates this far from the prior's median are at the edge of its support: there a bound is
 2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""

@@ -1,4 +1,4 @@
-"""From a problem to its most likely parameters."""
+"""`smcpn.maximise`: the most likely parameters of a problem, from searches at several starts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown, whole_number
-from smcpn.estimate.batching import side_by_side
-from smcpn.estimate.log_density import POSTERIOR, LogDensity
-from smcpn.estimate.maximum import Maximum, start_result
+from smcpn.estimate.batching import run_batched
+from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import Solver, default_solver, likelihood_name
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
-
-# ---- Where searches begin.
+from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 
 Array = NDArray[np.float64]
 
@@ -32,6 +30,8 @@ CANDIDATES = 64
 """Draws from the prior whose most likely are the starts, where none is given."""
 SEARCHES = 4
 """How many of them: one alone ends in a lesser mode now and then."""
+TOGETHER = 256
+"""Most searches that run at a time, each in a thread; results do not depend on it."""
 
 
 def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -129,10 +129,6 @@ def _check_inside(prior: Prior, values: Array) -> None:
                 f"starts gives {name} = {values[outside, j][0]:g}, which is not inside the support "
                 f"of its prior, ({lower:g}, {upper:g}): correct it or choose another prior"
             )
-
-
-TOGETHER = 256
-"""Most searches that run at a time, each in a thread; results do not depend on it."""
 
 
 def maximise(
@@ -251,7 +247,7 @@ def _searched(
         for p in points
     ]
     parts = [searches[k : k + TOGETHER] for k in range(0, len(searches), TOGETHER)]
-    return [found for part in parts for found in side_by_side(density, part)]
+    return [found for part in parts for found in run_batched(density, part)]
 
 
 def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
@@ -272,8 +268,23 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
         theta=theta,
         log_density=log_density,
         log_likelihood=log_density - prior if density.target == POSTERIOR else log_density,
-        starts=tuple(start_result(function.problem, one) for one in found),
+        starts=tuple(_start_result(density.prior, one) for one in found),
         best=best,
+    )
+
+
+def _start_result(prior: Prior, found: Found) -> StartResult:
+    """Express the end of a search in parameter values."""
+    path = prior.natural(found.path)
+    return StartResult(
+        start=path[0],
+        values=prior.natural(found.theta[None, :])[0],
+        log_density=found.log_density,
+        reason=found.reason,
+        success=found.success,
+        evaluations=found.evaluations,
+        path=path,
+        path_log_density=found.path_log_density,
     )
 
 

@@ -1,4 +1,4 @@
-"""One search from one start: SciPy's optimisers, what they see, and why they stopped."""
+"""One search from one start by SciPy's optimisers, with the reason why it stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from smcpn.estimate.batching import Seat
+from smcpn.estimate.batching import Caller
 
 Array = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Found:
-    """Where a search ended, and how it came there.
+    """End of a search, its reason, and the path to it.
 
     Attributes
     ----------
@@ -101,21 +101,21 @@ class Found:
 
 
 class Objective:
-    """Minus the log density along the free coordinates, as SciPy's optimisers can take it.
+    """Minus the log density along the free coordinates, finite wherever SciPy evaluates it.
 
     A diverged solution has density zero. Minus its logarithm would be infinite, which no line
-    search can interpolate: it sees a wall instead, as high above the best point as the slope there
-    leads down, so that it comes back to a ninth of its step.
+    search can interpolate: a finite wall is returned instead, as high above the best point as the
+    slope there leads down, so that the search comes back to a ninth of its step.
     """
 
-    def __init__(self, seat: Seat, region: Region, theta: Array, free: list[int]) -> None:
-        self._seat, self._region, self._free = seat, region, free
+    def __init__(self, caller: Caller, region: Region, theta: Array, free: list[int]) -> None:
+        self._caller, self._region, self._free = caller, region, free
         self._theta = theta.copy()
         self._scale = region.scale[free]
         self._last: tuple[bytes, float, Array] | None = None
         self.evaluations = 0
-        self._asked, self._noted = 0, (0, 0)
-        self._obstacle, self._met = "", -1
+        self._calls, self._calls_at_iterations = 0, (0, 0)
+        self._obstacle, self._obstacle_at = "", -1
         self.points: list[Array] = [theta.copy()]
         self.best = theta[free] / self._scale
         self.value, self.gradient = self._evaluate(self.best)
@@ -128,8 +128,8 @@ class Objective:
 
     @property
     def obstacle(self) -> str:
-        """What stood in the way since the last iteration but one; "" if nothing did."""
-        return self._obstacle if self._met > self._noted[0] else ""
+        """Why a point of the last two iterations could not be used; "" where all could."""
+        return self._obstacle if self._obstacle_at > self._calls_at_iterations[0] else ""
 
     @property
     def bounds(self) -> Array:
@@ -143,11 +143,11 @@ class Objective:
 
     def value_and_gradient(self, point: Array) -> tuple[float, Array]:
         """Value, and gradient (k,), at a point (k,)."""
-        self._asked += 1
+        self._calls += 1
         value, gradient = self._evaluate(point)
         if not (np.isfinite(value) and np.isfinite(gradient).all()):
             self._obstacle = NO_GRADIENT if np.isfinite(value) else DIVERGES
-            self._met = self._asked
+            self._obstacle_at = self._calls
             drop = abs(float(self.gradient @ (point - self.best)))
             return self.value + max(drop, ROUNDING * (1.0 + abs(self.value))), np.zeros(len(point))
         if value < self.value:
@@ -165,14 +165,14 @@ class Objective:
     def hessian_at(self, point: Array) -> Array:
         """Second derivatives (k, k) at a point (k,)."""
         self.evaluations += 1
-        hessian = -self._seat.hessian(self._whole(point))[np.ix_(self._free, self._free)]
+        hessian = -self._caller.hessian(self._whole(point))[np.ix_(self._free, self._free)]
         # Where the solution has just diverged there are none: any curvature will do.
         hessian = np.where(np.isfinite(hessian), hessian, 0.0)
         return hessian * np.outer(self._scale, self._scale)
 
     def note(self, intermediate_result: Any) -> None:
         """Add the point after an iteration to the path; SciPy calls back by this name."""
-        self._noted = self._noted[1], self._asked
+        self._calls_at_iterations = self._calls_at_iterations[1], self._calls
         self.points.append(self._whole(intermediate_result.x))
         self.values.append(float(intermediate_result.fun))
 
@@ -182,7 +182,7 @@ class Objective:
         if (point < self.bounds[:, 0]).any() or (point > self.bounds[:, 1]).any():
             return np.inf, np.zeros(len(point))
         self.evaluations += 1
-        value, gradient = self._seat.value_and_gradient(self._whole(point))
+        value, gradient = self._caller.value_and_gradient(self._whole(point))
         self._last = point.tobytes(), -value, -gradient[self._free] * self._scale
         return self._last[1:]
 
@@ -193,7 +193,7 @@ class Objective:
 
 
 def search(
-    seat: Seat,
+    caller: Caller,
     region: Region,
     start: Array,
     stages: Sequence[Sequence[int]],
@@ -214,7 +214,7 @@ def search(
     parts: list[Objective] = []
     theta, reason = start, CONVERGED
     for free in stages:
-        objective = Objective(seat, region, theta, list(free))
+        objective = Objective(caller, region, theta, list(free))
         parts.append(objective)
         reason = _minimise(objective, method, iterations)
         if not objective.usable:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.results.posterior import Posterior
+from smcpn.model.problem import Problem
 from smcpn.smc.particles import normalise
+from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 
 
-def to_arviz(posterior: Posterior, seed: int = 0) -> Any:
-    """Export a posterior as an `arviz_base` DataTree.
+def to_arviz(populations: Populations, problem: Problem, seed: int = 0) -> Any:
+    """Export the particles of a posterior as an `arviz_base` DataTree.
 
     Raises
     ------
@@ -29,18 +30,20 @@ def to_arviz(posterior: Posterior, seed: int = 0) -> Any:
             "install it with pip install smcpn[arviz]"
         ) from None
     return arviz_base.from_dict(
-        arviz_groups(posterior, seed),
+        arviz_groups(populations, problem, seed),
         attrs={
             "/": {
                 "inference_library": "smcpn",
-                "log_evidence": posterior.log_evidence,
-                "log_evidence_se": posterior.log_evidence_se,
+                "log_evidence": populations.log_evidence,
+                "log_evidence_se": populations.log_evidence_se,
             }
         },
     )
 
 
-def arviz_groups(posterior: Posterior, seed: int = 0) -> dict[str, dict[str, np.ndarray]]:
+def arviz_groups(
+    populations: Populations, problem: Problem, seed: int = 0
+) -> dict[str, dict[str, np.ndarray]]:
     """Groups of variables as ArviZ wants them, replicates on the first axis (``chain``).
 
     ArviZ does not know weighted samples: the group ``posterior`` is an equally weighted resample
@@ -48,22 +51,20 @@ def arviz_groups(posterior: Posterior, seed: int = 0) -> dict[str, dict[str, np.
     log-likelihood that each draw had.
     """
     rng = np.random.default_rng(seed)
-    replicate = posterior.replicate
+    replicate = populations.replicate
     if len(replicate) == 0:
-        replicate = np.zeros(len(posterior.theta), dtype=np.int64)
+        replicate = np.zeros(len(populations.theta), dtype=np.int64)
     chosen = []
     for number in range(int(replicate.max()) + 1):
         members = np.flatnonzero(replicate == number)
-        weights = normalise(posterior.log_weights[members])
+        weights = normalise(populations.log_weights[members])
         chosen.append(members[rng.permutation(systematic(weights, rng))])
-    index = np.stack(chosen)
+    index, values = np.stack(chosen), problem.prior.natural(populations.theta)
     return {
-        "posterior": {name: posterior.values[index, j] for j, name in enumerate(posterior.names)},
+        "posterior": {name: values[index, j] for j, name in enumerate(problem.names)},
         "sample_stats": {
-            "log_weight": posterior.log_weights[index],
-            "lp": posterior.log_likelihood[index],
+            "log_weight": populations.log_weights[index],
+            "lp": populations.log_likelihood[index],
         },
-        "observed_data": {
-            f"y_{number}": record.y for number, record in enumerate(posterior.problem.records)
-        },
+        "observed_data": {f"y_{number}": record.y for number, record in enumerate(problem.records)},
     }

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 KINDS = {
+    "settings": "settings of the configuration that do not apply to a stream",
     "bad-line": "a line that is no sample, skipped",
     "bad-time": "a sample far ahead in time that no later one confirms, skipped",
     "duplicate": "samples that were assimilated before, skipped",

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -106,14 +107,19 @@ def state_fields(
     return {name: _plain(value) for name, value in fields.items()}
 
 
+def json_text(fields: Any) -> str:
+    """Return an object as one line of JSON, null for a number that is not finite."""
+    return json.dumps(_plain(fields), allow_nan=False)
+
+
 def _plain(value: Any) -> Any:
-    """Return the value as JSON can hold it: null for a number that is not finite."""
-    if isinstance(value, dict):
+    """Return a value as JSON knows it: numpy's as Python's, null for what is not finite."""
+    if isinstance(value, Mapping):
         return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray):
-        return [_plain(entry) for entry in value.tolist()]
-    if isinstance(value, (np.floating, np.integer)):
-        value = value.item()
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

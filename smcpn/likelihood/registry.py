@@ -112,7 +112,8 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
     if type(solver) not in recipe.solvers:
         fitting = " or ".join(f"smcpn.{kind.__name__}(...)" for kind in recipe.solvers)
         raise InputError(
-            f"the {likelihood} likelihood does not go with {solver!r}: give solver={fitting}"
+            f"the {likelihood} likelihood does not go with {solver!r}: give solver={fitting}",
+            argument="likelihood",
         )
     return likelihood
 
@@ -139,7 +140,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     if recipe.known_diffusion:
         raise InputError(
             f"the {likelihood} likelihood needs a diffusion: give solver=smcpn.EKF1(diffusion=...) "
-            "a number, or learn it, smcpn.Problem(diffusion='kappa', prior={'kappa': ...})"
+            "a number, or learn it, smcpn.Problem(diffusion='kappa', prior={'kappa': ...})",
+            argument="likelihood",
         )
     return EKF1(order=4, form="chain", diffusion="fixed")
 

@@ -173,7 +173,8 @@ def observed_outputs(
     if len(outputs) != len(observe):
         raise InputError(
             f"observe returns {len(outputs)} outputs for {len(observe)} entries: "
-            "give one function per output"
+            "give one function per output",
+            argument="observe",
         )
     return ca.vertcat(*outputs)
 
@@ -184,7 +185,8 @@ def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
         noise = noise * len(observe)
     if len(noise) != len(observe):
         raise InputError(
-            f"noise has {len(noise)} entries but observe has {len(observe)}: one per output"
+            f"noise has {len(noise)} entries but observe has {len(observe)}: one per output",
+            argument="noise",
         )
     return noise
 
@@ -205,7 +207,8 @@ def noise_variances(noise: list[Any], parameter: Parameter, constant: Constant) 
         else:
             raise InputError(
                 f"noise is {sd!r}: give a positive standard deviation, a parameter's name, "
-                "or a density such as smcpn.Poisson()"
+                "or a density such as smcpn.Poisson()",
+                argument="noise",
             )
     return ca.vertcat(*variances)
 
@@ -216,7 +219,8 @@ def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
         raise InputError(
             f"observe names {what!r}, which is no state of model '{ode.name}' "
             f'({", ".join(ode.states)}): name a state, its derivative as "{ode.states[0]}\'", '
-            "or give a function"
+            "or give a function",
+            argument="observe",
         )
     place = ode.states.index(name)
     return rhs[place] if what != name else x[place]
@@ -230,7 +234,8 @@ def _traced_output(
         if name not in named:
             raise InputError(
                 f"observe function takes '{name}', which is no state or input of model "
-                f"'{ode.name}': make a parameter keyword-only"
+                f"'{ode.name}': make a parameter keyword-only",
+                argument="observe",
             )
     values = {n: parameter(n, _default(n, default)) for n, default in keyword.items()}
     return trace(function, [named[n] for n in positional], values)
@@ -309,7 +314,7 @@ def make_model(
         if name in fixed:
             return constants.symbol(fixed[name], name)
         if default is None:
-            raise InputError(lacking.format(name=name))
+            raise InputError(lacking.format(name=name), argument=f"prior.{name}")
         # Two functions may give one name different defaults.
         return constants.symbol(default, f"{name}={default!r}")
 
@@ -321,7 +326,8 @@ def make_model(
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
                 f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
-                "distribution in prior"
+                "distribution in prior",
+                argument=what,
             )
     variances = noise_variances(noise, parameter, constants.symbol)
     density = output_density(

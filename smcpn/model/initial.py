@@ -67,7 +67,9 @@ def _per_record(initial: Any, n_records: int) -> list[Any]:
     if not one_each:
         return [initial] * n_records
     if len(initial) != n_records:
-        raise InputError(f"initial lists {len(initial)} states for {n_records} records")
+        raise InputError(
+            f"initial lists {len(initial)} states for {n_records} records", argument="initial"
+        )
     return list(initial)
 
 
@@ -81,14 +83,16 @@ def _per_state(ode: ODE, values: Any) -> list[Any]:
         if unknown:
             raise InputError(
                 f"initial names '{unknown[0]}', which is no state of model '{ode.name}' "
-                f"({', '.join(ode.states)})"
+                f"({', '.join(ode.states)})",
+                argument=f"initial.{unknown[0]}",
             )
         return [values.get(name, 0.0) for name in ode.states]
     values = list(values) if isinstance(values, (Sequence, np.ndarray)) else [values]
     if len(values) != len(ode.states):
         raise InputError(
             f"initial has {len(values)} values for the {len(ode.states)} states of model "
-            f"'{ode.name}': give 'rest', one value per state, or a mapping from state to value"
+            f"'{ode.name}': give 'rest', one value per state, or a mapping from state to value",
+            argument="initial",
         )
     return values
 
@@ -100,6 +104,6 @@ def _entry(
         return parameter(value)
     if isinstance(value, (int, float, np.number)):
         if not np.isfinite(value):
-            raise InputError(f"initial {name} is {value}: give a finite number")
+            raise InputError(f"initial {name} is {value}: give a finite number", argument="initial")
         return constant(float(value), name)
     return added.add(name, value)

@@ -175,7 +175,8 @@ class UserDensity:
         if len(positional) != 2:
             raise InputError(
                 f"noise function '{function_name(self.function)}' takes {len(positional)} "
-                "positional arguments: write (y, output, *, parameters)"
+                "positional arguments: write (y, output, *, parameters)",
+                argument="noise",
             )
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
@@ -188,7 +189,10 @@ class UserDensity:
         }
         returned = trace(self.function, [y, output], values)
         if len(returned) != 1:
-            raise InputError(f"noise function '{name}' returns {len(returned)} values: return one")
+            raise InputError(
+                f"noise function '{name}' returns {len(returned)} values: return one",
+                argument="noise",
+            )
         return returned[0]
 
     def misfit(self, y: Array) -> str | None:
@@ -199,7 +203,9 @@ class UserDensity:
     def _default(name: str, value: Any) -> float | None:
         if value is inspect.Parameter.empty:
             return None
-        return real_number(f"noise function: default of parameter '{name}'", value)
+        return real_number(
+            f"noise function: default of parameter '{name}'", value, argument="noise"
+        )
 
 
 @dataclass(frozen=True)
@@ -242,7 +248,7 @@ class OutputDensity:
 def as_density(value: Any) -> Density | None:
     """The density that an entry of ``noise`` stands for; None for a standard deviation."""
     if isinstance(value, type) and issubclass(value, (Poisson, Bernoulli, StudentT, LogNormal)):
-        raise InputError(f"noise is the class {value.__name__}: give an instance")
+        raise InputError(f"noise is the class {value.__name__}: give an instance", argument="noise")
     if isinstance(value, Density):
         return value
     return UserDensity(value) if callable(value) else None
@@ -293,4 +299,5 @@ def _positive(name: str, value: float | str) -> None:
     if isinstance(value, str):
         return
     if not real_number(name, value, "give a positive number or a parameter's name") > 0.0:
-        raise InputError(f"{name} is {shown(value)}: give a positive number or a parameter's name")
+        sentence = f"{name} is {shown(value)}: give a positive number or a parameter's name"
+        raise InputError(sentence, argument=name)

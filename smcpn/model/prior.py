@@ -246,10 +246,15 @@ class Prior:
 
     def __post_init__(self) -> None:
         if not self.distributions:
-            raise InputError("prior is empty: give at least one parameter a distribution")
+            raise InputError(
+                "prior is empty: give at least one parameter a distribution", argument="prior"
+            )
         unknown = set(self.coordinates) - set(self.distributions)
         if unknown:
-            raise InputError(f"coordinates names {_listed(unknown)}, which has no prior")
+            raise InputError(
+                f"coordinates names {_listed(unknown)}, which has no prior",
+                argument=f"coordinates.{min(unknown)}",
+            )
         maps = [_coordinate(n, d, self.coordinates.get(n)) for n, d in self.distributions.items()]
         object.__setattr__(self, "maps", tuple(maps))
 
@@ -305,7 +310,8 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
         if not callable(getattr(distribution, method, None)):
             raise InputError(
                 f"prior of '{name}' is {distribution!r}, which has no {method}: "
-                "give a frozen scipy.stats distribution, or a number to fix the parameter"
+                "give a frozen scipy.stats distribution, or a number to fix the parameter",
+                argument=f"prior.{name}",
             )
     lower, upper = _support(name, distribution)
     by_support: Coordinate
@@ -324,9 +330,13 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
     if wanted in ("log", "logit"):
         raise InputError(
             f"coordinate '{wanted}' of '{name}' does not fit its prior on ({lower:g}, {upper:g}): "
-            "truncate the prior (scipy.stats.truncnorm) or choose 'identity'"
+            "truncate the prior (scipy.stats.truncnorm) or choose 'identity'",
+            argument=f"coordinates.{name}",
         )
-    raise InputError(f"coordinate '{wanted}' of '{name}' is none of identity, log, logit")
+    raise InputError(
+        f"coordinate '{wanted}' of '{name}' is none of identity, log, logit",
+        argument=f"coordinates.{name}",
+    )
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:
@@ -340,14 +350,22 @@ def _support(name: str, distribution: Distribution) -> tuple[float, float]:
                 draws = draw(distribution, np.random.default_rng(0), 2)
                 density = np.asarray(distribution.logpdf(draws[:1]))
     except InputError as error:
-        raise InputError(f"prior of '{name}': {error}") from error
+        raise InputError(f"prior of '{name}': {error}", argument=f"prior.{name}") from error
     except Exception as error:
         why = f"{type(error).__name__}: {shown(str(error))}"
-        raise InputError(f"prior of '{name}' cannot be used ({why}): {mend}") from error
+        raise InputError(
+            f"prior of '{name}' cannot be used ({why}): {mend}", argument=f"prior.{name}"
+        ) from error
     if not lower < upper:
-        raise InputError(f"prior of '{name}' has no valid support: check its arguments")
+        raise InputError(
+            f"prior of '{name}' has no valid support: check its arguments",
+            argument=f"prior.{name}",
+        )
     if density.shape != (1,):
-        raise InputError(f"prior of '{name}' has a density of shape {density.shape}: {mend}")
+        raise InputError(
+            f"prior of '{name}' has a density of shape {density.shape}: {mend}",
+            argument=f"prior.{name}",
+        )
     return lower, upper
 
 

@@ -129,7 +129,8 @@ class Problem:
         if unused:
             raise InputError(
                 f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
-                f"({', '.join(ode.parameters)}): remove it or correct its name"
+                f"({', '.join(ode.parameters)}): remove it or correct its name",
+                argument=f"prior.{unused[0]}",
             )
         self.prior = Prior({**free, **added}, coordinates or {})
         self.fixed = fixed
@@ -219,7 +220,8 @@ class Problem:
             if all(np.isnan(record.y[:, j]).all() for record in self.records):
                 raise InputError(
                     f"{self.records[0].name}: every y of output {j} ({shown(what)}) is NaN: "
-                    "leave this column out of y and its entry out of observe and noise"
+                    "leave this column out of y and its entry out of observe and noise",
+                    argument="observe",
                 )
 
     def _check_values(self, densities: list[Density | None]) -> None:
@@ -233,14 +235,15 @@ class Problem:
                 if misfit is not None:
                     raise InputError(
                         f"{record.name}: y of output {j} ({shown(self.observe[j])}) does not fit "
-                        f"its noise {self.noise[j]}: {misfit}"
+                        f"its noise {self.noise[j]}: {misfit}",
+                        argument="noise",
                     )
 
 
 def check_problem(problem: Problem) -> None:
     """Refuse what is no problem, such as a bare ODE."""
     if not isinstance(problem, Problem):
-        raise InputError(f"problem is {shown(problem)}: give a smcpn.Problem")
+        raise InputError(f"problem is {shown(problem)}: give a smcpn.Problem", argument="problem")
 
 
 def check_ode(ode: ODE) -> None:
@@ -252,7 +255,9 @@ def check_ode(ode: ODE) -> None:
         For a plain function, for instance.
     """
     if not isinstance(ode, ODE):
-        raise InputError(f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode")
+        raise InputError(
+            f"ode is {type(ode).__name__}: decorate the function with @smcpn.ode", argument="ode"
+        )
 
 
 def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
@@ -278,19 +283,27 @@ def _split_prior(
     prior: Mapping[str, Distribution | float], defaults: Mapping[str, float]
 ) -> tuple[dict[str, Distribution], dict[str, float]]:
     if not isinstance(prior, Mapping):
-        raise InputError(f"prior is {type(prior).__name__}: give a dict of name to distribution")
+        raise InputError(
+            f"prior is {type(prior).__name__}: give a dict of name to distribution",
+            argument="prior",
+        )
     free: dict[str, Any] = {}
     fixed = dict(defaults)
     for name, value in prior.items():
         if isinstance(value, (int, float, np.number)):
             if not np.isfinite(value):
-                raise InputError(f"prior of '{name}' is {value}: give a number or a distribution")
+                raise InputError(
+                    f"prior of '{name}' is {value}: give a number or a distribution",
+                    argument=f"prior.{name}",
+                )
             fixed[name] = float(value)
         else:
             free[name] = value
             fixed.pop(name, None)
     if not free:
-        raise InputError("prior fixes every parameter: give at least one a distribution")
+        raise InputError(
+            "prior fixes every parameter: give at least one a distribution", argument="prior"
+        )
     return free, fixed
 
 
@@ -300,7 +313,8 @@ def _diffusion_name(diffusion: Any) -> str | None:
         return diffusion
     raise InputError(
         f"diffusion is {shown(diffusion)}: give the name of a parameter that has a prior; "
-        "a number belongs to the solver, smcpn.EKF1(diffusion=...)"
+        "a number belongs to the solver, smcpn.EKF1(diffusion=...)",
+        argument="diffusion",
     )
 
 

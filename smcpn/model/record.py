@@ -78,11 +78,14 @@ class Record:
             t = _numbers(t, "t", self.name)
             if t.ndim != 1:
                 raise InputError(f"{self.name}: t must be one-dimensional, not {t.shape}")
-        put("start", real_number(f"{self.name}: start", self.start, "give a time in seconds"))
+        start = real_number(
+            f"{self.name}: start", self.start, "give a time in seconds", argument="start"
+        )
+        put("start", start)
         if self.dt is not None:
-            dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND)
+            dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND, argument="dt")
             if dt <= 0.0:
-                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_MEND}")
+                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_MEND}", argument="dt")
             put("dt", dt)
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)
@@ -107,16 +110,20 @@ class Record:
         if len(bad):
             raise InputError(
                 f"{self.name}: u is {self.u[tuple(bad[0])]} at sample {bad[0][0]}: an input must "
-                "be known at every sample (only y may be missing)"
+                "be known at every sample (only y may be missing)",
+                argument="u",
             )
         if np.isinf(self.y).any():
-            raise InputError(f"{self.name}: y is infinite at sample {_first(np.isinf(self.y))}")
+            sentence = f"{self.name}: y is infinite at sample {_first(np.isinf(self.y))}"
+            raise InputError(sentence, argument="y")
         if self.hold not in HOLDS:
-            raise InputError(f"{self.name}: hold is '{self.hold}', none of {', '.join(HOLDS)}")
+            sentence = f"{self.name}: hold is '{self.hold}', none of {', '.join(HOLDS)}"
+            raise InputError(sentence, argument="hold")
         if self.hold == "bandlimited" and not self.uniform:
             raise InputError(
                 f"{self.name}: hold 'bandlimited' needs uniform sampling; "
-                "choose 'foh', or resample the record"
+                "choose 'foh', or resample the record",
+                argument="hold",
             )
 
     def __len__(self) -> int:

@@ -18,7 +18,8 @@ from smcpn.model.record import Record
 from smcpn.online.change import Alarm
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
-from smcpn.results.posterior import Posterior, Timing
+from smcpn.results.draws import Timing, weighted_quantile
+from smcpn.results.posterior import Posterior
 from smcpn.simulation.particles import TWO_SIDED_95
 from smcpn.smc.particles import ParticleSystem, log_mean_exp
 from smcpn.smc.replicates import combine
@@ -138,13 +139,7 @@ class State:
         """
         if name not in self.names:
             raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
-        values = self.values[:, self.names.index(name)]
-        order = np.argsort(values)
-        weights = self.weights[order]
-        cumulative = np.cumsum(weights)
-        return np.asarray(
-            np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order])
-        )
+        return weighted_quantile(self.values[:, self.names.index(name)], self.weights, q)
 
     @property
     def log_evidence(self) -> float:

@@ -230,9 +230,12 @@ class Solution:
         -------
         matplotlib.figure.Figure
         """
-        from smcpn.report.solution import solution_figure
+        from smcpn.report.trajectories import solution_figure
 
-        return solution_figure(self)
+        times = np.union1d(np.linspace(self.grid[0], self.grid[-1], 1000), self.grid)
+        mean, covariance = self(times)
+        sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+        return solution_figure(self.ode.states, times, mean, sd)
 
     @cached_property
     def _coordinates_at_t(self) -> tuple[Array, Array, Array]:

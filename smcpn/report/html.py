@@ -1,4 +1,8 @@
-"""One self-contained HTML file that a colleague can be sent."""
+"""The report of a posterior as one HTML file that needs no other.
+
+It holds tables, figures (as SVG), the validation, and what the result came from: settings,
+versions, and fingerprints of the data.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -21,27 +25,26 @@ from numpy.typing import NDArray
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.likelihood.registry import likelihood_name
 from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
-from smcpn.report.prediction import prediction_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.sampler import run_figure
+from smcpn.results.draws import WeightedDraws
+from smcpn.results.scores import score_table, scores_of
 from smcpn.simulation.particles import Simulation
-from smcpn.validation import frequency_response
-from smcpn.validation.comparison import compare_likelihoods
+from smcpn.validation import Validation, frequency_response
+from smcpn.validation.reweighting import ComparedLikelihood, compare_likelihoods
 
-if TYPE_CHECKING:
-    from smcpn.results.posterior import Posterior
-    from smcpn.validation.comparison import ComparedLikelihood
-
-
-# ---- What a result came from: settings, versions, and fingerprints of the data.
-
+TEMPLATE = "report.html"
+RASTER_DPI = 150
+"""Of what a figure asks to be drawn as points, e.g. thousands of markers."""
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
 
+_PATH = re.compile(r' d="[^"]*"')
+_DECIMALS = re.compile(r"(\.\d\d)\d+")
 
-def settings(posterior: Posterior) -> dict[str, str]:
+
+def settings(posterior: WeightedDraws) -> dict[str, str]:
     """Everything but the data that the result depends on, as text."""
     problem, ode = posterior.problem, posterior.problem.ode
     return {
@@ -51,7 +54,7 @@ def settings(posterior: Posterior) -> dict[str, str]:
         "observed": _text(problem.observe),
         "noise sd": _text(problem.noise),
         "initial state": _text(problem.initial),
-        "likelihood": likelihood_name(posterior.solver, posterior.likelihood),
+        "likelihood": posterior.likelihood_name,
         "solver": str(posterior.solver),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
@@ -59,7 +62,7 @@ def settings(posterior: Posterior) -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of what computes."""
+    """Installed versions of Python and of the packages that compute."""
     found = {
         "smcpn": smcpn.__version__,
         "Python": platform.python_version(),
@@ -104,9 +107,6 @@ def _text(label: Any) -> str:
     return f"{label:.6g}" if isinstance(label, float) else str(label)
 
 
-# ---- Tables of a report, as text in cells.
-
-
 @dataclass(frozen=True)
 class Table:
     """Column heads and rows of cells."""
@@ -115,7 +115,7 @@ class Table:
     rows: list[list[str]]
 
 
-def summary_facts(posterior: Posterior) -> list[tuple[str, str]]:
+def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
     """The figures a reader looks for first, as (name, value)."""
     timing = posterior.timing
     return [
@@ -129,7 +129,7 @@ def summary_facts(posterior: Posterior) -> list[tuple[str, str]]:
     ]
 
 
-def parameter_table(posterior: Posterior, truth: Mapping[str, float]) -> Table:
+def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Table:
     """Posterior of each parameter beside its prior, and beside the truth where it is known."""
     columns = ["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %"]
     rows = [
@@ -146,7 +146,7 @@ def parameter_table(posterior: Posterior, truth: Mapping[str, float]) -> Table:
 
 
 def likelihood_table(rows: Sequence[ComparedLikelihood]) -> Table:
-    """How other likelihoods see the posterior."""
+    """Table of the posterior reweighted by other likelihoods."""
     columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
     return Table(
         columns,
@@ -164,48 +164,8 @@ def likelihood_table(rows: Sequence[ComparedLikelihood]) -> Table:
     )
 
 
-def score_table(
-    posterior: Posterior, simulations: Mapping[str, Simulation], published: Mapping[str, Any]
-) -> Table:
-    """RMSE of free simulations over the particles, with what others have published below."""
-    columns = ["test", "unit", "RMSE min", "mean", "max", "of the mean", "fit %", "in 95 % band"]
-    rows = []
-    for name, simulation in simulations.items():
-        for j in range(simulation.rmse.shape[1]):
-            rmse = simulation.rmse[:, j]
-            figures = [rmse.min(), posterior.weights @ rmse, rmse.max(), simulation.rmse_of_mean[j]]
-            label = name if simulation.rmse.shape[1] == 1 else f"{name}, output {j + 1}"
-            rows.append(
-                [
-                    label,
-                    simulation.record.y_unit,
-                    *(_number(value) for value in figures),
-                    f"{simulation.fit[j]:.2f}" if np.isfinite(simulation.fit[j]) else "",
-                    _percent(simulation.coverage[j]),
-                ]
-            )
-        if name in published:
-            other = published[name]
-            figures = [other.rmse_min, other.rmse_mean, other.rmse_max]
-            rows.append(["- published", "", *(_number(value) for value in figures), "", "", ""])
-    return Table(columns, rows)
-
-
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if np.isfinite(value) else "not measured"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %" if np.isfinite(share) else ""
-
-
-# ---- A figure as a data URI, so that a page needs no other file.
-
-RASTER_DPI = 150
-"""Of what a figure asks to be drawn as points, e.g. thousands of markers."""
-
-_PATH = re.compile(r' d="[^"]*"')
-_DECIMALS = re.compile(r"(\.\d\d)\d+")
 
 
 def svg_text(figure: Figure) -> str:
@@ -226,12 +186,9 @@ def data_uri(figure: Figure) -> str:
     return f"data:image/svg+xml;base64,{content}"
 
 
-TEMPLATE = "report.html"
-
-
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page: where it comes from, and what it says to one who cannot see it."""
+    """A figure of the page: its ``src``, and a caption that is also its ``alt`` text."""
 
     source: str
     caption: str
@@ -243,40 +200,53 @@ class Picture:
 
 
 def write_report(
-    posterior: Posterior,
+    posterior: WeightedDraws,
     path: str | Path,
-    tests: Mapping[str, Any],
+    simulations: Mapping[str, Simulation],
+    validation: Validation,
     *,
-    observe: Any = None,
     published: Mapping[str, Any],
     truth: Mapping[str, float] | None = None,
     title: str | None = None,
     likelihoods: Sequence[str] = (),
 ) -> Path:
-    """Write the report; see `smcpn.posterior.Posterior.report`.
+    """Write the report; see `smcpn.Posterior.report`.
+
+    Parameters
+    ----------
+    posterior : WeightedDraws
+    path : str or Path
+    simulations : mapping of str to Simulation
+        Of the test records, by name.
+    validation : Validation
+        On the records learned from.
+    published, truth, title, likelihoods
+        As of `smcpn.Posterior.report`.
 
     Raises
     ------
     InputError
-        If the file cannot be written, a test does not fit, or ``truth`` names no parameter.
+        If the file cannot be written, or ``truth`` names no parameter.
     """
-    path = check_destination(path)
+    path = Path(path)
     known = check_truth(posterior, truth)
-    simulations = {
-        name: test if isinstance(test, Simulation) else posterior.simulate(test, observe=observe)
-        for name, test in tests.items()
-    }
+    scores = scores_of(posterior.weights, simulations, posterior.problem.observe)
+    columns, *score_rows = score_table(scores, published)
+    compared = compare_likelihoods(
+        posterior.problem, posterior.solver, posterior.likelihood,
+        posterior.theta, posterior.log_weights, likelihoods,
+    )  # fmt: skip
     page = _template().render(
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
         facts=summary_facts(posterior),
         parameters=parameter_table(posterior, known),
         parameter_pictures=_parameter_pictures(posterior, known),
-        scores=score_table(posterior, simulations, published),
+        scores=Table(columns, score_rows),
         tests=_test_pictures(simulations),
-        likelihoods=likelihood_table(compare_likelihoods(posterior, likelihoods)),
-        validation=str(posterior.validate()),
-        validation_pictures=_validation_pictures(posterior),
+        likelihoods=likelihood_table(compared),
+        validation=str(validation),
+        validation_pictures=_validation_pictures(validation),
         run=Picture.of(run_figure(posterior), "How the sampler went through the record."),
         settings=settings(posterior),
         versions=versions(),
@@ -319,7 +289,7 @@ def _template() -> Any:
     return environment.get_template(TEMPLATE)
 
 
-def _parameter_pictures(posterior: Posterior, truth: dict[str, float]) -> list[Picture]:
+def _parameter_pictures(posterior: WeightedDraws, truth: dict[str, float]) -> list[Picture]:
     return [
         Picture.of(
             parameters_figure(posterior, truth),
@@ -340,7 +310,7 @@ def _test_pictures(simulations: Mapping[str, Simulation]) -> list[tuple[str, lis
         pictures = []
         for output in range(simulation.mean.shape[1]):
             caption = "Measured and simulated, the error, and the samples where it is largest."
-            pictures.append(Picture.of(prediction_figure(simulation, output), caption))
+            pictures.append(Picture.of(simulation.plot(output), caption))
             try:
                 response = frequency_response(simulation.record, simulation.mean, output)
             except InputError:
@@ -351,8 +321,7 @@ def _test_pictures(simulations: Mapping[str, Simulation]) -> list[tuple[str, lis
     return tests
 
 
-def _validation_pictures(posterior: Posterior) -> list[Picture]:
-    validation = posterior.validate()
+def _validation_pictures(validation: Validation) -> list[Picture]:
     pictures = []
     for output in range(len(validation.outputs)):
         pictures += [
@@ -369,7 +338,7 @@ def _validation_pictures(posterior: Posterior) -> list[Picture]:
     return pictures
 
 
-def _fingerprints(posterior: Posterior, simulations: Mapping[str, Simulation]) -> Table:
+def _fingerprints(posterior: WeightedDraws, simulations: Mapping[str, Simulation]) -> Table:
     rows = []
     for record in posterior.problem.records:
         rows += record_rows("training", record)

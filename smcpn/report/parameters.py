@@ -1,9 +1,9 @@
-"""What the data said about the parameters: prior against posterior, and how they hang together."""
+"""Figures of the parameters: prior beside posterior, and every pair."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
+from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.validation.correlation import posterior_correlation
-
-if TYPE_CHECKING:
-    from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 
@@ -28,7 +26,7 @@ ROW_HEIGHT = 1.15
 
 
 @styled
-def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
     """Prior and posterior density of every parameter, on the scale of either.
 
     Parameters
@@ -81,7 +79,7 @@ def parameters_figure(posterior: Posterior, truth: Mapping[str, float] | None = 
 
 
 @styled
-def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None) -> Figure:
+def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
     """Every pair of parameters as a scatter of the posterior, every parameter as a histogram.
 
     Parameters
@@ -123,7 +121,7 @@ def corner_figure(posterior: Posterior, truth: Mapping[str, float] | None = None
     return drawing
 
 
-def check_truth(posterior: Posterior, truth: Mapping[str, float] | None) -> dict[str, float]:
+def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> dict[str, float]:
     """Return the true values known.
 
     Raises
@@ -156,8 +154,7 @@ def _label(name: str, unit: float, relative: bool) -> str:
 
 def _range(values: Array, weights: Array) -> tuple[float, float]:
     """The central 99.8 %, a little widened."""
-    order = np.argsort(values)
-    low, high = np.interp([0.001, 0.999], np.cumsum(weights[order]), values[order])
+    low, high = weighted_quantile(values, weights, [0.001, 0.999])
     margin = 0.08 * (high - low) or 1e-3 * abs(high) or 1.0
     return float(low - margin), float(high + margin)
 

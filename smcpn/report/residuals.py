@@ -1,8 +1,6 @@
-"""What was not expected: innovations with their correlations, and how much of it is the solver."""
+"""Figures of a validation: innovations, solver error, frequency response."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -10,13 +8,11 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
-from smcpn.validation.innovations import BAND, LAGS, Whiteness
+from smcpn.validation import FrequencyResponse, Innovations, StepHalving, Validation, Whiteness
+from smcpn.validation.innovations import BAND, LAGS
 
-if TYPE_CHECKING:
-    from smcpn.validation import FrequencyResponse, Innovations, StepHalving, Validation
-
-
-# ---- Frequency response of data and simulation.
+NOTHING = 1e-12
+"""Share drawn for a solver that claims no error: the axis is logarithmic."""
 
 
 @styled
@@ -59,10 +55,6 @@ def decibel(values: np.ndarray) -> np.ndarray:
     """20 log10 |values|; a zero is drawn as nothing."""
     size = np.abs(values)
     return 20 * np.log10(np.where(size > 0, size, np.nan))
-
-
-NOTHING = 1e-12
-"""Share drawn for a solver that claims no error: the axis is logarithmic."""
 
 
 @styled

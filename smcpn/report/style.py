@@ -1,4 +1,8 @@
-"""One look for every figure: told apart by lightness, dash and marker, so grey print is enough."""
+"""The look of every figure, and what they share.
+
+Curves differ in lightness, dash and marker, so that grey print is enough. A long series is drawn by
+the smallest and largest values of each bin, so that no peak is lost.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,15 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 
 P = ParamSpec("P")
+Array = NDArray[np.float64]
+
+BINS = 700
+"""Bins across a figure: about one per pixel of a report's column."""
 
 DARK = "#12395b"
-"""What the model says: curves of the posterior and its simulations."""
+"""Curves of the posterior and its simulations."""
 MIDDLE = "#8f9aa3"
-"""What was measured, drawn wide under the dark curve; and the prior."""
+"""Measurements, drawn wide under the dark curve; and the prior."""
 LIGHT = "#cfdbe6"
 """Bands."""
 ACCENT = "#c8501e"
@@ -83,14 +91,6 @@ def with_unit(quantity: str, unit: str) -> str:
     return f"{quantity} ({plain(unit)})" if unit else quantity
 
 
-# ---- Draw a long series by its smallest and largest values, so that no peak is lost.
-
-Array = NDArray[np.float64]
-
-BINS = 700
-"""Bins across a figure: about one per pixel of a report's column."""
-
-
 def envelope(t: Array, values: Array, bins: int = BINS) -> tuple[Array, Array]:
     """Replace a series by the extremes of each bin, in the order they occur.
 
@@ -137,9 +137,6 @@ def band_envelope(
     centre = t[(edges[:-1] + edges[1:]) // 2].copy()
     centre[0], centre[-1] = t[0], t[-1]
     return centre, low, high
-
-
-# ---- A picture as a file, in the format that its name says.
 
 
 def check_picture(path: Path) -> None:

@@ -1,47 +1,27 @@
-"""What an identification returns: a weighted sample of the parameters, and what follows from it."""
+"""What an identification returns: weighted draws, and what can be asked of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from smcpn.errors import InputError
-from smcpn.likelihood.registry import Solver
-from smcpn.likelihood.steps import ErrorBudget
-from smcpn.model.problem import Problem
+from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
-from smcpn.results.summary import ParameterRow, parameter_rows, summary_text
+from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.initialisation import simulate_started
-from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
-from smcpn.simulation.windows import StateFilter, WindowPrediction
-from smcpn.smc.moves import Rejuvenation
-from smcpn.smc.particles import normalise
-from smcpn.smc.resampling import systematic
+from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.validation import Validation, frequency_response, validate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
-class Timing:
-    """Where the time of a run went, in seconds, and its size."""
-
-    wall: float
-    compile: float
-    kernel: float
-    theta_steps: int
-
-
-@dataclass(frozen=True)
-class Posterior:
+class Posterior(WeightedDraws):
     """The posterior of an identification as weighted particles.
 
     Attributes
@@ -82,84 +62,6 @@ class Posterior:
         Name of the likelihood; None for the one that the solver stands for.
     """
 
-    problem: Problem
-    solver: Solver
-    theta: Array
-    log_weights: Array
-    log_likelihood: Array
-    ancestor: NDArray[np.int64]
-    log_evidence: float
-    path_samples: NDArray[np.int64]
-    ess_path: Array
-    log_evidence_path: Array
-    rejuvenations: tuple[Rejuvenation, ...]
-    budget: ErrorBudget
-    timing: Timing
-    seed: int | None = None
-    log_evidence_se: float = float("nan")
-    log_evidences: Array = field(default_factory=lambda: np.empty(0))
-    replicate: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    r_hat: Array = field(default_factory=lambda: np.empty(0))
-    warnings: tuple[str, ...] = ()
-    likelihood: str | None = None
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Parameter names, in the order of the columns of `values`."""
-        return self.problem.names
-
-    @property
-    def values(self) -> Array:
-        """Parameter values of the particles, (N, d)."""
-        if "values" not in self._cache:
-            self._cache["values"] = self.problem.prior.natural(self.theta)
-        return self._cache["values"]
-
-    @property
-    def weights(self) -> Array:
-        """Normalised weights, (N,)."""
-        return normalise(self.log_weights)
-
-    @property
-    def mean(self) -> dict[str, float]:
-        """Posterior mean of each parameter."""
-        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
-
-    @property
-    def sd(self) -> dict[str, float]:
-        """Posterior standard deviation of each parameter."""
-        weights, values = self.weights, self.values
-        variance = weights @ np.square(values - weights @ values)
-        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
-
-    @property
-    def acceptance(self) -> float:
-        """Share of proposals accepted over all rejuvenations; nan without any."""
-        proposed = sum(r.evaluations for r in self.rejuvenations)
-        accepted = sum(r.accepted for r in self.rejuvenations)
-        return accepted / proposed if proposed else float("nan")
-
-    def __getitem__(self, name: str) -> Array:
-        """Particle values of one parameter, (N,), to be used with `weights`."""
-        if name not in self.names:
-            raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
-        return self.values[:, self.names.index(name)]
-
-    def quantile(self, name: str, q: float | list[float]) -> Array:
-        """Weighted quantile(s) of a parameter."""
-        values = self[name]
-        order = np.argsort(values)
-        cumulative = np.cumsum(self.weights[order])
-        centred = cumulative - 0.5 * self.weights[order]
-        return np.asarray(np.interp(q, centred / cumulative[-1], values[order]))
-
-    def resample(self, size: int | None = None, seed: int = 0) -> dict[str, Array]:
-        """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
-        rng = np.random.default_rng(seed)
-        index = rng.permutation(systematic(self.weights, rng, size))
-        return {name: self.values[index, j] for j, name in enumerate(self.names)}
-
     def simulate(
         self,
         record: Record,
@@ -199,18 +101,12 @@ class Posterior:
         if initialise:
             return simulate_started(
                 self.problem, record, self.values, self.weights, initialise,
-                observe, steps, self._step_length,
+                observe, steps, self.step_length,
             )  # fmt: skip
         return simulate_particles(
-            self.problem,
-            record,
-            self.values,
-            self.weights,
-            observe,
-            steps,
-            step_length=self._step_length,
-            like=like,
-        )
+            self.problem, record, self.values, self.weights, observe, steps,
+            step_length=self.step_length, like=like,
+        )  # fmt: skip
 
     def predict(
         self, record: Record, horizon: int, filter: StateFilter, *, like: Record | None = None
@@ -243,24 +139,14 @@ class Posterior:
         >>> posterior.predict(test, 100, smcpn.StateFilter(  # doctest: +SKIP
         ...     sensor=1e-3, disturbance=(0.0, 0.1), initial=(0.01, 1.0)))
         """
-        model = starting_like(self.problem, self.problem.model, record if like is None else like)
-        steps = max(1, round(record.interval / self._step_length))
-        initial = model.initial_states(self.values)
-        simulator = WindowPrediction(model, record, initial, horizon, filter, steps)
-        return simulate_particles(
-            self.problem, record, self.values, self.weights, simulator=simulator
-        )
-
-    @property
-    def _step_length(self) -> float:
-        """Seconds of a solver step in the identification."""
-        return self.problem.records[0].interval / int(self.solver.steps)
+        return predict_particles(
+            self.problem, record, self.values, self.weights, horizon, filter,
+            self.step_length, like=like,
+        )  # fmt: skip
 
     def to_arviz(self, seed: int = 0) -> Any:
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
-        from smcpn.interop.arviz import to_arviz
-
-        return to_arviz(self, seed)
+        return to_arviz(self, self.problem, seed)
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges.
@@ -275,11 +161,18 @@ class Posterior:
         InputError
             If the record does not fit the problem.
         """
-        if record is not None:
-            return validate(self, record)
-        if "validation" not in self._cache:
-            self._cache["validation"] = validate(self)
-        return self._cache["validation"]
+        return self._validation if record is None else self._validated(record)
+
+    @cached_property
+    def _validation(self) -> Validation:
+        """Of the records learned from."""
+        return self._validated(None)
+
+    def _validated(self, record: Record | None) -> Validation:
+        return validate(
+            self.problem, self.solver, self.likelihood,
+            self.theta, self.log_weights, self.log_likelihood, record,
+        )  # fmt: skip
 
     def plot_parameters(self, truth: Mapping[str, float] | None = None) -> Figure:
         """Draw prior against posterior, in units of the ``truth`` where it is known."""
@@ -367,7 +260,7 @@ class Posterior:
             By default the name of the model.
         likelihoods : sequence of str, optional
             Names of likelihoods to compare on the records learned from, see
-            `smcpn.validation.comparison.compare_likelihoods`.
+            `smcpn.validation.reweighting.compare_likelihoods`.
 
         Returns
         -------
@@ -378,17 +271,16 @@ class Posterior:
         InputError
             If the file cannot be written, or a test does not fit the problem.
         """
-        from smcpn.report.html import write_report
+        from smcpn.report.html import check_destination, write_report
+        from smcpn.report.parameters import check_truth
 
+        check_destination(path)
+        check_truth(self, truth)
+        simulations = {
+            name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
+            for name, test in (tests or {}).items()
+        }
         return write_report(
-            self, path, tests or {}, observe=observe, published=published or {},
+            self, path, simulations, self.validate(), published=published or {},
             truth=truth, title=title, likelihoods=likelihoods,
         )  # fmt: skip
-
-    def table(self) -> list[ParameterRow]:
-        """The parameter table as data."""
-        return parameter_rows(self)
-
-    def summary(self) -> str:
-        """The parameter table and the figures of the run, as text."""
-        return summary_text(self)

@@ -12,11 +12,12 @@ from os import PathLike
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown
-from smcpn.estimate.laplace import Laplace
 from smcpn.likelihood.gradient import UpperBound
 from smcpn.likelihood.registry import Solver
 from smcpn.model.problem import Problem, check_problem
-from smcpn.results.posterior import Posterior, Timing
+from smcpn.results.draws import Timing
+from smcpn.results.laplace import Laplace
+from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run

@@ -1,17 +1,26 @@
-"""One line that says how far a run is."""
+"""One line on standard error that says how far a run is."""
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from smcpn.smc.sampler import Progress
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Display
+
 Report = Callable[[Progress], None]
 
-REFRESH_SECONDS = 0.1
+REFRESHES_PER_SECOND = 4
+LOG_WIDTH = 160
+"""Characters of the line where there is no terminal."""
+SPEED_SECONDS = 1e6
+"""Time over which the speed is averaged: all of a run. Rejuvenations come at about geometric times,
+so that the whole work up to a sample is about proportional to it, and the latest is not."""
 
 
 @contextmanager
@@ -26,90 +35,62 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
         yield None
     else:
-        line = _Line(live=sys.stderr.isatty())
-        try:
-            yield line.show
-        finally:
-            line.close()
-
-
-class _Line:
-    def __init__(self, live: bool) -> None:
+        # Only where something is shown: the import takes a tenth of a second.
         from rich.console import Console
-        from rich.live import Live
 
-        self._live = Live(console=Console(stderr=True), auto_refresh=False) if live else None
-        if self._live is not None:
-            self._live.start()
-        self._pace = Pace(time.perf_counter())
-        self._shown, self._text = 0.0, ""
-
-    def show(self, progress: Progress) -> None:
-        now = time.perf_counter()
-        remaining = self._pace.remaining(progress, now)
-        self._text = progress_text(progress, now - self._pace.begin, remaining)
-        if self._live is not None and now - self._shown > REFRESH_SECONDS:
-            self._shown = now
-            self._live.update(self._text, refresh=True)
-
-    def close(self) -> None:
-        if self._live is not None:
-            self._live.update(self._text, refresh=True)
-            self._live.stop()
-        elif self._text:
-            print(self._text, file=sys.stderr)
+        width = None if sys.stderr.isatty() else LOG_WIDTH
+        with display(Console(stderr=True, width=width)) as shown:
+            yield ProgressLine(shown).show
 
 
-class Pace:
-    """How fast a population goes, from what it has done since it was first seen.
+def display(console: Console) -> Display:
+    """Return a line of `rich`: samples of all, the description, time used and time left."""
+    from rich import progress as rich_progress
 
-    Rejuvenations come at about geometric times, so the whole work up to a sample is about
-    proportional to it. What was done before, by the run that this one goes on from, took none of
-    the time here.
+    return rich_progress.Progress(
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TimeElapsedColumn(),
+        rich_progress.TextColumn("left"),
+        rich_progress.TimeRemainingColumn(),
+        console=console,
+        auto_refresh=console.is_terminal,
+        refresh_per_second=REFRESHES_PER_SECOND,
+        speed_estimate_period=SPEED_SECONDS,
+    )
+
+
+class ProgressLine:
+    """A line that follows one population after the other.
 
     Parameters
     ----------
-    begin : float
-        Seconds.
-
-    Attributes
-    ----------
-    begin : float
+    display : rich.progress.Progress
     """
 
-    def __init__(self, begin: float) -> None:
-        self.begin = begin
-        self._first, self._first_seen = 0, begin
+    def __init__(self, display: Display) -> None:
+        self._display, self._task = display, display.add_task("")
+        self._begin = display.tasks[0].start_time
         self._last: int | None = None
 
-    def remaining(self, progress: Progress, now: float) -> float | None:
-        """Seconds that the population will take yet; None as long as nothing tells.
-
-        Parameters
-        ----------
-        progress : Progress
-        now : float
-            Seconds, on the clock of ``begin``.
-        """
+    def show(self, progress: Progress) -> None:
+        """Show where the run stands."""
         if self._last is None or progress.sample < self._last:
-            # A new population begins again, with more steps for instance.
-            self._first, self._first_seen = progress.sample, now
+            # The speed is that of what is done here: a run may go on from a checkpoint, and a new
+            # population begins again, with more steps for instance.
+            self._display.reset(self._task, completed=progress.sample, total=progress.n_samples)
+            self._display.tasks[0].start_time = self._begin
         self._last = progress.sample
-        left = progress.n_samples - progress.sample
-        if left == 0:
-            return 0.0
-        done = progress.sample - self._first
-        return (now - self._first_seen) * left / done if done else None
+        self._display.update(
+            self._task, completed=progress.sample, description=description(progress)
+        )
 
 
-def progress_text(progress: Progress, seconds: float, remaining: float | None) -> str:
-    """Render where a run stands, after so many seconds and with so many to go."""
+def description(progress: Progress) -> str:
+    """Return what a line says of the population."""
     last = progress.rejuvenations[-1:]
     moved = f"  accepted {last[0].acceptance:.2f} x {last[0].moves}" if last else ""
-    left = "" if remaining is None else f", {remaining:.1f} s left"
     return (
-        f"{progress.sample}/{progress.n_samples}  ESS {progress.ess:.0f}"
-        f"  rejuvenations {len(progress.rejuvenations)}{moved}"
+        f"ESS {progress.ess:.0f}  rejuvenations {len(progress.rejuvenations)}{moved}"
         f"  log-evidence {progress.log_evidence:.1f}"
-        f"  {seconds:.1f} s{left}"
     )

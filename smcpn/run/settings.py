@@ -9,9 +9,9 @@ proposals are registered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
 from pydantic import (
@@ -310,13 +310,36 @@ def solver_of(document: Mapping[str, Any]) -> Solver:
     InputError
         For an unknown kind, a setting that it does not have, or a value out of range.
     """
-    arguments = dict(document)
-    kind: Any = SOLVERS[one_of("kind", arguments.pop("kind", None), SOLVERS)]
-    known = [field.name for field in fields(kind)]
-    for name in arguments:
-        if name not in known:
-            raise InputError(f"{kind.__name__} has no {name}: leave it out", argument=name)
-    return kind(**arguments)
+    settings = dict(document)
+    kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
+    _refuse_others(kind, settings)
+    return cast(Any, kind)(**settings)
+
+
+def solver_options(kind: type[Any]) -> tuple[str, ...]:
+    """Return the names of the settings of a kind of solver."""
+    return tuple(field.name for field in fields(kind))
+
+
+def solver_with(solver: Solver, **settings: Any) -> Solver:
+    """Return a solver with other settings.
+
+    Raises
+    ------
+    InputError
+        For a setting that it does not have, or a value out of range.
+    """
+    _refuse_others(type(solver), settings)
+    return replace(solver, **settings)
+
+
+def _refuse_others(kind: type[Any], settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        if name not in solver_options(kind):
+            raise InputError(
+                f"{name} is {shown(value)}: {kind.__name__} has no {name}, leave it out",
+                argument=name,
+            )
 
 
 def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputError:

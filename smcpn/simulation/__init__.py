@@ -1,6 +1,6 @@
-"""Run a model forward: with known parameters, or with a whole posterior.
+"""Run a model forward: with known parameters, or with weighted particles.
 
-`simulator` integrates over a record, `particles` turns what it yields into a prediction with a
-band and scores, `initialisation` finds the state at the start of a record, `sampled` closes a loop
-around the model at every sample, `prediction` looks k samples ahead.
+`simulator` integrates over a record, `particles` makes a prediction with a band and scores of its
+outputs, `initialisation` finds the state at the start of a record. `sampled` closes a loop around
+the model at every sample, or restarts it every k samples at a filtered state.
 """

@@ -108,9 +108,12 @@ class Simulation:
             If there is no such output.
         """
         output = whole_number("output", output, 0, self.mean.shape[1] - 1)
-        from smcpn.report.prediction import prediction_figure
+        from smcpn.report.trajectories import simulation_figure
 
-        return prediction_figure(self, output)
+        scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
+        return simulation_figure(
+            self.record, output, self.mean[:, output], self.upper[:, output], scores
+        )
 
 
 def simulate_particles(

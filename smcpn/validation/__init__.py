@@ -1,9 +1,9 @@
-"""Is a posterior to be believed: innovations, frequency response, error budget, ridges."""
+"""Tests of a posterior: innovations, frequency response, error budget, correlated parameters."""
 
 from smcpn.validation.correlation import ParameterPair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
-from smcpn.validation.halving import StepHalving
 from smcpn.validation.innovations import Innovations, Whiteness, whiteness
+from smcpn.validation.reweighting import StepHalving
 from smcpn.validation.validation import Validation, validate
 
 __all__ = [

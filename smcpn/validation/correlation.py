@@ -1,4 +1,4 @@
-"""Which two parameters the data cannot tell apart."""
+"""Posterior correlation of the parameters, and the two that the data tell apart least."""
 
 from __future__ import annotations
 

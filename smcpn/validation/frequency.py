@@ -62,7 +62,7 @@ class FrequencyResponse:
 
 
 def frequency_response(record: Record, simulated: Array, output: int = 0) -> FrequencyResponse:
-    """Estimate H1 over the longest stretch without a missing sample.
+    """Estimate H1 over the longest run of samples without a missing sample.
 
     Parameters
     ----------
@@ -82,14 +82,14 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
         )
     if not record.uniform:
         raise InputError(f"{record.name}: a frequency response needs uniform sampling; resample it")
-    a, b = _longest_stretch(np.isfinite(record.y[:, output]) if record.n_outputs else np.array([]))
+    a, b = _longest_run(np.isfinite(record.y[:, output]) if record.n_outputs else np.array([]))
     length = 2 ** int(np.log2(max(b - a, 1) / AVERAGES)) if b - a >= AVERAGES else 0
     if length < SHORTEST:
         raise InputError(
             f"{record.name}: {b - a} samples in a row are measured; a frequency response needs "
             f"{AVERAGES * SHORTEST}"
         )
-    from scipy import signal  # half a second
+    from scipy import signal  # its import takes half a second
 
     length = min(length, LONGEST)
     rate = 1.0 / float(np.diff(record.t).mean())
@@ -119,7 +119,7 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
     )
 
 
-def _longest_stretch(measured: NDArray[np.bool_]) -> tuple[int, int]:
+def _longest_run(measured: NDArray[np.bool_]) -> tuple[int, int]:
     """First and last + 1 of the longest run of True; (0, 0) without any."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], measured.astype(int), [0]])))
     if len(edges) == 0:

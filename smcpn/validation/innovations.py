@@ -1,4 +1,4 @@
-"""Normalised innovations: what the likelihood did not expect, in units of what it expected.
+"""Normalised innovations L^-1 (y - g(mu)), S = L L', and tests of whether they are white N(0, 1).
 
 The data-free marginal likelihood (PN-SMC eq. 20) and the classical one compare every sample with
 a free simulation, so v_n = y_n - g(mu_n) is the error of a simulation, not of a one-step
@@ -7,6 +7,9 @@ where model, noise and solver are right, v / sqrt(S) is white with mean 0 and va
 noise variance shows in the variance, a wrong model in the correlations, and an error of the solver
 that is not small against the noise in both. The likelihoods that see the data (filtering, dalton,
 fenrir) compare it with a prediction from the samples before.
+
+The tests are those of L. Ljung (1999), System Identification, section 16.6, and of G. M. Ljung and
+G. E. P. Box (1978), Biometrika 65, 297-303.
 """
 
 from __future__ import annotations
@@ -23,11 +26,6 @@ from smcpn.likelihood.registry import Solver
 from smcpn.likelihood.steps import predictive_moments
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-
-# ---- Whether normalised innovations are white, of variance 1, and independent of the input.
-#
-# L. Ljung (1999), System Identification, section 16.6; G. M. Ljung and G. E. P. Box (1978),
-# Biometrika 65, 297-303.
 
 Array = NDArray[np.float64]
 

@@ -1,33 +1,141 @@
-"""One object that says whether a posterior is to be believed."""
+"""`validate`: tests of whether a posterior is to be believed, as one object and as text."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.errors import InputError
-from smcpn.model.problem import check_record
+from smcpn.likelihood.registry import Solver
+from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
+from smcpn.smc.particles import normalise
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
-from smcpn.validation.halving import StepHalving, step_halving
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
+from smcpn.validation.reweighting import StepHalving, step_halving
 
-if TYPE_CHECKING:
-    from smcpn.results.posterior import Posterior
-
-
-# ---- A validation as text: a figure, what was expected of it, and what a deviation means.
+Array = NDArray[np.float64]
 
 NOTABLE_SHIFT = 0.5
 """Posterior standard deviations that a mean may move, when the step is halved, unremarked."""
 
 
+@dataclass(frozen=True)
+class Validation:
+    """Innovations, frequency responses, error budget and correlations; ``str()`` is their text.
+
+    Attributes
+    ----------
+    model : str
+        Name of the ODE.
+    innovations : tuple of Innovations
+        One per record, at the posterior mean in the sampler's coordinates. (On a curved ridge of
+        parameters the mean of the values themselves lies beside the ridge.)
+    outputs : tuple of Whiteness
+        Tests of the innovations, one per output.
+    responses : tuple of FrequencyResponse
+        One per record and output; none where a record has not one input, or is too short.
+    solver_share : float
+        Mean share of solver error in the innovation variance, of the worst output.
+    largest_solver_share : float
+        The largest at any sample.
+    halving : StepHalving or None
+        Always on the records that the posterior was learned from. None where the step cannot be
+        halved.
+    pair : ParameterPair or None
+        The worst-correlated pair of parameters.
+    """
+
+    model: str
+    innovations: tuple[Innovations, ...]
+    outputs: tuple[Whiteness, ...]
+    responses: tuple[FrequencyResponse, ...]
+    solver_share: float
+    largest_solver_share: float
+    halving: StepHalving | None
+    pair: ParameterPair | None
+
+    def __str__(self) -> str:
+        return validation_text(self)
+
+
+def validate(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str | None,
+    theta: Array,
+    log_weights: Array,
+    log_likelihood: Array,
+    record: Record | None = None,
+) -> Validation:
+    """Validate a posterior on the records it was learned from, or on another.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver
+        As it ran, its steps a number.
+    likelihood : str or None
+        As of `smcpn.likelihood.registry.build_likelihood`.
+    theta : ndarray, (N, d)
+        Unconstrained coordinates of the particles.
+    log_weights, log_likelihood : ndarray, (N,)
+    record : Record, optional
+        Measured as the problem observes; by default the records learned from.
+
+    Raises
+    ------
+    InputError
+        If the record does not have the inputs and outputs of the problem, or nothing is measured.
+    """
+    weights = normalise(log_weights)
+    if record is not None:
+        check_record(record, problem.ode, len(problem.observe))
+    centre = problem.prior.natural((weights @ theta)[None, :])[0]
+    parts = innovations(problem, solver, centre, record, likelihood)
+    diverged = next((p for p in parts if not np.isfinite(p.variance).all()), None)
+    if diverged is not None:
+        raise InputError(
+            f"{diverged.record.name}: the solution at the posterior mean diverges: "
+            "raise steps, or check the model on this record"
+        )
+    for part in parts:
+        if not np.isfinite(part.normalised).any():
+            raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
+    shares = np.concatenate([part.solver_share for part in parts])
+    inputs = [part.record.u for part in parts]
+    return Validation(
+        model=problem.ode.name,
+        innovations=parts,
+        outputs=tuple(
+            whiteness([part.normalised[:, j] for part in parts], inputs)
+            for j in range(len(problem.observe))
+        ),
+        responses=tuple(r for part in parts for r in _responses(part)),
+        solver_share=float(shares.mean(axis=0).max()),
+        largest_solver_share=float(shares.max()),
+        halving=step_halving(
+            problem, solver, problem.prior.natural(theta), log_weights, log_likelihood, likelihood
+        ),
+        pair=worst_pair(problem.names, theta, weights),
+    )
+
+
+def _responses(part: Innovations) -> list[FrequencyResponse]:
+    """Return those there are: not every record has a frequency response."""
+    try:
+        outputs = range(part.record.n_outputs)
+        return [frequency_response(part.record, part.mean, j) for j in outputs]
+    except InputError:
+        return []
+
+
 def validation_text(validation: Validation) -> str:
-    """Render a validation for a person."""
+    """Render a validation: each figure, what was expected of it, what a deviation means."""
     records = ", ".join(part.record.name for part in validation.innovations)
     lines = [f"validation of {validation.model} on {records}, at the posterior mean", ""]
     for number, output in enumerate(validation.outputs):
@@ -66,7 +174,7 @@ def _innovation_lines(output: Whiteness) -> list[str]:
 
 
 def _verdicts(output: Whiteness) -> list[str]:
-    """What the tests that failed mean."""
+    """Explain the tests that failed."""
     remarks = []
     if not output.calibrated:
         size = "larger than" if output.variance > 1 else "smaller than"
@@ -106,97 +214,3 @@ def _halving_verdict(halving: StepHalving, shift: float) -> list[str]:
 
 def _p(value: float) -> str:
     return "p < 1e-6" if value < 1e-6 else f"p = {value:.2g}"
-
-
-@dataclass(frozen=True)
-class Validation:
-    """What speaks for and against a posterior; ``str()`` renders it as text.
-
-    Attributes
-    ----------
-    model : str
-        Name of the ODE.
-    innovations : tuple of Innovations
-        One per record, at the posterior mean in the sampler's coordinates. (On a curved ridge of
-        parameters the mean of the values themselves lies beside the ridge.)
-    outputs : tuple of Whiteness
-        Tests of the innovations, one per output.
-    responses : tuple of FrequencyResponse
-        One per record and output; none where a record has not one input, or is too short.
-    solver_share : float
-        Mean share of solver error in the innovation variance, of the worst output.
-    largest_solver_share : float
-        The largest at any sample.
-    halving : StepHalving or None
-        Always on the records that the posterior was learned from. None where the step cannot be
-        halved.
-    pair : ParameterPair or None
-        The worst-correlated pair of parameters.
-    """
-
-    model: str
-    innovations: tuple[Innovations, ...]
-    outputs: tuple[Whiteness, ...]
-    responses: tuple[FrequencyResponse, ...]
-    solver_share: float
-    largest_solver_share: float
-    halving: StepHalving | None
-    pair: ParameterPair | None
-
-    def __str__(self) -> str:
-        return validation_text(self)
-
-
-def validate(posterior: Posterior, record: Record | None = None) -> Validation:
-    """Validate a posterior on the records it was learned from, or on another.
-
-    Raises
-    ------
-    InputError
-        If the record does not have the inputs and outputs of the problem, or nothing is measured.
-    """
-    problem = posterior.problem
-    if record is not None:
-        check_record(record, problem.ode, len(problem.observe))
-    centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
-    parts = innovations(problem, posterior.solver, centre, record, posterior.likelihood)
-    diverged = next((p for p in parts if not np.isfinite(p.variance).all()), None)
-    if diverged is not None:
-        raise InputError(
-            f"{diverged.record.name}: the solution at the posterior mean diverges: "
-            "raise steps, or check the model on this record"
-        )
-    for part in parts:
-        if not np.isfinite(part.normalised).any():
-            raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
-    shares = np.concatenate([part.solver_share for part in parts])
-    inputs = [part.record.u for part in parts]
-    return Validation(
-        model=problem.ode.name,
-        innovations=parts,
-        outputs=tuple(
-            whiteness([part.normalised[:, j] for part in parts], inputs)
-            for j in range(len(problem.observe))
-        ),
-        responses=tuple(r for part in parts for r in _responses(part)),
-        solver_share=float(shares.mean(axis=0).max()),
-        largest_solver_share=float(shares.max()),
-        halving=step_halving(
-            problem,
-            posterior.solver,
-            posterior.values,
-            posterior.log_weights,
-            posterior.log_likelihood,
-            posterior.likelihood,
-        ),
-        pair=worst_pair(posterior.names, posterior.theta, posterior.weights),
-    )
-
-
-def _responses(part: Innovations) -> list[FrequencyResponse]:
-    """None is no fault: not every record has a frequency response."""
-    try:
-        outputs = range(part.record.n_outputs)
-        return [frequency_response(part.record, part.mean, j) for j in outputs]
-    except InputError:
-        return []

@@ -11,7 +11,7 @@ from benchmarks.case_studies import Figure, _at_most, _shortened
 from benchmarks.rows import table
 from smcpn.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics
 

@@ -7,7 +7,7 @@ import pytest
 
 import smcpn
 from smcpn.cases.emps import emps_case, emps_problem, emps_protocols
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 
 pytestmark = pytest.mark.numerics
 

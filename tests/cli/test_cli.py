@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from smcpn.cases import CASES, Case
-from smcpn.cases.case import Choices
+from smcpn import RK4, Online, RandomWalkMetropolis
+from smcpn.cases import CASES, Case, load_case
 from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
-from smcpn.config.new import NOISE, TRUTH
+from smcpn.config.new import NOISE, TRUTH, write_new
+from smcpn.run.settings import Settings
 from smcpn.solver import EKF0
 from tests import models
 
@@ -70,7 +72,7 @@ def test_silverbox_table(silverbox_file):
         "log-evidence",
         "rejuvenations",
         "acceptance",
-        "PN-SMC paper",
+        "published",
     ):
         assert word in done.stdout
 
@@ -91,7 +93,7 @@ def test_silverbox_beats_the_paper_by_a_factor_of_three(silverbox_file):
         (["identify", "pendulum"], "no system 'pendulum': choose one of"),
         (["identify", "bouc-wen", "--steps", "few"], "--steps is 'few'"),
         (["identify", "bouc-wen", "--steps", "0"], "steps is 0"),
-        (["identify", "bouc-wen", "--order", "9"], "order is 9"),
+        (["identify", "bouc-wen", "--order", "12"], "order is 12"),
         (["identify", "bouc-wen", "--hold", "cubic"], "hold is 'cubic'"),
         (["identify", "bouc-wen", "--particles", "2"], "particles is 2"),
         (["identify", "bouc-wen", "--model", "duffing"], "model is 'duffing'"),
@@ -164,11 +166,8 @@ def bench(monkeypatch, tmp_path):
             published={},
             steps="auto",
             split="",
-            choices=Choices(
-                solver=EKF0(order=2, steps=8),
-                arguments={"particles": 60, "seed": 7},
-                picture=tmp_path / "fit.svg",
-            ),
+            settings=Settings(solver=EKF0(order=2, steps=8), particles=60, seed=7),
+            picture=tmp_path / "fit.svg",
         )
 
     monkeypatch.setitem(CASES, "bench", build)
@@ -200,9 +199,52 @@ def test_quiet_says_nothing_and_verbose_more(bench):
 
 @pytest.mark.parametrize("name", ["out.gift", "no/out.png"])
 def test_a_picture_that_cannot_be_written_is_refused_before_the_run(bench, monkeypatch, name):
-    monkeypatch.setattr("smcpn.cli.identify.ibis", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("smcpn.identify", lambda *_, **__: pytest.fail("it ran"))
     result = CliRunner().invoke(app, ["identify", "bench", "--picture", str(bench / name)])
     assert "picture '" in str(result.exception)
+
+
+STREAMED = """
+[solver]
+kind = "RK4"
+likelihood = "classical"
+steps = 8
+[run]
+particles = 40
+seed = 5
+ess = 0.6
+moves = "random-walk"
+resampling = "stratified"
+method = "tempering"
+replicates = 3
+"""
+
+
+def test_a_stream_honours_the_configuration(tmp_path, monkeypatch):
+    """The particles are those of the same options given to `Online`."""
+    monkeypatch.chdir(tmp_path)
+    write_new(tmp_path / "rig")
+    text = (tmp_path / "rig" / "config.toml").read_text()
+    (tmp_path / "rig" / "config.toml").write_text(text[: text.index("[solver]")] + STREAMED)
+    rows = (tmp_path / "rig" / "data.csv").read_text().splitlines()[:13]
+    (tmp_path / "log.csv").write_text("t,u,x\n" + "\n".join(rows[1:]) + "\n")
+    options = ["stream", "rig", "--from", "log.csv", "--checkpoint", "live.h5", "--to", "out.jsonl"]
+    result = CliRunner().invoke(app, [*options, "--seed", "6"])
+    assert result.exit_code == 0, result.output
+    assert "method = 'tempering', replicates = 3 of [run] does not apply" in result.stderr
+    streamed = Online.load("live.h5")
+    settings = streamed.settings
+    assert streamed.solver == RK4(steps=8)
+    assert (settings.particles, settings.seed, settings.ess) == (40, 6, 0.6)
+    assert isinstance(settings.moves, RandomWalkMetropolis)
+    live = Online(
+        load_case("rig").problem, solver=RK4(steps=8), particles=40, seed=6, ess=0.6,
+        moves=RandomWalkMetropolis(), resampling="stratified",
+    )  # fmt: skip
+    for row in rows[1:]:
+        t, u, x = map(float, row.split(","))
+        live.update(u, x, t)
+    np.testing.assert_array_equal(streamed.posterior().theta, live.posterior().theta)
 
 
 def test_version_and_help(monkeypatch):

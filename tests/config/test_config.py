@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import tomllib
@@ -18,6 +19,7 @@ import smcpn
 from smcpn.cases import load_case
 from smcpn.config.document import Document, key_lines
 from smcpn.config.files import Layout, read_columns
+from smcpn.run.settings import RunSettings, Settings
 
 MODEL = """import smcpn
 
@@ -242,13 +244,13 @@ def test_everything_a_problem_takes(folder):
     assert built.observe == ["moved", "v"]
     assert built.noise[0] == "sigma"
     assert built.noise[1].startswith("StudentT")
-    assert case.choices.likelihood == "dalton"
     assert case.solver() == smcpn.EKF1(order=3, steps=2, diffusion="kappa")
     assert case.solver(order=4, steps="auto") == smcpn.EKF1(order=4, diffusion="kappa")
-    arguments = dict(case.choices.arguments)
-    assert isinstance(arguments.pop("moves"), smcpn.WasteFree)
-    assert arguments.pop("checkpoint").name == "run.h5"
-    assert arguments == {"particles": 50, "seed": 3, "path": "tempering"}
+    given = case.settings.given
+    assert isinstance(given.pop("moves"), smcpn.WasteFree)
+    assert given.pop("checkpoint").name == "run.h5"
+    assert given.pop("solver") == case.solver()
+    assert given == {"likelihood": "dalton", "method": "tempering", "particles": 50, "seed": 3}
 
 
 # Files
@@ -377,7 +379,7 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("[prior]", "[initial]\nq = 1\n[prior]", "line 15, initial.q: initial names 'q'"),
         ("[prior]", '[run]\nseed = "a"\n[prior]', "line 15, run.seed: seed is 'a'"),
         ("[prior]", "[run]\nparticles = 3\n[prior]", "run.particles: particles is 3"),
-        ("[prior]", '[solver]\nkind = "RK4"\norder = 3\n[prior]', "solver.order: RK4 has no"),
+        ("[prior]", '[solver]\nkind = "RK4"\norder = 3\n[prior]', "order: order is 3: RK4 has no"),
         ("[prior]", '[solver]\nform = "chain"\n[prior]', "line 15, solver.form: say which"),
         ("[prior]", "[solver]\norder = 99\n[prior]", "line 15, solver.order: order is 99"),
         (
@@ -393,6 +395,54 @@ def test_what_is_refused_names_the_line_and_the_key(folder, old, new, message):
     changed(folder, old, new)
     with pytest.raises(smcpn.InputError, match=message):
         load_case("config.toml")
+
+
+@pytest.mark.parametrize(
+    ("options", "argument", "message"),
+    [
+        ({"particles": 3}, "particles", "particles is 3: give a whole number from 10"),
+        ({"particles": True}, "particles", "particles is True: give a whole number"),
+        ({"seed": 1.5}, "seed", "seed is 1.5: give a whole number from 0"),
+        ({"ess": float("nan")}, "ess", "ess is nan: choose a share between 0 and 1"),
+        ({"method": "temperin"}, "method", "did you mean 'tempering'"),
+        ({"replicate": 2}, "replicate", "no option: did you mean 'replicates'"),
+        ({"solver": {"kind": "EKF0", "order": 99}}, "solver.order", "order is 99"),
+        ({"solver": {"kind": "RK4", "order": 3}}, "solver.order", "RK4 has no order"),
+        ({"solver": smcpn.EKF0}, "solver", "give an instance"),
+        ({"moves": "waste-free", "max_moves": 3}, "max_moves", "leave it out"),
+    ],
+)
+def test_a_refused_option_is_named(options, argument, message):
+    with pytest.raises(smcpn.InputError, match=message) as caught:
+        Settings(**options)
+    assert caught.value.argument == argument
+
+
+def test_a_problem_names_the_argument_that_does_not_fit(folder):
+    given = problem(folder)
+    with pytest.raises(smcpn.InputError) as caught:
+        smcpn.Problem(given.ode, given.records, observe="x", noise=1.0, prior={"c": 1.0, "q": 2.0})
+    assert caught.value.argument == "prior"
+    changed(folder, "[prior]", "[prior]\nq = 2.0")
+    with pytest.raises(smcpn.InputError) as caught:
+        load_case("config.toml")
+    assert caught.value.argument == "prior.q"
+
+
+def test_settings_come_back_from_json(folder):
+    asked = Settings(
+        solver=smcpn.EKF1(order=4, diffusion=2.0), moves="waste-free", seed=2**70, replicates=2
+    ).resolved(problem(folder))
+    again = RunSettings(**json.loads(json.dumps(asked.document())))
+    assert again.document() == asked.document()
+    assert again.sampler == asked.sampler
+    assert again.solver == asked.solver
+
+
+def test_identify_has_the_defaults_of_the_settings():
+    parameters = inspect.signature(smcpn.identify).parameters
+    for name, field in Settings.model_fields.items():
+        assert parameters[name].default == field.default, name
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 import smcpn
 from smcpn import InputError
 from smcpn.datasets.bouc_wen import TRUE_PARAMETERS
-from smcpn.datasets.files import find_file
+from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen
 
 

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.datasets import files as stock
-from smcpn.datasets.files import fetch, inventory
+from smcpn.datasets import inventory as stock
+from smcpn.datasets.inventory import fetch, inventory
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError, LogLikelihood, Prior
-from smcpn.estimate.batching import side_by_side
+from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import METHODS, Region, search
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget
@@ -221,27 +221,27 @@ REGION = Region(("p", "q"), np.ones(2), np.array([[-30.0, 30.0]] * 2))
 
 def searches(count: int, method: str = "l-bfgs-b", region: Region = REGION):
     starts = np.random.default_rng(0).uniform(-5, 0.9, (count, 2))
-    return [lambda seat, s=s: search(seat, region, s, [[0, 1]], method, 100) for s in starts]
+    return [lambda caller, s=s: search(caller, region, s, [[0, 1]], method, 100) for s in starts]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("wall", [1.0 + 1e-9, 1.5])
 def test_a_wall_of_divergence_does_not_end_a_search(method, wall):
-    for found in side_by_side(Bowl(wall), searches(8, method)):
+    for found in run_batched(Bowl(wall), searches(8, method)):
         assert found.reason == "converged"
         np.testing.assert_allclose(found.theta, [1.0, 2.0], atol=1e-4)
 
 
 def test_a_gradient_that_is_not_finite_is_a_reason():
-    everywhere = side_by_side(Bowl(cliff=-100.0), searches(2))
+    everywhere = run_batched(Bowl(cliff=-100.0), searches(2))
     assert [found.reason for found in everywhere] == ["the gradient is not finite"] * 2
-    for found in side_by_side(Bowl(cliff=0.9), searches(3)):
+    for found in run_batched(Bowl(cliff=0.9), searches(3)):
         assert found.reason == "the gradient is not finite"
         assert found.theta[0] <= 0.9
 
 
 def test_a_maximum_beyond_what_diverges_is_not_called_converged():
-    for found in side_by_side(Bowl(wall=0.9), searches(3)):
+    for found in run_batched(Bowl(wall=0.9), searches(3)):
         assert found.reason == "the solution diverges just beyond"
         assert found.theta[0] <= 0.9
 
@@ -249,7 +249,7 @@ def test_a_maximum_beyond_what_diverges_is_not_called_converged():
 @pytest.mark.parametrize("method", METHODS)
 def test_bounds_hold(method):
     region = replace(REGION, bounds=np.array([[-30.0, 0.95], [-30.0, 30.0]]))
-    for found in side_by_side(Bowl(), searches(4, method, region)):
+    for found in run_batched(Bowl(), searches(4, method, region)):
         assert (found.path[:, 0] <= 0.95).all()
         assert not found.success
         if method == "l-bfgs-b":
@@ -258,9 +258,9 @@ def test_bounds_hold(method):
 
 
 def test_searches_share_their_calls():
-    alone = [side_by_side(Bowl(), [one])[0] for one in searches(20)]
+    alone = [run_batched(Bowl(), [one])[0] for one in searches(20)]
     bowl = Bowl()
-    together = side_by_side(bowl, searches(20))
+    together = run_batched(bowl, searches(20))
     assert bowl.calls == max(found.evaluations for found in together)
     for one, other in zip(alone, together, strict=True):
         np.testing.assert_array_equal(one.path, other.path)
@@ -274,14 +274,14 @@ def test_an_exception_ends_all_searches(where):
                 raise ZeroDivisionError("broken")
             return super().value_and_gradient(theta)
 
-    def breaks(seat):
-        seat.value_and_gradient(np.zeros(2))
+    def breaks(caller):
+        caller.value_and_gradient(np.zeros(2))
         raise ZeroDivisionError("broken")
 
     several = searches(4) + ([breaks] if where == "search" else [])
     before = threading.active_count()
     with pytest.raises(ZeroDivisionError, match="broken"):
-        side_by_side(Broken(), several)
+        run_batched(Broken(), several)
     assert threading.active_count() == before
 
 

@@ -124,12 +124,12 @@ def posterior():
 
 
 def test_arviz_groups(posterior):
-    groups = arviz_groups(posterior, seed=3)
+    groups = arviz_groups(posterior, posterior.problem, seed=3)
     assert set(groups) == {"posterior", "sample_stats", "observed_data"}
     assert set(groups["posterior"]) == set(posterior.names)
     for group in ("posterior", "sample_stats"):
         assert {array.shape for array in groups[group].values()} == {(2, 400)}
-    again = arviz_groups(posterior, seed=3)
+    again = arviz_groups(posterior, posterior.problem, seed=3)
     rate = groups["posterior"]["rate"]
     assert rate.tobytes() == again["posterior"]["rate"].tobytes()
     for chain in range(2):

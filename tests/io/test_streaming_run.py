@@ -17,8 +17,9 @@ import pytest
 from small_stream import SAMPLES, TEXT, online
 
 from smcpn import EKF0, Online
+from smcpn.cases import load_case
 from smcpn.cli.app import main
-from smcpn.cli.stream import StreamOptions, named_problem, stream_model
+from smcpn.cli.stream import StreamOptions, stream_model
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog
 from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
@@ -206,14 +207,14 @@ def test_models_that_cannot_be(folder, text, message):
     (folder / "broken.py").write_text("\nproblem = Problem()\n")
     (folder / "wrong.py").write_text("problem = (\n")
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        named_problem(text)
+        load_case(text)
 
 
 def test_a_model_is_found_by_its_name(folder):
-    problem, steps = named_problem("model.py:problem")
-    assert problem.names == ("c", "k")
-    assert steps is None
-    assert named_problem(str(folder / "model.py"))[0].names == ("c", "k")
+    case = load_case("model.py:problem")
+    assert case.problem.names == ("c", "k")
+    assert case.steps == "auto"
+    assert load_case(str(folder / "model.py")).problem.names == ("c", "k")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 import smcpn
 from smcpn.report.html import svg_text
-from smcpn.report.prediction import prediction_figure
 from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
 from tests import models
 
@@ -89,7 +88,7 @@ def test_the_run_marks_every_rejuvenation(posterior):
 
 def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
     simulation = posterior.simulate(models.oscillator_record(seed=9))
-    whole, error, close, close_error = prediction_figure(simulation).axes
+    whole, error, close, close_error = simulation.plot().axes
     y, mean = simulation.record.y[:, 0], simulation.mean[:, 0]
     np.testing.assert_array_equal(line(whole, "measured").get_ydata(), y)
     np.testing.assert_array_equal(line(whole, "simulated").get_ydata(), mean)
@@ -170,7 +169,7 @@ def test_a_long_record_stays_a_small_file():
     simulation = smcpn.simulation.particles.simulate_particles(
         problem, record, values, np.ones(1), steps=1
     )
-    assert len(svg_text(prediction_figure(simulation))) < 400_000
+    assert len(svg_text(simulation.plot())) < 400_000
 
 
 def test_the_same_figure_gives_the_same_bytes(posterior):
@@ -198,8 +197,8 @@ def test_importing_smcpn_loads_no_figures():
 
 def test_drawing_needs_no_pyplot(posterior):
     code = (
-        "import sys, numpy as np; from smcpn.report import envelope, frequency, html, parameters,"
-        " prediction, residuals, run; print('matplotlib.pyplot' in sys.modules)"
+        "import sys, numpy as np; from smcpn.report import html, parameters, residuals,"
+        " sampler, style, trajectories; print('matplotlib.pyplot' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

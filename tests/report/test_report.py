@@ -175,7 +175,7 @@ def test_the_command_writes_a_report(small_case, tmp_path):
 
 
 def test_the_command_refuses_a_bad_path_before_it_runs(small_case, tmp_path, monkeypatch):
-    monkeypatch.setattr("smcpn.cli.identify.ibis", lambda *_, **__: pytest.fail("it ran"))
+    monkeypatch.setattr("smcpn.identify", lambda *_, **__: pytest.fail("it ran"))
     arguments = ["identify", "bench", "--report", str(tmp_path / "no" / "out.html")]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, smcpn.InputError)

@@ -1,12 +1,13 @@
-"""The progress line: what it says of the time that is left."""
+"""The progress line: who sees it, and what it says of the time that is left."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import io
 
 import pytest
+from rich.console import Console
 
-from smcpn.run.progress import Pace, progress_text
+from smcpn.run.progress import ProgressLine, display, progress_line
 from smcpn.smc.sampler import Cost, Progress
 
 NO_COST = Cost(0, 0, 0, 0.0)
@@ -19,28 +20,61 @@ def at(sample: int) -> Progress:
     )  # fmt: skip
 
 
-def test_a_run_from_the_beginning_goes_on_at_its_pace():
-    pace = Pace(10.0)
-    assert pace.remaining(at(0), 11.0) is None
-    assert pace.remaining(at(250), 16.0) == pytest.approx(15.0)
-    assert pace.remaining(at(1000), 31.0) == 0.0
+@pytest.fixture
+def timed():
+    """Return a function that shows a sample at a time, and returns the seconds that are left."""
+    clock = [0.0]
+    shown = display(Console(file=io.StringIO()))
+    shown.get_time = lambda: clock[0]
+    line = ProgressLine(shown)
+
+    def show(sample: int, now: float) -> float | None:
+        clock[0] = now
+        line.show(at(sample))
+        (task,) = shown.tasks
+        assert task.get_time() == now
+        return task.time_remaining
+
+    return show
 
 
-def test_after_a_resume_only_what_was_done_since_counts():
-    pace = Pace(10.0)
-    assert pace.remaining(at(800), 11.0) is None
-    # 100 samples in 5 s: the 100 left take 5 s, not 5 s (1 - 0.9) / 0.9.
-    assert pace.remaining(at(900), 16.0) == pytest.approx(5.0)
+def test_a_run_from_the_beginning_goes_on_at_its_pace(timed):
+    assert timed(0, 11.0) is None
+    timed(125, 13.0)
+    assert timed(250, 15.0) == pytest.approx(12.0)
+    assert timed(1000, 31.0) == 0.0
 
 
-def test_a_population_that_begins_again_is_timed_anew():
-    pace = Pace(0.0)
-    pace.remaining(at(0), 0.0)
-    pace.remaining(at(1000), 100.0)
-    assert pace.remaining(at(0), 110.0) is None
-    assert pace.remaining(at(500), 115.0) == pytest.approx(5.0)
+def test_after_a_resume_only_what_was_done_since_counts(timed):
+    assert timed(800, 11.0) is None
+    timed(850, 13.0)
+    # 50 samples in 2 s: the 100 left take 4 s.
+    assert timed(900, 15.0) == pytest.approx(4.0)
 
 
-def test_the_line_leaves_out_what_is_not_known():
-    assert progress_text(at(800), 1.0, None).endswith("1.0 s")
-    assert progress_text(replace(at(900), ess=7.0), 6.0, 5.0).endswith("6.0 s, 5.0 s left")
+def test_a_population_that_begins_again_is_timed_anew(timed):
+    timed(0, 0.0)
+    timed(1000, 100.0)
+    assert timed(0, 110.0) is None
+    timed(250, 112.0)
+    assert timed(500, 114.0) == pytest.approx(4.0)
+
+
+def test_without_a_terminal_only_the_last_line_is_written_and_only_if_it_is_asked_for(capsys):
+    for wanted in (None, False):
+        with progress_line(wanted) as report:
+            assert report is None
+    with progress_line(True) as report:
+        assert report is not None
+        for sample in (0, 500, 1000):
+            report(at(sample))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.strip().startswith("1000/1000 ESS 900  rejuvenations 0  log-evidence -1.0")
+
+
+def test_a_function_is_called_instead():
+    told = []
+    with progress_line(told.append) as report:
+        assert report is not None
+        report(at(3))
+    assert [progress.sample for progress in told] == [3]

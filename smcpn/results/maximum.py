@@ -1,26 +1,25 @@
-"""What a maximisation returns."""
+"""The result of `smcpn.maximise`: the highest point found, and what came of every start."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.columns import align
-from smcpn.estimate.log_density import POSTERIOR
-from smcpn.estimate.search import Found
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import Solver
+from smcpn.likelihood.steps import error_budget
 from smcpn.model.prior import describe
 from smcpn.model.problem import Problem
-
-if TYPE_CHECKING:
-    from smcpn.results.posterior import Posterior
+from smcpn.results.draws import Timing
+from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
 
+POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
+"""What can be maximised."""
 SAME = 0.01
 """Starts whose ends differ by less in log density are said to have found the same maximum."""
 ROWS = 10
@@ -153,9 +152,7 @@ class Maximum:
 
     def to_posterior(self) -> Posterior:
         """Return the one particle of a `Posterior`, to simulate and validate with."""
-        from smcpn.results.estimated import mode_posterior
-
-        return mode_posterior(self)
+        return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
 
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
@@ -169,7 +166,7 @@ class Maximum:
             align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
             "",
             *self.figures(),
-            *(f"look again       {concern}" for concern in self.warnings),
+            *(f"warning          {warning}" for warning in self.warnings),
         ]
         if len(self.starts) > 1:
             lines += ["", *self._start_lines()]
@@ -210,16 +207,36 @@ class Maximum:
         return [table, *([f"and {rest} more"] if rest > 0 else [])]
 
 
-def start_result(problem: Problem, found: Found) -> StartResult:
-    """Express what a search found in parameter values."""
-    path = problem.prior.natural(found.path)
-    return StartResult(
-        start=path[0],
-        values=problem.prior.natural(found.theta[None, :])[0],
-        log_density=found.log_density,
-        reason=found.reason,
-        success=found.success,
-        evaluations=found.evaluations,
-        path=path,
-        path_log_density=found.path_log_density,
+def equally_weighted(
+    maximum: Maximum,
+    theta: Array,
+    log_evidence: float,
+    seed: int | None,
+    warnings: tuple[str, ...],
+) -> Posterior:
+    """Return a `Posterior` of given particles, theta (N, d), that no sampler has moved."""
+    function, problem, n = maximum.function, maximum.problem, len(theta)
+    budget = error_budget(problem, function.solver, maximum.values, function.likelihood)
+    nothing = np.empty(0)
+    return Posterior(
+        problem=problem,
+        solver=function.solver,
+        likelihood=function.likelihood,
+        theta=theta,
+        log_weights=np.zeros(n),
+        log_likelihood=function(problem.prior.natural(theta)),
+        ancestor=np.arange(n),
+        log_evidence=log_evidence,
+        log_evidence_se=float("nan"),
+        path_samples=np.empty(0, np.int64),
+        ess_path=nothing,
+        log_evidence_path=nothing,
+        rejuvenations=(),
+        budget=budget,
+        timing=Timing(wall=maximum.seconds, compile=0.0, kernel=0.0, theta_steps=0),
+        seed=seed,
+        log_evidences=nothing,
+        replicate=np.zeros(n, np.int64),
+        r_hat=np.full(theta.shape[1], np.nan),
+        warnings=warnings + budget.warnings,
     )

@@ -1,4 +1,4 @@
-"""Likelihoods compared by weighing the particles of a oscillator_posterior again."""
+"""Likelihoods compared by reweighting the particles of a posterior."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,20 @@ from smcpn import InputError
 from smcpn.cli.app import app
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
-from smcpn.validation.comparison import compare_likelihoods
+from smcpn.validation.reweighting import compare_likelihoods
 from tests.models import oscillator_posterior
 
 pytestmark = pytest.mark.numerics
 
 
+def compared(*names):
+    p = oscillator_posterior()
+    return compare_likelihoods(p.problem, p.solver, p.likelihood, p.theta, p.log_weights, *names)
+
+
 @pytest.fixture(scope="module")
 def rows():
-    return {row.name: row for row in compare_likelihoods(oscillator_posterior())}
+    return {row.name: row for row in compared()}
 
 
 def test_the_own_likelihood_changes_nothing(rows):
@@ -47,7 +52,7 @@ def test_another_mean_is_that_of_importance_weights(rows):
 
 def test_an_unknown_likelihood_is_refused():
     with pytest.raises(InputError, match="likelihood is 'exact'"):
-        compare_likelihoods(oscillator_posterior(), ["exact"])
+        compared(["exact"])
 
 
 def test_the_report_has_the_comparison(tmp_path):

@@ -1,0 +1,148 @@
+"""Curves over time with a 95 % band: a simulation beside what was measured, an ODE solution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from smcpn.model.record import Record
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    WIDTH,
+    band_envelope,
+    envelope,
+    figure,
+    plain,
+    styled,
+    with_unit,
+)
+
+Array = NDArray[np.float64]
+
+ZOOM = 160
+"""Samples of the closer look."""
+
+
+@styled
+def simulation_figure(
+    record: Record, output: int, mean: Array, upper: Array, scores: tuple[float, float, float]
+) -> Figure:
+    """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
+
+    Parameters
+    ----------
+    record : Record
+    output : int
+        Column of its outputs.
+    mean, upper : ndarray, (T,)
+        Simulated output, and the upper end of its band, which is symmetric.
+    scores : tuple of float
+        Fit in %, RMSE, and share of the samples inside the band.
+
+    Returns
+    -------
+    Figure
+        Four axes: the whole record, the error below it, and the samples about the largest error,
+        outputs and errors beside each other. Without measurements one.
+    """
+    t, unit, half = record.t, record.y_unit, upper - mean
+    title = f"{plain(record.name)}: free simulation"
+    y = record.y[:, output] if record.n_outputs else np.full(len(t), np.nan)
+    if not np.isfinite(y).any():
+        drawing = figure(2.6)
+        whole = drawing.subplots()
+        _draw_curves(whole, t, None, mean, half, unit)
+        whole.set(title=title, xlabel="time (s)")
+        return drawing
+    drawing = figure(6.4)
+    panels = drawing.subplot_mosaic(
+        [["whole"] * 2, ["error"] * 2, ["close", "close error"]], height_ratios=[2, 1.2, 1.8]
+    )
+    whole, below, close, close_error = panels.values()
+    below.sharex(whole)
+    part = _worst_window(np.abs(y - mean))
+    for curves, errors, shown in ((whole, below, slice(None)), (close, close_error, part)):
+        _draw_curves(curves, t[shown], y[shown], mean[shown], half[shown], unit)
+        _draw_error(errors, t[shown], (y - mean)[shown], half[shown], unit)
+    fit, rmse, coverage = scores
+    whole.set_title(
+        f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
+        f"{100 * coverage:.1f} % inside the 95 % band"
+    )
+    whole.tick_params(labelbottom=False)
+    first, last = float(t[part][0]), float(t[part][-1])
+    for axes in (whole, below):
+        axes.axvspan(first, last, color=ACCENT, alpha=0.25, lw=0)
+        axes.axvline((first + last) / 2, color=ACCENT, lw=0.6, ls=":")
+    close.set_title("where the error is largest (marked above)")
+    for axes in (below, close, close_error):
+        axes.set_xlabel("time (s)")
+    for axes in (close, close_error):
+        axes.set_xlim(first, last)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    handles, labels = close.get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
+    drawing.align_ylabels([whole, below, close])
+    return drawing
+
+
+def _draw_curves(
+    axes: Axes, t: Array, y: Array | None, mean: Array, half: Array, unit: str
+) -> None:
+    axes.fill_between(
+        *band_envelope(t, mean - half, mean + half), color=LIGHT, lw=0, label="95 % band"
+    )
+    if y is not None:
+        marks: dict[str, Any] = {"marker": "o", "ms": 2.5, "mew": 0} if len(t) <= ZOOM else {}
+        axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
+    axes.plot(*envelope(t, mean), color=DARK, lw=0.9, label="simulated")
+    axes.set_xlim(float(t[0]), float(t[-1]))
+    axes.set_ylabel(with_unit("output", unit))
+
+
+def _draw_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
+    axes.fill_between(*band_envelope(t, -half, half), color=LIGHT, lw=0)
+    axes.plot(*envelope(t, error), color=DARK, lw=0.6)
+    axes.axhline(0.0, color="k", lw=0.5)
+    axes.set_ylabel(with_unit("error", unit))
+
+
+def _worst_window(error: Array) -> slice:
+    """Return the samples about the largest error."""
+    length = min(ZOOM, len(error))
+    begin = int(np.clip(int(np.nanargmax(error)) - length // 2, 0, len(error) - length))
+    return slice(begin, begin + length)
+
+
+@styled
+def solution_figure(states: Sequence[str], t: Array, mean: Array, sd: Array) -> Figure:
+    """Mean and 95 % band of every state of a probabilistic ODE solution, and the sd below.
+
+    Parameters
+    ----------
+    states : sequence of str
+    t : ndarray, (T,)
+    mean, sd : ndarray, (T, n)
+    """
+    drawing = figure(1.2 * len(states) + 1.6, WIDTH)
+    axes = drawing.subplots(len(states) + 1, 1, sharex=True)
+    for i, (name, axis) in enumerate(zip(states, axes[:-1], strict=True)):
+        low, high = mean[:, i] - 1.96 * sd[:, i], mean[:, i] + 1.96 * sd[:, i]
+        axis.fill_between(t, low, high, color=LIGHT, linewidth=0)
+        axis.plot(t, mean[:, i], color=DARK)
+        axis.set_ylabel(name)
+        positive = sd[:, i] > 0
+        axes[-1].semilogy(t[positive], sd[positive, i], label=name, alpha=1 - i / (i + 3))
+    axes[-1].set(ylabel="standard deviation", xlabel="time")
+    if len(states) > 1:
+        axes[-1].legend(ncols=min(len(states), 6))
+    return drawing

@@ -1,0 +1,171 @@
+"""Weighted draws from a posterior as data: moments, quantiles, the parameter table."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.columns import align
+from smcpn.errors import InputError
+from smcpn.likelihood.registry import Solver, likelihood_name
+from smcpn.likelihood.steps import ErrorBudget
+from smcpn.model.problem import Problem
+from smcpn.results.summary import ParameterRow, parameter_rows
+from smcpn.smc.particles import normalise
+from smcpn.smc.replicates import Populations
+from smcpn.smc.resampling import systematic
+from smcpn.validation.correlation import posterior_correlation
+
+Array = NDArray[np.float64]
+
+
+def weighted_quantile(values: Array, weights: Array, q: float | list[float]) -> Array:
+    """Quantile(s) of weighted numbers (N,), linear between the midpoints of their weights."""
+    order = np.argsort(values)
+    weights = weights[order]
+    cumulative = np.cumsum(weights)
+    return np.asarray(np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order]))
+
+
+class Marginals(ABC):
+    """Moments and quantiles of each parameter, from weighted values."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of `values`."""
+
+    @property
+    @abstractmethod
+    def values(self) -> Array:
+        """Parameter values of the particles, (N, d)."""
+
+    @property
+    @abstractmethod
+    def weights(self) -> Array:
+        """Normalised weights, (N,)."""
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Posterior mean of each parameter."""
+        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Posterior standard deviation of each parameter."""
+        weights, values = self.weights, self.values
+        variance = weights @ np.square(values - weights @ values)
+        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    def __getitem__(self, name: str) -> Array:
+        """Values of one parameter, (N,), to be used with `weights`."""
+        if name not in self.names:
+            raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
+        return self.values[:, self.names.index(name)]
+
+    def quantile(self, name: str, q: float | list[float]) -> Array:
+        """Weighted quantile(s) of a parameter.
+
+        Raises
+        ------
+        InputError
+            If there is no such parameter.
+        """
+        return weighted_quantile(self[name], self.weights, q)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time of a run went, in seconds, and its size."""
+
+    wall: float
+    compile: float
+    kernel: float
+    theta_steps: int
+
+
+@dataclass(frozen=True)
+class WeightedDraws(Populations, Marginals):
+    """Particles of a posterior with the problem they solve; `Posterior` tells of the attributes."""
+
+    problem: Problem
+    solver: Solver
+    budget: ErrorBudget
+    timing: Timing
+    seed: int | None = None
+    likelihood: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of `values`."""
+        return self.problem.names
+
+    @cached_property
+    def values(self) -> Array:
+        """Parameter values of the particles, (N, d)."""
+        return self.problem.prior.natural(self.theta)
+
+    @property
+    def weights(self) -> Array:
+        """Normalised weights, (N,)."""
+        return normalise(self.log_weights)
+
+    @property
+    def acceptance(self) -> float:
+        """Share of proposals accepted over all rejuvenations; nan without any."""
+        proposed = sum(r.evaluations for r in self.rejuvenations)
+        accepted = sum(r.accepted for r in self.rejuvenations)
+        return accepted / proposed if proposed else float("nan")
+
+    @property
+    def likelihood_name(self) -> str:
+        """Name of the likelihood, also where it is the one that the solver stands for."""
+        return likelihood_name(self.solver, self.likelihood)
+
+    @property
+    def step_length(self) -> float:
+        """Seconds of a solver step in the identification."""
+        return self.problem.records[0].interval / int(self.solver.steps)
+
+    def resample(self, size: int | None = None, seed: int = 0) -> dict[str, Array]:
+        """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
+        rng = np.random.default_rng(seed)
+        index = rng.permutation(systematic(self.weights, rng, size))
+        return {name: self.values[index, j] for j, name in enumerate(self.names)}
+
+    def table(self) -> list[ParameterRow]:
+        """The parameter table as data."""
+        interval = {name: self.quantile(name, [0.025, 0.975]).tolist() for name in self.names}
+        correlation = posterior_correlation(self.theta, self.weights)
+        return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+
+    def summary(self) -> str:
+        """The parameter table and the figures of the run, as text."""
+        columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
+        rows = [[row.name, row.prior, *row.figures, row.flag] for row in self.table()]
+        timing, moved = self.timing, ""
+        if self.rejuvenations:
+            last = self.rejuvenations[-1].acceptance
+            moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
+        lines = [
+            align([columns, *rows], left=(0, 1, 7)),
+            "",
+            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
+            f"rejuvenations    {len(self.rejuvenations)}{moved}",
+            f"likelihood       {self.likelihood_name}",
+            f"solver           {self.solver}",
+            f"solver error     {100 * self.budget.claimed:.2g} % of the noise variance claimed, "
+            f"{100 * self.budget.change:.2g} % by doubling the steps",
+        ]
+        if timing.wall:
+            lines.append(
+                f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
+                f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
+            )
+        return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])

@@ -1,0 +1,266 @@
+"""The result of `smcpn.laplace`: a Gaussian posterior of the unconstrained coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from smcpn.columns import align
+from smcpn.errors import InputError, whole_number
+from smcpn.likelihood.registry import Solver
+from smcpn.model.problem import Problem
+from smcpn.results.maximum import Maximum, equally_weighted
+from smcpn.results.posterior import Posterior
+from smcpn.results.summary import ParameterRow, parameter_rows
+
+Array = NDArray[np.float64]
+
+NODES = 80
+"""Of the Gauss-Hermite rule for the moments of a value."""
+
+
+@dataclass(frozen=True)
+class ComparedParameter:
+    """Mean and sd of one parameter, by a posterior and by a Laplace approximation.
+
+    Attributes
+    ----------
+    name : str
+    mean, sd : float
+        Of the posterior.
+    laplace_mean, laplace_sd : float
+    """
+
+    name: str
+    mean: float
+    sd: float
+    laplace_mean: float
+    laplace_sd: float
+
+    @property
+    def difference(self) -> float:
+        """Difference of the means in posterior standard deviations."""
+        return (self.laplace_mean - self.mean) / self.sd
+
+    @property
+    def sd_ratio(self) -> float:
+        """Standard deviation of the approximation over that of the posterior."""
+        return self.laplace_sd / self.sd
+
+
+@dataclass(frozen=True)
+class LaplaceComparison:
+    """Moments and evidence of a posterior and of a Laplace approximation of it.
+
+    Attributes
+    ----------
+    rows : tuple of ComparedParameter
+    log_evidence, log_evidence_se, laplace_log_evidence : float
+    """
+
+    rows: tuple[ComparedParameter, ...]
+    log_evidence: float
+    log_evidence_se: float
+    laplace_log_evidence: float
+
+    def summary(self) -> str:
+        """The table as text."""
+        header = ["parameter", "mean", "sd", "Laplace mean", "sd", "difference / sd", "sd ratio"]
+        rows = [
+            [row.name, f"{row.mean:.5g}", f"{row.sd:.2g}", f"{row.laplace_mean:.5g}",
+             f"{row.laplace_sd:.2g}", f"{row.difference:+.2f}", f"{row.sd_ratio:.2f}"]
+            for row in self.rows
+        ]  # fmt: skip
+        evidence = (
+            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}, "
+            f"Laplace {self.laplace_log_evidence:.2f}"
+        )
+        return "\n".join([align([header, *rows], left=(0,)), "", evidence])
+
+
+@dataclass(frozen=True)
+class Laplace:
+    """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
+
+    Attributes
+    ----------
+    maximum : Maximum
+        The mode and how it was found.
+    covariance : ndarray, (d, d)
+        Of the unconstrained coordinates; nan where there is none.
+    log_evidence : float
+        log p(y), were the posterior this Gaussian; nan where there is none.
+    reason : str
+        Why there is no such Gaussian; "" where there is.
+
+    References
+    ----------
+    Tierney, L., Kadane, J. B. (1986). Accurate approximations for posterior moments and marginal
+    densities. JASA 81.
+    """
+
+    maximum: Maximum = field(repr=False)
+    covariance: Array
+    log_evidence: float
+    reason: str = ""
+
+    @property
+    def success(self) -> bool:
+        """Whether the posterior is concave at the mode, so that the Gaussian exists."""
+        return not self.reason
+
+    @property
+    def problem(self) -> Problem:
+        """The problem."""
+        return self.maximum.problem
+
+    @property
+    def solver(self) -> Solver:
+        """The solver, its steps resolved."""
+        return self.maximum.solver
+
+    @property
+    def likelihood(self) -> str:
+        """Name of the likelihood."""
+        return self.maximum.function.likelihood
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of draws."""
+        return self.maximum.names
+
+    @property
+    def mode(self) -> Array:
+        """Unconstrained coordinates of the mode, (d,); its values are ``maximum.values``."""
+        return self.maximum.theta
+
+    @property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of the covariance, (d, d).
+
+        Raises
+        ------
+        InputError
+            If there is no such Gaussian.
+        """
+        if not self.success:
+            raise InputError(f"there is no Laplace approximation: {self.reason}")
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a second look."""
+        stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
+        return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of each value, which is not the value of the mean coordinate."""
+        return {name: self._moments(j)[0] for j, name in enumerate(self.names)}
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Standard deviation of each value."""
+        return {name: self._moments(j)[1] for j, name in enumerate(self.names)}
+
+    def quantile(self, name: str, q: float) -> float:
+        """Quantile of the value of a parameter, exact."""
+        j = self.names.index(name)
+        at, slope = self.problem.prior.maps[j], 1.0
+        slope = float(np.sign(at.slopes(self.mode[j : j + 1])[0][0]))
+        z = self.mode[j] + slope * special.ndtri(q) * np.sqrt(self.covariance[j, j])
+        return float(at.natural(np.array([z]))[0])
+
+    def draw(self, size: int, seed: int = 0) -> Array:
+        """Draw parameter values, (size, d): the natural values of `draw_theta`.
+
+        Raises
+        ------
+        InputError
+            If there is no such Gaussian.
+        """
+        return self.problem.prior.natural(self.draw_theta(size, seed))
+
+    def draw_theta(self, size: int, seed: int = 0) -> Array:
+        """Draw unconstrained coordinates, (size, d).
+
+        Raises
+        ------
+        InputError
+            If there is no such Gaussian.
+        """
+        factor, rng = self.factor, np.random.default_rng(seed)
+        return self.mode + rng.standard_normal((size, len(self.mode))) @ factor.T
+
+    def table(self) -> list[ParameterRow]:
+        """The parameter table as data, as of a `Posterior`."""
+        sd = np.sqrt(np.diag(self.covariance))
+        interval = {
+            name: (self.quantile(name, 0.025), self.quantile(name, 0.975)) for name in self.names
+        }
+        correlation = self.covariance / np.outer(sd, sd)
+        return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+
+    def summary(self) -> str:
+        """The parameter table and the figures, as text."""
+        columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
+        rows = [
+            [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
+            for row, mode in zip(self.table(), self.maximum.values, strict=True)
+        ]
+        lines = [
+            align([columns, *rows], left=(0, 1, 8)),
+            "",
+            f"log-evidence     {self.log_evidence:.2f} (Laplace)",
+            *self.maximum.figures(),
+        ]
+        return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])
+
+    def compare(self, posterior: Posterior) -> LaplaceComparison:
+        """Compare means and standard deviations with those of a posterior.
+
+        Raises
+        ------
+        InputError
+            If their parameters differ.
+        """
+        if self.names != posterior.names:
+            raise InputError(
+                f"the posterior has the parameters {', '.join(posterior.names)}, the approximation "
+                f"{', '.join(self.names)}: compare two of the same model"
+            )
+        means, sds = (posterior.mean, self.mean), (posterior.sd, self.sd)
+        return LaplaceComparison(
+            rows=tuple(
+                ComparedParameter(name, means[0][name], sds[0][name], means[1][name], sds[1][name])
+                for name in self.names
+            ),
+            log_evidence=posterior.log_evidence,
+            log_evidence_se=posterior.log_evidence_se,
+            laplace_log_evidence=self.log_evidence,
+        )
+
+    def to_posterior(self, particles: int = 1000, seed: int = 0) -> Posterior:
+        """Return draws as the particles of a `Posterior`, to simulate, validate and report with.
+
+        It is the approximation still; ``smcpn.identify(problem, start=laplace)`` corrects it.
+
+        Raises
+        ------
+        InputError
+            If there is no such Gaussian.
+        """
+        theta = self.draw_theta(whole_number("particles", particles, 1), seed)
+        return equally_weighted(self.maximum, theta, self.log_evidence, seed, self.warnings)
+
+    def _moments(self, j: int) -> tuple[float, float]:
+        nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+        weights = weights / weights.sum()
+        z = self.mode[j] + np.sqrt(self.covariance[j, j]) * nodes
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self.problem.prior.maps[j].natural(z)
+            mean = weights @ values
+            return float(mean), float(np.sqrt(weights @ np.square(values - mean)))

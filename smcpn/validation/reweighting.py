@@ -1,0 +1,257 @@
+"""The particles of a posterior under another likelihood: at half the step, or of another kind.
+
+Importance weights p'(y | theta) / p(y | theta) cost one pass over the records per likelihood
+instead of a run. Where few particles keep weight the other likelihood has another posterior, and
+its mean here is only the direction in which that lies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.conditioned import ConditionedLikelihood
+from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.registry import (
+    LIKELIHOODS,
+    Solver,
+    build_likelihood,
+    check_likelihood,
+    likelihood_name,
+)
+from smcpn.model.problem import Problem
+from smcpn.smc.particles import effective_sample_size, normalise
+from smcpn.smc.target import finite_or_excluded
+from smcpn.solver import MAX_STEPS
+
+Array = NDArray[np.float64]
+
+RELIABLE = 0.1
+"""Share of the effective particles that must be left for the shift to be more than a bound."""
+FACTORS = 10.0 ** np.arange(-6, 19)
+"""Diffusions (sd) among which the most likely is taken, where none is known."""
+MOST_ORDER = 4
+
+
+@dataclass(frozen=True)
+class Reweighted:
+    """Weighted particles after their likelihood is exchanged for another.
+
+    Attributes
+    ----------
+    shift : ndarray, (d,)
+        Change of each mean, in standard deviations before; inf where no particle keeps weight.
+    ess_before, ess : float
+        Effective sample size before and after.
+    log_evidence_change : float
+        log sum_i w_i p'(y | theta_i) / p(y | theta_i).
+    """
+
+    shift: Array
+    ess_before: float
+    ess: float
+    log_evidence_change: float
+
+
+def reweighted(values: Array, log_weights: Array, before: Array, after: Array) -> Reweighted:
+    """Exchange the log-likelihoods ``before`` (N,) of weighted values (N, d) for ``after``."""
+    with np.errstate(invalid="ignore"):
+        known = np.isfinite(before) & np.isfinite(after)
+        change = np.where(known, after - before, -np.inf)
+    ess_before = float(effective_sample_size(log_weights))
+    largest = float(change.max())
+    if not np.isfinite(largest):
+        return Reweighted(np.full(values.shape[1], np.inf), ess_before, 0.0, -np.inf)
+    weights = normalise(log_weights)
+    tilted = weights * np.exp(change - largest)
+    mean = weights @ values
+    sd = np.sqrt(weights @ np.square(values - mean))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shift = ((tilted / tilted.sum()) @ values - mean) / sd
+    return Reweighted(
+        shift=shift,
+        ess_before=ess_before,
+        ess=float(effective_sample_size(log_weights + change)),
+        log_evidence_change=largest + float(np.log(tilted.sum())),
+    )
+
+
+@dataclass(frozen=True)
+class StepHalving:
+    """The posterior reweighted by the likelihood at half the step.
+
+    Attributes
+    ----------
+    steps : int
+        Steps per sample of the finer likelihood.
+    shift : mapping of str to float
+        Change of each posterior mean, in posterior standard deviations.
+    ess_before, ess : float
+        Effective sample size of the posterior, and of the reweighted particles.
+    log_evidence_change : float
+        Log-evidence at half the step minus that of the run.
+    """
+
+    steps: int
+    shift: dict[str, float]
+    ess_before: float
+    ess: float
+    log_evidence_change: float
+
+    @property
+    def reliable(self) -> bool:
+        """Whether enough particles carry weight; otherwise the shift is at least of this size."""
+        return self.ess >= RELIABLE * self.ess_before
+
+
+def step_halving(
+    problem: Problem,
+    solver: Solver,
+    values: Array,
+    log_weights: Array,
+    log_likelihood: Array,
+    likelihood: str | None = None,
+) -> StepHalving | None:
+    """Reweight a posterior by the likelihood at half the step.
+
+    Parameters
+    ----------
+    values : ndarray, (N, d)
+        Parameter values of the particles.
+    log_weights, log_likelihood : ndarray, (N,)
+        At the step of ``solver``.
+    likelihood : str, optional
+        As of `smcpn.likelihood.registry.build_likelihood`.
+
+    Returns
+    -------
+    StepHalving, or None
+        None where the solver has its largest number of steps already.
+    """
+    steps = 2 * int(solver.steps)
+    if steps > MAX_STEPS:
+        return None
+    halved = build_likelihood(problem, replace(solver, steps=steps), likelihood=likelihood)
+    found = reweighted(values, log_weights, log_likelihood, _evaluated(halved, values))
+    return StepHalving(
+        steps=steps,
+        shift=dict(zip(problem.names, found.shift.tolist(), strict=True)),
+        ess_before=found.ess_before,
+        ess=found.ess,
+        log_evidence_change=found.log_evidence_change,
+    )
+
+
+@dataclass(frozen=True)
+class ComparedLikelihood:
+    """The particles of a posterior under one likelihood.
+
+    Attributes
+    ----------
+    name : str
+    solver : Solver
+    log_likelihood : float
+        Mean over the posterior.
+    kept : float
+        Effective number of particles after reweighting, in units of that before.
+    shift : float
+        Largest change of a posterior mean, in posterior standard deviations.
+    parameter : str
+        The one whose mean changes so much.
+    """
+
+    name: str
+    solver: Solver
+    log_likelihood: float
+    kept: float
+    shift: float
+    parameter: str
+
+
+def compare_likelihoods(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str | None,
+    theta: Array,
+    log_weights: Array,
+    names: Sequence[str] = tuple(LIKELIHOODS),
+) -> list[ComparedLikelihood]:
+    """Reweight the particles of a posterior by other likelihoods over the same records.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver
+        Of the posterior; other solvers take its steps.
+    likelihood : str or None
+        Of the posterior, as of `smcpn.likelihood.registry.build_likelihood`.
+    theta : ndarray, (N, d)
+    log_weights : ndarray, (N,)
+    names : sequence of str
+        Of `LIKELIHOODS`. A diffusion that has to be known is the most likely power of ten at the
+        posterior centre.
+
+    Raises
+    ------
+    InputError
+        For an unknown name, or a likelihood that cannot be used with the problem.
+    """
+    for name in names:
+        check_likelihood(name)
+    own, values = likelihood_name(solver, likelihood), problem.prior.natural(theta)
+    weights = normalise(log_weights)
+    centre = problem.prior.natural((weights @ theta)[None, :])
+    before = _evaluated(build_likelihood(problem, solver, None, own), values)
+    rows: list[ComparedLikelihood] = []
+    for name in names:
+        if name == own:
+            other, after = solver, before
+        else:
+            built = _likelihood(problem, solver, name, centre)
+            other, after = built.solver, _evaluated(built, values)
+        found = reweighted(values, log_weights, before, after)
+        shift = np.abs(found.shift)
+        rows.append(
+            ComparedLikelihood(
+                name=name,
+                solver=other,
+                log_likelihood=float(weights @ after),
+                kept=found.ess / found.ess_before,
+                shift=float(shift.max()),
+                parameter=problem.names[int(shift.argmax())],
+            )
+        )
+    return rows
+
+
+def _evaluated(likelihood: LaneLikelihood, values: Array) -> Array:
+    """Log-likelihood of all samples, (N,); -inf where the solution diverges."""
+    return finite_or_excluded(likelihood.evaluate(values, likelihood.n_samples)[1])
+
+
+def _likelihood(problem: Problem, solver: Solver, name: str, centre: Array) -> LaneLikelihood:
+    """Build another likelihood, at the most likely diffusion where it needs one."""
+    other = _counterpart(problem, solver, name)
+    likelihood = build_likelihood(problem, other, None, name)
+    if problem.diffusion is not None or not LIKELIHOODS[name].known_diffusion:
+        return likelihood
+    assert isinstance(likelihood, ConditionedLikelihood)
+    candidates = [likelihood.at_diffusion(factor) for factor in FACTORS]
+    best = int(np.argmax([_evaluated(one, centre)[0] for one in candidates]))
+    candidates[best].solver = replace(other, diffusion=float(FACTORS[best]))
+    return candidates[best]
+
+
+def _counterpart(problem: Problem, solver: Solver, name: str) -> Solver:
+    """Return the solver for another likelihood that is nearest to ``solver``."""
+    recipe, steps = LIKELIHOODS[name], int(solver.steps)
+    kind = recipe.solvers[-1]
+    if not kind.probabilistic:
+        return kind(steps=steps)
+    if kind.jacobian == "none":
+        return kind(order=min(getattr(solver, "order", 3), MOST_ORDER), steps=steps)
+    diffusion = problem.diffusion or (1.0 if recipe.known_diffusion else "fixed")
+    return kind(order=MOST_ORDER, steps=steps, form="chain", diffusion=diffusion)
