@@ -35,7 +35,7 @@ from smcpn.datasets.models import emps as equation
 from smcpn.errors import one_of
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.initialisation import StartedSimulator, fitted_initial_states
+from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.particles import (
     TWO_SIDED_95,
     ParticleSimulator,
@@ -43,6 +43,7 @@ from smcpn.simulation.particles import (
     simulate_particles,
 )
 from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
+from smcpn.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -118,7 +119,7 @@ def _run(posterior: Posterior, experiment: Experiment, build: Build) -> Simulati
 
 
 def _open_loop(posterior: Posterior, experiment: Experiment, initial: Array) -> ParticleSimulator:
-    return StartedSimulator(posterior.problem.model, experiment.record, initial, STEPS)
+    return Simulator(posterior.problem.model, experiment.record, STEPS, initial=initial)
 
 
 def _closed_loop(controller: Controller) -> Build:

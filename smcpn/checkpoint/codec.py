@@ -49,8 +49,7 @@ from smcpn.run.settings import RunSettings, RunSnapshot, solver_document, solver
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.sampler import Snapshot
-from smcpn.smc.trace import Trace
+from smcpn.smc.sampler import Snapshot, Trace
 
 # Image of a payload: documents, arrays, populations
 

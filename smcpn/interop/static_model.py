@@ -12,7 +12,7 @@ from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import Solver, build_likelihood
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.particles import finite_or_excluded
 
 if TYPE_CHECKING:
     StaticModel: Any = object
@@ -61,7 +61,7 @@ class SequentialStaticModel(StaticModel):
 
     `particles` asks for log p(y_t | y_<t, theta) without handing a solver state on. The state of
     the latest theta is remembered: a step of IBIS then costs one sample, and only moved particles
-    browse their past.
+    are evaluated on their past.
 
     Parameters
     ----------

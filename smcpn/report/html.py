@@ -33,11 +33,11 @@ from smcpn.results.draws import WeightedDraws
 from smcpn.results.scores import score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.validation import Validation, frequency_response
-from smcpn.validation.reweighting import ComparedLikelihood, compare_likelihoods
+from smcpn.validation.reweighting import Reweighted, compare_likelihoods
 
 TEMPLATE = "report.html"
 RASTER_DPI = 150
-"""Of what a figure asks to be drawn as points, e.g. thousands of markers."""
+"""Of parts of a figure that are drawn as points, e.g. thousands of markers."""
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
 
 _PATH = re.compile(r' d="[^"]*"')
@@ -145,19 +145,19 @@ def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Tab
     return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
 
 
-def likelihood_table(rows: Sequence[ComparedLikelihood]) -> Table:
+def likelihood_table(rows: Sequence[Reweighted]) -> Table:
     """Table of the posterior reweighted by other likelihoods."""
     columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
     return Table(
         columns,
         [
             [
-                row.name,
+                row.likelihood,
                 str(row.solver),
                 f"{row.log_likelihood:.2f}",
                 _percent(row.kept),
-                f"{row.shift:.2g} sd",
-                row.parameter,
+                f"{row.largest_shift[1]:.2g} sd",
+                row.largest_shift[0],
             ]
             for row in rows
         ],

@@ -61,8 +61,8 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
         for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
-            _draw_prior(axes, distribution, unit, low, high, own_peak)
-            _draw_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
+            _plot_prior(axes, distribution, unit, low, high, own_peak)
+            _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
                 axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
             axes.set_xlim(low, high)
@@ -109,9 +109,9 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
                 continue
             (x, x_unit), (y, y_unit) = ((names[k], units[names[k]]) for k in (j, i))
             if i == j:
-                _draw_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
+                _plot_posterior(axes, posterior[x] / x_unit, posterior.weights, own_peak=True)
             else:
-                _draw_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
+                _plot_pair(axes, points[x] / x_unit, points[y] / y_unit, correlation[i, j])
                 if y in truth:
                     axes.axhline(truth[y] / y_unit, color=ACCENT, ls="--", lw=0.9)
             if x in truth:
@@ -159,7 +159,7 @@ def _range(values: Array, weights: Array) -> tuple[float, float]:
     return float(low - margin), float(high + margin)
 
 
-def _draw_prior(
+def _plot_prior(
     axes: Axes, distribution: Any, unit: float, low: float, high: float, own_peak: bool
 ) -> None:
     x = np.linspace(low, high, 160)
@@ -171,14 +171,14 @@ def _draw_prior(
     axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")
 
 
-def _draw_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
+def _plot_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
     low, high = _range(values, weights)
     counts, edges = np.histogram(values, bins=BINS, range=(low, high), weights=weights)
     heights = counts / (counts.max() or 1.0) if own_peak else counts / np.diff(edges)
     axes.stairs(heights, edges, color=DARK, lw=1.3, label="posterior")
 
 
-def _draw_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
+def _plot_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
     # Thousands of points are one small picture in the file, not thousands of elements.
     axes.plot(x, y, ls="", marker="o", ms=2.0, mew=0, color=DARK, alpha=0.25, rasterized=True)
     axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)

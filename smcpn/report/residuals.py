@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
-from smcpn.validation import FrequencyResponse, Innovations, StepHalving, Validation, Whiteness
+from smcpn.validation import FrequencyResponse, Innovations, Reweighted, Validation, Whiteness
 from smcpn.validation.innovations import BAND, LAGS
 
 NOTHING = 1e-12
@@ -76,12 +76,12 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
         over_time.plot(*envelope(part.record.t, normalised), color=tone, lw=0.5)
     over_time.axhspan(-BAND, BAND, color=LIGHT, lw=0, zorder=0)
     over_time.set(xlabel="time (s)", ylabel="v / sqrt(S)", title="normalised innovations")
-    _draw_histogram(spread, validation, output)
-    _draw_correlation(auto, np.arange(1, LAGS + 1), tests.autocorrelation, tests)
+    _plot_histogram(spread, validation, output)
+    _plot_correlation(auto, np.arange(1, LAGS + 1), tests.autocorrelation, tests)
     auto.set(xlabel="lag (samples)", title="auto-correlation, 99 % band")
     if tests.cross_correlation.size:
         lags = np.arange(-LAGS, LAGS + 1)
-        _draw_correlation(cross, lags, tests.cross_correlation[0], tests)
+        _plot_correlation(cross, lags, tests.cross_correlation[0], tests)
         cross.set(xlabel="lag (samples)", title="cross-correlation with u")
     else:
         cross.set_axis_off()
@@ -101,15 +101,15 @@ def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
     n_bars = 0 if halving is None else len(halving.shift)
     drawing = figure(3.2 + 0.2 * n_bars)
     above, below = drawing.subplots(2, 1, height_ratios=[1.6, 0.5 + 0.16 * n_bars])
-    _draw_share(above, validation.innovations, output)
+    _plot_share(above, validation.innovations, output)
     if halving is None:
         below.set_axis_off()
     else:
-        _draw_shift(below, halving)
+        _plot_shift(below, halving)
     return drawing
 
 
-def _draw_histogram(axes: Axes, validation: Validation, output: int) -> None:
+def _plot_histogram(axes: Axes, validation: Validation, output: int) -> None:
     values = np.concatenate([part.normalised[:, output] for part in validation.innovations])
     values = values[np.isfinite(values)]
     reach = max(4.0, min(float(np.abs(values).max()), 12.0))
@@ -125,7 +125,7 @@ def _draw_histogram(axes: Axes, validation: Validation, output: int) -> None:
     axes.legend(loc="upper right")
 
 
-def _draw_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: Whiteness) -> None:
+def _plot_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: Whiteness) -> None:
     band = tests.autocorrelation_band if len(lags) == LAGS else tests.cross_correlation_band
     axes.fill_between(lags, -band, band, color=LIGHT, lw=0, step="mid")
     axes.vlines(lags, 0.0, values, color=DARK, lw=1.0)
@@ -138,7 +138,7 @@ def _draw_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: W
     axes.set_ylim(-largest, largest)
 
 
-def _draw_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None:
+def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None:
     for number, part in enumerate(parts):
         share = np.maximum(part.solver_share[:, output], NOTHING)
         style = ("-", "--", "-.", ":")[number % 4]
@@ -155,7 +155,7 @@ def _draw_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None
     axes.legend(loc="lower right", ncols=2)
 
 
-def _draw_shift(axes: Axes, halving: StepHalving) -> None:
+def _plot_shift(axes: Axes, halving: Reweighted) -> None:
     names, shifts = list(halving.shift), np.array(list(halving.shift.values()))
     finite = np.where(np.isfinite(shifts), shifts, 0.0)
     axes.barh(range(len(names)), finite, height=0.6, color=MIDDLE, ec=DARK, lw=0.8)

@@ -60,7 +60,7 @@ def simulation_figure(
     if not np.isfinite(y).any():
         drawing = figure(2.6)
         whole = drawing.subplots()
-        _draw_curves(whole, t, None, mean, half, unit)
+        _plot_curves(whole, t, None, mean, half, unit)
         whole.set(title=title, xlabel="time (s)")
         return drawing
     drawing = figure(6.4)
@@ -71,8 +71,8 @@ def simulation_figure(
     below.sharex(whole)
     part = _worst_window(np.abs(y - mean))
     for curves, errors, shown in ((whole, below, slice(None)), (close, close_error, part)):
-        _draw_curves(curves, t[shown], y[shown], mean[shown], half[shown], unit)
-        _draw_error(errors, t[shown], (y - mean)[shown], half[shown], unit)
+        _plot_curves(curves, t[shown], y[shown], mean[shown], half[shown], unit)
+        _plot_error(errors, t[shown], (y - mean)[shown], half[shown], unit)
     fit, rmse, coverage = scores
     whole.set_title(
         f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
@@ -95,7 +95,7 @@ def simulation_figure(
     return drawing
 
 
-def _draw_curves(
+def _plot_curves(
     axes: Axes, t: Array, y: Array | None, mean: Array, half: Array, unit: str
 ) -> None:
     axes.fill_between(
@@ -109,7 +109,7 @@ def _draw_curves(
     axes.set_ylabel(with_unit("output", unit))
 
 
-def _draw_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
+def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
     axes.fill_between(*band_envelope(t, -half, half), color=LIGHT, lw=0)
     axes.plot(*envelope(t, error), color=DARK, lw=0.6)
     axes.axhline(0.0, color="k", lw=0.5)

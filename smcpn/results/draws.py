@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,25 +30,41 @@ def weighted_quantile(values: Array, weights: Array, q: float | list[float]) -> 
     return np.asarray(np.interp(q, (cumulative - 0.5 * weights) / cumulative[-1], values[order]))
 
 
-class Marginals(ABC):
-    """Moments and quantiles of each parameter, from weighted values."""
+@dataclass(frozen=True)
+class Timing:
+    """Where the time of a run went, in seconds, and its size."""
 
-    __slots__ = ()
+    wall: float
+    compile: float
+    kernel: float
+    theta_steps: int
+
+
+@dataclass(frozen=True)
+class WeightedDraws(Populations):
+    """Particles of a posterior with the problem they solve; `Posterior` tells of the attributes."""
+
+    problem: Problem
+    solver: Solver
+    budget: ErrorBudget
+    timing: Timing
+    seed: int | None = None
+    likelihood: str | None = None
 
     @property
-    @abstractmethod
     def names(self) -> tuple[str, ...]:
         """Parameter names, in the order of the columns of `values`."""
+        return self.problem.names
 
-    @property
-    @abstractmethod
+    @cached_property
     def values(self) -> Array:
         """Parameter values of the particles, (N, d)."""
+        return self.problem.prior.natural(self.theta)
 
     @property
-    @abstractmethod
     def weights(self) -> Array:
         """Normalised weights, (N,)."""
+        return normalise(self.log_weights)
 
     @property
     def mean(self) -> dict[str, float]:
@@ -78,43 +93,6 @@ class Marginals(ABC):
             If there is no such parameter.
         """
         return weighted_quantile(self[name], self.weights, q)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Where the time of a run went, in seconds, and its size."""
-
-    wall: float
-    compile: float
-    kernel: float
-    theta_steps: int
-
-
-@dataclass(frozen=True)
-class WeightedDraws(Populations, Marginals):
-    """Particles of a posterior with the problem they solve; `Posterior` tells of the attributes."""
-
-    problem: Problem
-    solver: Solver
-    budget: ErrorBudget
-    timing: Timing
-    seed: int | None = None
-    likelihood: str | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Parameter names, in the order of the columns of `values`."""
-        return self.problem.names
-
-    @cached_property
-    def values(self) -> Array:
-        """Parameter values of the particles, (N, d)."""
-        return self.problem.prior.natural(self.theta)
-
-    @property
-    def weights(self) -> Array:
-        """Normalised weights, (N,)."""
-        return normalise(self.log_weights)
 
     @property
     def acceptance(self) -> float:

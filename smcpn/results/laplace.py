@@ -152,7 +152,7 @@ class Laplace:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What deserves a second look."""
+        """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
         return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
 

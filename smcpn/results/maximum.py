@@ -19,7 +19,7 @@ from smcpn.results.posterior import Posterior
 Array = NDArray[np.float64]
 
 POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
-"""What can be maximised."""
+"""Densities that can be maximised."""
 SAME = 0.01
 """Starts whose ends differ by less in log density are said to have found the same maximum."""
 ROWS = 10
@@ -28,7 +28,7 @@ ROWS = 10
 
 @dataclass(frozen=True)
 class StartResult:
-    """What came of one start.
+    """Start, end and path of one search.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Maximum:
     seconds : float
         Wall time without compilation.
     warnings : tuple of str
-        What deserves a second look.
+        Problems found in the search, one sentence each.
     """
 
     function: LogLikelihood = field(repr=False)

@@ -1,4 +1,4 @@
-"""What an identification returns: weighted draws, and what can be asked of them."""
+"""The result of `smcpn.identify`: a `Posterior`, its simulations, validation, figures, report."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Posterior(WeightedDraws):
     r_hat : ndarray, (d,)
         Potential scale reduction over replicates; nan for one.
     warnings : tuple of str
-        What deserves a second look.
+        Problems found in the run, one sentence each.
     likelihood : str or None
         Name of the likelihood; None for the one that the solver stands for.
     """
@@ -116,8 +116,7 @@ class Posterior(WeightedDraws):
         At samples 0, k, 2 k, ... the run takes the state of an extended Kalman filter, which has
         seen the outputs up to that sample and none after it; in between it runs on the input
         alone. All samples count, so the errors are those of horizons 1 to k, each as often. The
-        filter is not the likelihood's: what disturbs the state beside the model is for the user
-        to say.
+        filter is not the likelihood's: the user gives the disturbance that the model lacks.
 
         Parameters
         ----------
@@ -175,29 +174,29 @@ class Posterior(WeightedDraws):
         )  # fmt: skip
 
     def plot_parameters(self, truth: Mapping[str, float] | None = None) -> Figure:
-        """Draw prior against posterior, in units of the ``truth`` where it is known."""
+        """Plot prior against posterior, in units of the ``truth`` where it is known."""
         from smcpn.report.parameters import parameters_figure
 
         return parameters_figure(self, truth)
 
     def plot_corner(self, truth: Mapping[str, float] | None = None) -> Figure:
-        """Draw every pair of parameters."""
+        """Plot every pair of parameters."""
         from smcpn.report.parameters import corner_figure
 
         return corner_figure(self, truth)
 
     def plot_run(self) -> Figure:
-        """Draw effective sample size, rejuvenations and log-evidence over the samples."""
+        """Plot effective sample size, rejuvenations and log-evidence over the samples."""
         from smcpn.report.sampler import run_figure
 
         return run_figure(self)
 
     def plot_prediction(self, record: Record, observe: Any = None, output: int = 0) -> Figure:
-        """Draw measured against simulated with a 95 % band; arguments as of `simulate`."""
+        """Plot measured against simulated with a 95 % band; arguments as of `simulate`."""
         return self.simulate(record, observe=observe).plot(output)
 
     def plot_innovations(self, output: int = 0) -> Figure:
-        """Draw the normalised innovations of the records learned from, and their correlations."""
+        """Plot the normalised innovations of the records learned from, and their correlations."""
         from smcpn.report.residuals import innovations_figure
 
         return innovations_figure(self.validate(), output)
@@ -205,7 +204,7 @@ class Posterior(WeightedDraws):
     def plot_frf(
         self, record: Record | None = None, observe: Any = None, output: int = 0
     ) -> Figure:
-        """Draw the frequency response of a record and of its simulation.
+        """Plot the frequency response of a record and of its simulation.
 
         Parameters
         ----------
@@ -226,7 +225,7 @@ class Posterior(WeightedDraws):
         return frequency_figure(frequency_response(chosen, simulated, output))
 
     def plot_error_budget(self, output: int = 0) -> Figure:
-        """Draw the solver's share of the innovation variance, and what half the step changes."""
+        """Plot the solver's share of the innovation variance, and what half the step changes."""
         from smcpn.report.residuals import error_budget_figure
 
         return error_budget_figure(self.validate(), output)

@@ -33,22 +33,14 @@ from smcpn.likelihood.registry import (
     likelihood_name,
 )
 from smcpn.model.problem import Problem
-from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.mcmc import RandomWalkKernel
-from smcpn.smc.moves import (
-    IndependentMetropolis,
-    MoveSettings,
-    MoveStrategy,
-    RandomWalkMetropolis,
-    WasteFree,
-)
-from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
+from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
+from smcpn.smc.particles import Start
+from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.sampler import Snapshot
-from smcpn.smc.target import Start
-from smcpn.smc.tempering import Tempering
+from smcpn.smc.tempering import DiffusionTempering, Tempering
 from smcpn.solver import SOLVERS
 
 Method = Ibis | Tempering | DiffusionTempering
@@ -58,12 +50,6 @@ METHODS: dict[str, type[Method]] = {
     "diffusion-tempering": DiffusionTempering,
 }
 """Methods that lead from the prior to the posterior, by name."""
-MOVES: dict[str, type[Any]] = {
-    "independent": IndependentMetropolis,
-    "random-walk": RandomWalkMetropolis,
-    "waste-free": WasteFree,
-}
-PROPOSALS = {kind.name: kind for kind in (DefensiveGaussian, StudentMixture)}
 EXISTING = ("resume", "overwrite", "raise")
 """What can be done where a checkpoint exists."""
 
@@ -359,30 +345,16 @@ def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputErro
 
 
 def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
-    names = {kind: name for name, kind in MOVES.items()}
-    document: dict[str, Any] = {"kind": names.get(type(moves))}
-    if type(moves) is IndependentMetropolis:
-        proposals = [proposal.name for proposal in moves.proposals]
-        if all(PROPOSALS.get(p.name) is p for p in moves.proposals):
-            return {**document, "settings": asdict(moves.settings), "proposals": proposals}
-    if type(moves) is RandomWalkMetropolis:
-        return {**document, "settings": asdict(moves.settings)}
-    if type(moves) is WasteFree and moves.kernel == RandomWalkKernel.fit:
-        return {**document, "length": moves.length}
-    raise NotStorableError(
-        f"moves is {type(moves).__name__} with a part of your own, which a file cannot hold",
-        argument="moves",
-    )
+    if MOVES.get(moves.name) is not type(moves):
+        raise NotStorableError(
+            f"moves is {type(moves).__name__}, which has no name of its own", argument="moves"
+        )
+    return {"kind": moves.name, **moves.document()}
 
 
 def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
     arguments = dict(document)
-    kind = MOVES[one_of("moves", arguments.pop("kind"), MOVES)]
-    if "settings" in arguments:
-        arguments["settings"] = MoveSettings(**arguments["settings"])
-    if "proposals" in arguments:
-        arguments["proposals"] = tuple(PROPOSALS[name] for name in arguments["proposals"])
-    return kind(**arguments)
+    return MOVES[one_of("moves", arguments.pop("kind"), MOVES)].of(arguments)
 
 
 def _start_document(start: Start | None) -> dict[str, Any] | None:

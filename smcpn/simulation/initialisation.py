@@ -1,4 +1,4 @@
-"""The state at the start of a test record, found from its first samples.
+"""The state at the start of a test record, by least squares over its first samples.
 
 A benchmark that begins in motion gives a window of samples to find the state with. For each
 parameter vector the initial state is the least-squares fit of the simulation to that window.
@@ -6,7 +6,6 @@ parameter vector the initial state is the least-squares fit of the simulation to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -138,44 +137,6 @@ def _sensitivity_program(model: Model) -> LaneProgram:
     )
 
 
-class StartedSimulator:
-    """A `Simulator` whose every particle starts from a state of its own.
-
-    Parameters
-    ----------
-    initial : ndarray, (N, n_states)
-    """
-
-    def __init__(
-        self,
-        model: Model,
-        record: Record,
-        initial: Array,
-        steps: int | str = "auto",
-        step_length: float | None = None,
-    ) -> None:
-        start = ca.SX.sym("start", model.x.numel(), 1)
-        theta = ca.vertcat(model.theta, start)
-        self._initial = initial
-        self._simulator = Simulator(
-            replace(model, theta=theta, initial=(start,)), record, steps, step_length
-        )
-
-    @property
-    def steps(self) -> int | str:
-        """Runge-Kutta steps per sample; a number once the simulator has run."""
-        return self._simulator.steps
-
-    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        """See `Simulator`; parameters (p, N) are those of the model."""
-        return self._simulator(np.ascontiguousarray(np.vstack([theta, self._initial.T])))
-
-    def halving_change(self, theta: Array) -> Array:
-        """See `Simulator`; from the mean of the initial states."""
-        mean = self._initial.mean(axis=0)[:, None]
-        return self._simulator.halving_change(np.ascontiguousarray(np.vstack([theta, mean])))
-
-
 def simulate_started(
     problem: Problem,
     record: Record,
@@ -204,7 +165,7 @@ def simulate_started(
     interval = float(np.diff(record.t[:samples]).mean())
     per_sample = WINDOW_STEPS if step_length is None else max(1, round(interval / step_length))
     initial = fitted_initial_states(model, record[:samples], values, per_sample)
-    simulator = StartedSimulator(model, record, initial, steps, step_length)
+    simulator = Simulator(model, record, steps, step_length, initial)
     return simulate_particles(
         problem, record.hide(0, samples), values, weights, observe, simulator=simulator
     )

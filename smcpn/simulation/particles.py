@@ -96,7 +96,7 @@ class Simulation:
         return self.mean + TWO_SIDED_95 * self.sd
 
     def plot(self, output: int = 0) -> Any:
-        """Draw measured and simulated output with a 95 % band, and the error below.
+        """Plot measured and simulated output with a 95 % band, and the error below.
 
         Returns
         -------

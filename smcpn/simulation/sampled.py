@@ -23,7 +23,7 @@ from smcpn.likelihood.lanes import SampleSymbols, sample_rows
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
-from smcpn.simulation.simulator import CHUNK
+from smcpn.simulation.simulator import output_chunks
 
 Array = NDArray[np.float64]
 
@@ -78,12 +78,7 @@ class SampledSimulator(ABC):
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
         started = np.ascontiguousarray(np.vstack([theta, self.initial.T]))
-        length = max(1, CHUNK // (theta.shape[1] * self.model.outputs.numel()))
-        state = self._kernel.start(started, self._rows)
-        for a in range(0, len(self._rows), length):
-            b = min(a + length, len(self._rows))
-            state, emitted, _ = self._kernel.advance(started, state, self._rows, a, b, store=True)
-            yield a, b, emitted
+        return output_chunks(self._kernel, started, self._rows, self.model.outputs.numel())
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""

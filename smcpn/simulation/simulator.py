@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -93,13 +95,36 @@ def simulate(
     return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])
 
 
+def output_chunks(
+    kernel: LaneKernel, theta: Array, rows: Rows, n_outputs: int
+) -> Iterator[tuple[int, int, Array]]:
+    """Yield (a, b, outputs (b - a, q, N)) over the rows of a record, for parameters (p, N)."""
+    length = max(1, CHUNK // (theta.shape[1] * n_outputs))
+    state = kernel.start(theta, rows)
+    for a in range(0, len(rows), length):
+        b = min(a + length, len(rows))
+        state, emitted, _ = kernel.advance(theta, state, rows, a, b, store=True)
+        yield a, b, emitted
+
+
 class Simulator:
     """Outputs of a model over one record, in chunks of time.
+
+    Parameters
+    ----------
+    model : Model
+    record : Record
+    steps : int or "auto"
+        Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle.
+    step_length : float, optional
+        Seconds; ``steps="auto"`` starts near it.
+    initial : ndarray, (N, n_states), optional
+        State of every particle at the first sample, in place of the model's.
 
     Attributes
     ----------
     steps : int or "auto"
-        Runge-Kutta steps per sample; a number once the simulator has run.
+        A number once the simulator has run.
     """
 
     def __init__(
@@ -108,7 +133,12 @@ class Simulator:
         record: Record,
         steps: int | str = "auto",
         step_length: float | None = None,
+        initial: Array | None = None,
     ) -> None:
+        if initial is not None:
+            start = ca.SX.sym("start", model.x.numel(), 1)
+            model = replace(model, theta=ca.vertcat(model.theta, start), initial=(start,))
+        self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record, self.steps = model, record, RK4(steps).steps
         self._least_steps, self._settled = LEAST_STEPS, None
         if step_length is not None:
@@ -126,6 +156,7 @@ class Simulator:
         InputError
             If ``steps="auto"`` finds that the mean parameters diverge.
         """
+        theta = self._with_initial(theta, self._initial)
         if self.steps == "auto":
             rows = self._sufficient_rows(theta.mean(axis=1, keepdims=True))
             self.steps = rows.steps
@@ -141,21 +172,21 @@ class Simulator:
         was made at the plain mean of the parameters, which is as good for a size.
         """
         if self._settled is None:
+            theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
             steps = int(self.steps)
             coarse = self._whole(theta, self._rows(steps))
             self._settled = self._whole(theta, self._rows(2 * steps)) - coarse
         return self._settled
 
+    def _with_initial(self, theta: Array, initial: Array) -> Array:
+        """Return parameters and initial states, (p + n_states, N)."""
+        return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta
+
     def _rows(self, steps: int) -> Rows:
         return runge_kutta_rows(self._record, self._model, steps)
 
     def _run(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
-        length = max(1, CHUNK // (theta.shape[1] * self._model.outputs.numel()))
-        state = self._kernel.start(theta, rows)
-        for a in range(0, len(rows), length):
-            b = min(a + length, len(rows))
-            state, emitted, _ = self._kernel.advance(theta, state, rows, a, b, store=True)
-            yield a, b, emitted
+        return output_chunks(self._kernel, theta, rows, self._model.outputs.numel())
 
     def _sufficient_rows(self, theta: Array) -> Rows:
         """Double the steps until a further doubling changes little, for one parameter vector."""

@@ -3,14 +3,14 @@
 from smcpn.validation.correlation import ParameterPair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import Innovations, Whiteness, whiteness
-from smcpn.validation.reweighting import StepHalving
+from smcpn.validation.reweighting import Reweighted
 from smcpn.validation.validation import Validation, validate
 
 __all__ = [
     "FrequencyResponse",
     "Innovations",
     "ParameterPair",
-    "StepHalving",
+    "Reweighted",
     "Validation",
     "Whiteness",
     "frequency_response",

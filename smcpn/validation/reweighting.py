@@ -23,8 +23,7 @@ from smcpn.likelihood.registry import (
     likelihood_name,
 )
 from smcpn.model.problem import Problem
-from smcpn.smc.particles import effective_sample_size, normalise
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]
@@ -38,73 +37,85 @@ MOST_ORDER = 4
 
 @dataclass(frozen=True)
 class Reweighted:
-    """Weighted particles after their likelihood is exchanged for another.
+    """The particles of a posterior under another likelihood.
 
     Attributes
     ----------
-    shift : ndarray, (d,)
-        Change of each mean, in standard deviations before; inf where no particle keeps weight.
+    likelihood : str
+        Its name.
+    solver : Solver
+    log_likelihood : float
+        Its mean over the posterior, before the particles are reweighted.
+    shift : mapping of str to float
+        Change of each posterior mean, in posterior standard deviations; inf where no particle
+        keeps weight.
     ess_before, ess : float
-        Effective sample size before and after.
+        Effective sample size of the posterior, and of the reweighted particles.
     log_evidence_change : float
         log sum_i w_i p'(y | theta_i) / p(y | theta_i).
     """
 
-    shift: Array
-    ess_before: float
-    ess: float
-    log_evidence_change: float
-
-
-def reweighted(values: Array, log_weights: Array, before: Array, after: Array) -> Reweighted:
-    """Exchange the log-likelihoods ``before`` (N,) of weighted values (N, d) for ``after``."""
-    with np.errstate(invalid="ignore"):
-        known = np.isfinite(before) & np.isfinite(after)
-        change = np.where(known, after - before, -np.inf)
-    ess_before = float(effective_sample_size(log_weights))
-    largest = float(change.max())
-    if not np.isfinite(largest):
-        return Reweighted(np.full(values.shape[1], np.inf), ess_before, 0.0, -np.inf)
-    weights = normalise(log_weights)
-    tilted = weights * np.exp(change - largest)
-    mean = weights @ values
-    sd = np.sqrt(weights @ np.square(values - mean))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shift = ((tilted / tilted.sum()) @ values - mean) / sd
-    return Reweighted(
-        shift=shift,
-        ess_before=ess_before,
-        ess=float(effective_sample_size(log_weights + change)),
-        log_evidence_change=largest + float(np.log(tilted.sum())),
-    )
-
-
-@dataclass(frozen=True)
-class StepHalving:
-    """The posterior reweighted by the likelihood at half the step.
-
-    Attributes
-    ----------
-    steps : int
-        Steps per sample of the finer likelihood.
-    shift : mapping of str to float
-        Change of each posterior mean, in posterior standard deviations.
-    ess_before, ess : float
-        Effective sample size of the posterior, and of the reweighted particles.
-    log_evidence_change : float
-        Log-evidence at half the step minus that of the run.
-    """
-
-    steps: int
+    likelihood: str
+    solver: Solver
+    log_likelihood: float
     shift: dict[str, float]
     ess_before: float
     ess: float
     log_evidence_change: float
 
     @property
+    def steps(self) -> int:
+        """Solver steps per sample."""
+        return int(self.solver.steps)
+
+    @property
+    def kept(self) -> float:
+        """Share of the effective particles that is left."""
+        return self.ess / self.ess_before
+
+    @property
     def reliable(self) -> bool:
         """Whether enough particles carry weight; otherwise the shift is at least of this size."""
-        return self.ess >= RELIABLE * self.ess_before
+        return self.kept >= RELIABLE
+
+    @property
+    def largest_shift(self) -> tuple[str, float]:
+        """The parameter whose mean changes most, and the size of that change."""
+        name = max(self.shift, key=lambda name: abs(self.shift[name]))
+        return name, abs(self.shift[name])
+
+
+def _reweighted(
+    problem: Problem,
+    likelihood: str,
+    solver: Solver,
+    values: Array,
+    log_weights: Array,
+    before: Array,
+    after: Array,
+) -> Reweighted:
+    """Exchange the log-likelihoods ``before`` (N,) of weighted values (N, d) for ``after``."""
+    weights = normalise(log_weights)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        known = np.isfinite(before) & np.isfinite(after)
+        change = np.where(known, after - before, -np.inf)
+        largest = float(change.max())
+        nothing_left = not np.isfinite(largest)
+        tilted = np.zeros(len(values)) if nothing_left else weights * np.exp(change - largest)
+        mean = weights @ values
+        sd = np.sqrt(weights @ np.square(values - mean))
+        shift = ((tilted / tilted.sum()) @ values - mean) / sd
+        if nothing_left:
+            shift[:] = np.inf
+        return Reweighted(
+            likelihood=likelihood,
+            solver=solver,
+            log_likelihood=float(weights @ after),
+            shift=dict(zip(problem.names, shift.tolist(), strict=True)),
+            ess_before=float(effective_sample_size(log_weights)),
+            ess=float(effective_sample_size(log_weights + change)),
+            log_evidence_change=float(largest + np.log(tilted.sum())),
+        )
 
 
 def step_halving(
@@ -114,7 +125,7 @@ def step_halving(
     log_weights: Array,
     log_likelihood: Array,
     likelihood: str | None = None,
-) -> StepHalving | None:
+) -> Reweighted | None:
     """Reweight a posterior by the likelihood at half the step.
 
     Parameters
@@ -128,47 +139,15 @@ def step_halving(
 
     Returns
     -------
-    StepHalving, or None
+    Reweighted, or None
         None where the solver has its largest number of steps already.
     """
     steps = 2 * int(solver.steps)
     if steps > MAX_STEPS:
         return None
-    halved = build_likelihood(problem, replace(solver, steps=steps), likelihood=likelihood)
-    found = reweighted(values, log_weights, log_likelihood, _evaluated(halved, values))
-    return StepHalving(
-        steps=steps,
-        shift=dict(zip(problem.names, found.shift.tolist(), strict=True)),
-        ess_before=found.ess_before,
-        ess=found.ess,
-        log_evidence_change=found.log_evidence_change,
-    )
-
-
-@dataclass(frozen=True)
-class ComparedLikelihood:
-    """The particles of a posterior under one likelihood.
-
-    Attributes
-    ----------
-    name : str
-    solver : Solver
-    log_likelihood : float
-        Mean over the posterior.
-    kept : float
-        Effective number of particles after reweighting, in units of that before.
-    shift : float
-        Largest change of a posterior mean, in posterior standard deviations.
-    parameter : str
-        The one whose mean changes so much.
-    """
-
-    name: str
-    solver: Solver
-    log_likelihood: float
-    kept: float
-    shift: float
-    parameter: str
+    finer, name = replace(solver, steps=steps), likelihood_name(solver, likelihood)
+    after = _evaluated(build_likelihood(problem, finer, None, name), values)
+    return _reweighted(problem, name, finer, values, log_weights, log_likelihood, after)
 
 
 def compare_likelihoods(
@@ -178,7 +157,7 @@ def compare_likelihoods(
     theta: Array,
     log_weights: Array,
     names: Sequence[str] = tuple(LIKELIHOODS),
-) -> list[ComparedLikelihood]:
+) -> list[Reweighted]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 
     Parameters
@@ -201,29 +180,20 @@ def compare_likelihoods(
     """
     for name in names:
         check_likelihood(name)
+    if not names:
+        return []
     own, values = likelihood_name(solver, likelihood), problem.prior.natural(theta)
     weights = normalise(log_weights)
     centre = problem.prior.natural((weights @ theta)[None, :])
     before = _evaluated(build_likelihood(problem, solver, None, own), values)
-    rows: list[ComparedLikelihood] = []
+    rows: list[Reweighted] = []
     for name in names:
         if name == own:
             other, after = solver, before
         else:
             built = _likelihood(problem, solver, name, centre)
             other, after = built.solver, _evaluated(built, values)
-        found = reweighted(values, log_weights, before, after)
-        shift = np.abs(found.shift)
-        rows.append(
-            ComparedLikelihood(
-                name=name,
-                solver=other,
-                log_likelihood=float(weights @ after),
-                kept=found.ess / found.ess_before,
-                shift=float(shift.max()),
-                parameter=problem.names[int(shift.argmax())],
-            )
-        )
+        rows.append(_reweighted(problem, name, other, values, log_weights, before, after))
     return rows
 
 

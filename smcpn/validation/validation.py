@@ -16,7 +16,7 @@ from smcpn.smc.particles import normalise
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
-from smcpn.validation.reweighting import StepHalving, step_halving
+from smcpn.validation.reweighting import Reweighted, step_halving
 
 Array = NDArray[np.float64]
 
@@ -43,9 +43,9 @@ class Validation:
         Mean share of solver error in the innovation variance, of the worst output.
     largest_solver_share : float
         The largest at any sample.
-    halving : StepHalving or None
-        Always on the records that the posterior was learned from. None where the step cannot be
-        halved.
+    halving : Reweighted or None
+        The posterior at half the step, on the records that it was learned from; None where the
+        step cannot be halved.
     pair : ParameterPair or None
         The worst-correlated pair of parameters.
     """
@@ -56,7 +56,7 @@ class Validation:
     responses: tuple[FrequencyResponse, ...]
     solver_share: float
     largest_solver_share: float
-    halving: StepHalving | None
+    halving: Reweighted | None
     pair: ParameterPair | None
 
     def __str__(self) -> str:
@@ -194,22 +194,18 @@ def _budget_lines(validation: Validation) -> list[str]:
     halving = validation.halving
     if halving is None:
         return [*lines, "  the step cannot be halved further"]
-    name, shift = max(halving.shift.items(), key=lambda item: abs(item[1]))
+    name, shift = halving.largest_shift
     step = f"  halving the step ({halving.steps} per sample)"
     if halving.reliable:
-        lines.append(f"{step} moves no posterior mean by more than {abs(shift):.2g} sd ({name})")
+        lines.append(f"{step} moves no posterior mean by more than {shift:.2g} sd ({name})")
     else:
         lines.append(
-            f"{step} moves {name} by at least {abs(shift):.2g} sd; "
+            f"{step} moves {name} by at least {shift:.2g} sd; "
             f"weight is left on {halving.ess:.0f} particles only"
         )
-    return [*lines, *_halving_verdict(halving, abs(shift))]
-
-
-def _halving_verdict(halving: StepHalving, shift: float) -> list[str]:
-    if halving.reliable and shift <= NOTABLE_SHIFT:
-        return []
-    return [f"  - the step matters: identify again with steps={halving.steps}"]
+    if not halving.reliable or shift > NOTABLE_SHIFT:
+        lines.append(f"  - the step matters: identify again with steps={halving.steps}")
+    return lines
 
 
 def _p(value: float) -> str:

@@ -6,11 +6,11 @@ from scipy import stats
 
 import smcpn
 from smcpn.simulation.initialisation import (
-    StartedSimulator,
     fitted_initial_states,
     simulate_started,
 )
 from smcpn.simulation.particles import simulate_particles
+from smcpn.simulation.simulator import Simulator
 
 TRUE = {"m": 1.0, "c": 0.4, "k": 30.0, "k3": 50.0}
 START = {"x": 0.3, "v": -1.2}
@@ -48,7 +48,7 @@ def test_every_particle_gets_the_least_squares_state_of_its_own():
     found = fitted_initial_states(PROBLEM.model, window, values, steps=8)
 
     def squares(states):
-        simulator = StartedSimulator(PROBLEM.model, window, states, steps=8)
+        simulator = Simulator(PROBLEM.model, window, steps=8, initial=states)
         outputs = np.concatenate([part for _, _, part in simulator(values.T)])
         return np.square(outputs - window.y[:, :, None]).sum(axis=(0, 1))
 
