@@ -148,7 +148,7 @@ def restored(
     run = Run.resumed(problem, settings, stored.snapshot, threads)
     if longer:
         for sampler in run.samplers:
-            sampler.reweigh()
+            sampler.reweight()
     else:
         _verify(run, path, stored.header)
     return run
@@ -159,9 +159,9 @@ def _verify(run: Run, path: Path, header: Header) -> None:
     for sampler in run.samplers:
         alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))[[0, -1]]
         system = sampler.system.take(alive)
-        _, log_likelihood, pending = sampler.recomputed(alive)
-        ours = np.concatenate([log_likelihood, pending])
-        theirs = np.concatenate([system.log_likelihood, system.pending])
+        _, log_likelihood, log_increment = sampler.recomputed(alive)
+        ours = np.concatenate([log_likelihood, log_increment])
+        theirs = np.concatenate([system.log_likelihood, system.log_increment])
         with np.errstate(invalid="ignore"):
             near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
         if not np.all(near | (ours == theirs)):
