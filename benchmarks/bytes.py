@@ -13,7 +13,7 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.rows import Row, Study, command
 
 PARTICLES, SAMPLES = 128, 120
 
@@ -48,7 +49,7 @@ def record(samples: int = SAMPLES, hold: str = "foh") -> smcpn.Record:
 
 def problem(samples: int = SAMPLES, hold: str = "foh", **options: Any) -> smcpn.Problem:
     """Stiffness and damping of the oscillator."""
-    prior = {"c": stats.lognorm(0.5, scale=0.4), "k": stats.lognorm(0.3, scale=2.0)}
+    prior: Any = {"c": stats.lognorm(0.5, scale=0.4), "k": stats.lognorm(0.3, scale=2.0)}
     arguments: dict[str, Any] = {"observe": "x", "noise": 0.02, "prior": prior} | options
     return smcpn.Problem(oscillator, record(samples, hold), **arguments)
 
@@ -58,7 +59,7 @@ def counts() -> smcpn.Problem:
     rng = np.random.default_rng(3)
     t = np.cumsum(rng.uniform(0.02, 0.08, 40))
     y = np.column_stack([rng.uniform(0.5, 3.0, 40), rng.poisson(2.0, 40)])
-    prior = {
+    prior: Any = {
         "a": stats.lognorm(0.1, scale=1.5),
         "b": stats.lognorm(0.1),
         "c": stats.lognorm(0.1, scale=2.0),
@@ -211,40 +212,25 @@ def digest(arrays: list[np.ndarray]) -> str:
     return content.hexdigest()
 
 
-def rows(expected: dict[str, str], names: list[str]) -> Iterator[dict[str, Any]]:
-    """A row for every run; its target is the digest that another commit printed."""
-    for name in names or RUNS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # few particles, of which a run rightly warns
-            value = digest(RUNS[name]())
-        target = expected.get(name)
-        met = None if target is None else value == target
-        yield {"name": name, "value": value, "target": target, "met": met, "note": ""}
+def _study(name: str, expected: Mapping[str, str]) -> Iterator[Row]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # few particles, of which a run rightly warns
+        value = digest(RUNS[name]())
+    target = expected.get(name, "")
+    yield Row("", value, target, value == target if target else None)
 
 
-def main() -> None:
+def main() -> int:
     """Print the digests, and compare them with those of a file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--check", action="store_true", help="exit 1 where a digest differs")
-    parser.add_argument("--against", type=Path, help="what --json printed at another commit")
-    parser.add_argument("runs", nargs="*", help="names of runs; all by default")
-    arguments = parser.parse_args()
-    expected = {}
-    if arguments.against is not None:
-        content = json.loads(arguments.against.read_text())
-        expected = {row["name"]: row["value"] for row in content["rows"]}
-    table = []
-    for row in rows(expected, arguments.runs):
-        table.append(row)
-        if not arguments.json:
-            verdict = {None: "", True: "equal", False: "DIFFERENT"}[row["met"]]
-            print(f"{row['value'][:16]}  {row['name']}  {verdict}", flush=True)
-    if arguments.json:
-        print(json.dumps({"rows": table}, indent=1))
-    if arguments.check and any(row["met"] is False for row in table):
-        sys.exit(1)
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--against", type=Path)
+    against = parser.parse_known_args()[0].against
+    known = [] if against is None else json.loads(against.read_text())["rows"]
+    expected = {row["name"]: row["value"] for row in known}
+    studies: dict[str, Study] = {name: lambda _, n=name: _study(n, expected) for name in RUNS}
+    option = {"type": Path, "metavar": "FILE", "help": "what --json printed at another commit"}
+    return command(__doc__, studies, against=option)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

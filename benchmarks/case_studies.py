@@ -1,4 +1,4 @@
-"""The three case studies in one table: ``python -m benchmarks.case_studies [--quick] [--json]``.
+"""The three case studies of PN-SMC in one table.
 
 RMSE is in millivolts (Silverbox), micrometres (Bouc-Wen) and millimetres (EMPS). Nothing in the
 table is stored: every figure but the paper's and the targets is measured by the run. ``--quick``
@@ -8,21 +8,20 @@ its targets are those of the full run.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 import smcpn
+from benchmarks.rows import Row, command
 from smcpn.cases import Case, load_case
 from smcpn.cases.emps import emps_case, emps_problem, emps_protocols
 from smcpn.cli.identify import peak_memory_mb
-from smcpn.columns import align
 from smcpn.datasets import emps
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
@@ -43,8 +42,8 @@ COVERED = ("m", "c", "k3")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table; what does not apply is None.
+class Figure:
+    """A measured figure of a case study; what does not apply is None.
 
     Attributes
     ----------
@@ -73,6 +72,18 @@ class Row:
     target: str = ""
     met: bool | None = None
 
+    def row(self) -> Row:
+        """Return it as a row; what has no column is in the note."""
+        notes = []
+        if self.mean is not None:
+            notes.append(f"particles {self.low:.3g} / {self.mean:.3g} / {self.high:.3g}")
+        if self.coverage is not None:
+            notes.append(f"{self.coverage:.3g} % in band")
+        if self.paper is not None:
+            notes.append("paper " + " / ".join(f"{value:.3g}" for value in self.paper))
+        note = "; ".join(notes)
+        return Row(f"{self.study}: {self.figure}", self.value, self.target, self.met, note)
+
 
 @dataclass(frozen=True)
 class Size:
@@ -94,7 +105,7 @@ def identify(case: Case, size: Size, seed: int = 1) -> Posterior:
     )
 
 
-def silverbox_official(size: Size) -> Iterator[Row]:
+def silverbox_official(size: Size) -> Iterator[Figure]:
     """Official split with and without c2, its cost, and the log-evidence between the two."""
     evidence: dict[str, float] = {}
     for model, targets in SILVERBOX_TARGETS.items():
@@ -106,22 +117,22 @@ def silverbox_official(size: Size) -> Iterator[Row]:
         begin = time.perf_counter()
         posterior = identify(case, size)
         evidence[model] = posterior.log_evidence
-        yield Row(
+        yield Figure(
             study,
             "wall time of the identification, compilation included, s",
             time.perf_counter() - begin,
         )
         peak = peak_memory_mb()
         if peak is not None:
-            yield _at_most(Row(study, "peak memory so far, MB", peak), MEMORY_TARGET)
+            yield _at_most(Figure(study, "peak memory so far, MB", peak), MEMORY_TARGET)
         for row, target in zip(_scores(case, posterior, study), targets, strict=True):
             yield _at_most(row, target)
-        yield Row(study, "log-evidence", evidence[model])
+        yield Figure(study, "log-evidence", evidence[model])
     gain = evidence["duffing-damping"] - evidence["duffing-offsets"]
-    yield Row("silverbox official", "log-evidence for c2", gain, target="> 0", met=gain > 0)
+    yield Figure("silverbox official", "log-evidence for c2", gain, target="> 0", met=gain > 0)
 
 
-def paper_table(size: Size) -> Iterator[Row]:
+def paper_table(size: Size) -> Iterator[Figure]:
     """Table 2 of the paper on its own protocol, and the ridge of Bouc-Wen."""
     for name in ("silverbox", "bouc-wen", "emps"):
         case = load_case(name)
@@ -139,7 +150,7 @@ def paper_table(size: Size) -> Iterator[Row]:
             yield from _ridge(case, posterior, "bouc-wen, paper's protocol")
 
 
-def bouc_wen_official(size: Size) -> Iterator[Row]:
+def bouc_wen_official(size: Size) -> Iterator[Figure]:
     """Official split and the products that the data do determine."""
     case = load_case("bouc-wen", split="official")
     posterior = identify(case, size)
@@ -148,7 +159,7 @@ def bouc_wen_official(size: Size) -> Iterator[Row]:
     yield from _ridge(case, posterior, "bouc-wen official")
 
 
-def emps_official(size: Size) -> Iterator[Row]:
+def emps_official(size: Size) -> Iterator[Figure]:
     """All protocols; a tenth of the smoothing width; the best that open loop could be."""
     case = emps_case(split="official")
     posterior = identify(case, size)
@@ -167,7 +178,7 @@ def emps_official(size: Size) -> Iterator[Row]:
         yield _row(study, "open_loop", Score.of(posterior.weights, run(posterior)), UNITS["emps"])
 
 
-def solver_honesty(size: Size) -> Iterator[Row]:
+def solver_honesty(size: Size) -> Iterator[Figure]:
     """Does a posterior of coarse steps cover the means of fine ones? Paper's Silverbox split.
 
     IWP(2) with 4 steps per sample evaluates the model 4 times, as one Runge-Kutta step does. What
@@ -186,7 +197,7 @@ def solver_honesty(size: Size) -> Iterator[Row]:
         for name in COVERED:
             shift = (coarse.mean[name] - fine.mean[name]) / coarse.sd[name]
             inside = "covers" if covered[name] else "misses"
-            yield Row(
+            yield Figure(
                 study,
                 f"{name}: shift in posterior sds ({inside} the fine mean)",
                 shift,
@@ -195,7 +206,7 @@ def solver_honesty(size: Size) -> Iterator[Row]:
             )
         if not wanted:
             missed = sum(not inside for inside in covered.values())
-            yield Row(
+            yield Figure(
                 study,
                 "of m, c, k3, fine means missed",
                 missed,
@@ -204,38 +215,20 @@ def solver_honesty(size: Size) -> Iterator[Row]:
             )
 
 
-STUDIES = (silverbox_official, paper_table, bouc_wen_official, emps_official, solver_honesty)
+FIGURES = {
+    "silverbox": silverbox_official,
+    "paper": paper_table,
+    "bouc-wen": bouc_wen_official,
+    "emps": emps_official,
+    "solver": solver_honesty,
+}
 
 
-def table(rows: list[Row]) -> str:
-    """Render the rows as text."""
-    header = ["study", "figure", "value", "min", "mean", "max", "in band %", "paper min/mean/max"]
-    lines = [[*header, "target", "met"]]
-    for row in rows:
-        paper = "" if row.paper is None else " / ".join(f"{v:.3g}" for v in row.paper)
-        numbers = (row.low, row.mean, row.high, row.coverage)
-        texts = ["" if v is None else f"{v:.3g}" for v in numbers]
-        met = "" if row.met is None else ("yes" if row.met else "NO")
-        lines.append([row.study, row.figure, f"{row.value:.6g}", *texts, paper, row.target, met])
-    return align(lines, left=(0, 1))
+def _study(name: str, quick: bool) -> Iterator[Row]:
+    return (figure.row() for figure in FIGURES[name](QUICK if quick else FULL))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run all studies and print the table; the exit code does not depend on targets."""
-    parser = argparse.ArgumentParser(prog="benchmarks.case_studies", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under two minutes, for CI")
-    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
-    options = parser.parse_args(arguments)
-    rows: list[Row] = []
-    for study in STUDIES:
-        begin = time.perf_counter()
-        try:
-            rows += study(QUICK if options.quick else FULL)
-        except smcpn.InputError as error:
-            rows.append(Row(study.__name__, f"not run: {error}", float("nan")))
-        print(f"{study.__name__}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
-    return 0
+STUDIES = {name: partial(_study, name) for name in FIGURES}
 
 
 def _shortened(case: Case, samples: int) -> Case:
@@ -245,7 +238,7 @@ def _shortened(case: Case, samples: int) -> Case:
     return replace(case, problem=problem)
 
 
-def _scores(case: Case, posterior: Posterior, study: str) -> Iterator[Row]:
+def _scores(case: Case, posterior: Posterior, study: str) -> Iterator[Figure]:
     for name, simulation in case.simulations(posterior).items():
         published = case.published.get(name)
         scale = UNITS[case.name]
@@ -256,8 +249,8 @@ def _scores(case: Case, posterior: Posterior, study: str) -> Iterator[Row]:
         yield row
 
 
-def _row(study: str, figure: str, score: Score, scale: float) -> Row:
-    return Row(
+def _row(study: str, figure: str, score: Score, scale: float) -> Figure:
+    return Figure(
         study,
         figure,
         scale * score.rmse_of_mean,
@@ -268,16 +261,16 @@ def _row(study: str, figure: str, score: Score, scale: float) -> Row:
     )
 
 
-def _at_most(row: Row, target: float) -> Row:
+def _at_most(row: Figure, target: float) -> Figure:
     return replace(row, target=f"<= {target:g}", met=row.value <= target)
 
 
-def _ridge(case: Case, posterior: Posterior, study: str) -> Iterator[Row]:
+def _ridge(case: Case, posterior: Posterior, study: str) -> Iterator[Figure]:
     for name in ("gamma", "delta"):
         mean = float(posterior.weights @ (posterior["beta"] * posterior[name]))
         truth = case.truth["beta"] * case.truth[name]
         error = 100 * abs(mean / truth - 1)
-        yield _at_most(Row(study, f"error of beta {name}, %", error), RIDGE_TARGET)
+        yield _at_most(Figure(study, f"error of beta {name}, %", error), RIDGE_TARGET)
 
 
 def _covers(posterior: Posterior, name: str, value: float) -> bool:
@@ -286,4 +279,4 @@ def _covers(posterior: Posterior, name: str, value: float) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, STUDIES))

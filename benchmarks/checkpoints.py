@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
@@ -21,8 +22,8 @@ import numpy as np
 from scipy import stats
 
 import smcpn
-from benchmarks.command import print_figures
 from benchmarks.killing import digest, killed_runs
+from benchmarks.rows import Row, absent, at_most, command, told
 from smcpn.checkpoint.codec import Contents, begun_image, checkpoint_image
 from smcpn.checkpoint.container import publish
 from smcpn.checkpoint.session import contents_to_take_up, kept_run
@@ -56,22 +57,15 @@ def ten_parameters(samples: int, free: int = 10) -> smcpn.Problem:
     return smcpn.Problem(polynomial, record, observe="x", noise=0.02, prior=prior)
 
 
-def kills(quick: bool) -> dict[str, Any]:
+def kills(quick: bool) -> Iterator[Row]:
     """SIGKILL at random moments of a Silverbox run, at rejuvenations and while writing."""
     count = QUICK_KILLS if quick else KILLS
-    try:
-        outcomes = Counter(killed_runs(count))
-    except smcpn.InputError as error:
-        return {"skipped": str(error)}
-    return {
-        "killed": count,
-        "same_bytes": outcomes["same bytes"],
-        "outcomes": dict(outcomes),
-        "target": "all end in the same bytes",
-    }
+    outcomes = Counter(killed_runs(count))
+    same = outcomes["same bytes"]
+    yield Row("runs that end in the same bytes", same, f"{count}", same == count, _listed(outcomes))
 
 
-def corruption(quick: bool) -> dict[str, Any]:
+def corruption(quick: bool) -> Iterator[Row]:
     """Truncations, flipped bytes, an empty file, a text file, with and without a previous one."""
     flips = QUICK_FLIPS if quick else FLIPS
     rng = np.random.default_rng(0)
@@ -94,11 +88,13 @@ def corruption(quick: bool) -> dict[str, Any]:
         for damaged in _damaged(data, flips // 4, rng):
             records.write_bytes(damaged)
             counts["records"][_outcome(path, expected)] += 1
-    return {
-        "outcomes": {kind: dict(count) for kind, count in counts.items()},
-        "wrong": sum(count["wrong"] + count["traceback"] for count in counts.values()),
-        "target": "0 wrong posteriors, 0 tracebacks",
-    }
+    for kind, count in counts.items():
+        wrong = count["wrong"] + count["traceback"]
+        yield at_most(f"{kind}, wrong posteriors and tracebacks", wrong, 0, _listed(count))
+
+
+def _listed(outcomes: Counter[str]) -> str:
+    return ", ".join(f"{number} {outcome}" for outcome, number in outcomes.items())
 
 
 def _damaged(content: bytes, flips: int, rng: np.random.Generator) -> Iterator[bytes]:
@@ -128,7 +124,7 @@ def _outcome(path: Path, expected: str) -> str:
     return "previous used" if said else "unharmed"
 
 
-def writing(quick: bool) -> dict[str, Any]:
+def writing(quick: bool) -> Iterator[Row]:
     """Time of a write at N = 1000 and 8 parameters, and what keeping a run costs it."""
     problem = ten_parameters(400 if quick else 4000, free=8)
     options: dict[str, Any] = {"solver": smcpn.EKF0(order=2, steps=4), "seed": 1}
@@ -150,14 +146,13 @@ def writing(quick: bool) -> dict[str, Any]:
         ]
         blocked = _blocked_share(path, problem)
     plain, kept = np.array(pairs).T
-    return {
-        "median_write_ms": 1e3 * float(np.median(seconds)),
-        "target_write_ms": 5.0,
-        "run_s": float(np.median(plain)),
-        "share_of_run": blocked,
-        "extra_wall_share": float(np.median(kept - plain) / np.median(plain)),
-        "target_share": 0.02,
+    yield at_most("median write, ms", 1e3 * float(np.median(seconds)), 5.0)
+    yield at_most("share of the run", blocked, 0.02)
+    figures = {
+        "run, s": float(np.median(plain)),
+        "extra share of wall time": float(np.median(kept - plain) / np.median(plain)),
     }
+    yield from told(figures)
 
 
 def _write_seconds(path: Path, contents: Contents, prior: smcpn.Prior) -> float:
@@ -188,48 +183,44 @@ def _blocked_share(path: Path, problem: smcpn.Problem) -> float:
     return spent / (time.perf_counter() - begin)
 
 
-def size(quick: bool) -> dict[str, Any]:
+def size(quick: bool) -> Iterator[Row]:
     """Size of the file per 1000 particles and 10 parameters, for short and long records."""
-    sizes = {}
     with tempfile.TemporaryDirectory() as folder, _silent():
         for samples in (400, 2000) if quick else (400, 20000):
             path = Path(folder) / f"{samples}.h5"
             smcpn.identify(
                 ten_parameters(samples), solver=smcpn.RK4(steps=1), seed=1, checkpoint=path
             )
-            sizes[f"{samples} samples"] = path.stat().st_size / 1e6
-    return {"megabytes": sizes, "target_megabytes": 1.0}
+            yield at_most(f"{samples} samples, MB", path.stat().st_size / 1e6, 1.0)
 
 
-def no_room(quick: bool) -> dict[str, Any]:
+def no_room(quick: bool) -> Iterator[Row]:
     """A full disk and a read-only one, on a small file system made for the purpose."""
-    results: dict[str, Any] = {"target": "run completes, one warning, a note at the end"}
     expected = digest(_small_run(None))
     for name, size, change in (("full", "60k", None), ("read-only", "10m", "remount,ro")):
         with tempfile.TemporaryDirectory() as folder:
             mounted = _mount("-t", "tmpfs", "-o", f"size={size}", "smcpn", folder)
             if not mounted:
-                results[name] = "skipped: this process may not mount a file system"
+                yield absent(name, "this process may not mount a file system")
                 continue
             try:
                 if change is not None:
                     _mount("-o", change, folder)
-                results[name] = _starved(Path(folder) / "run.h5", expected)
+                yield _starved(name, Path(folder) / "run.h5", expected)
             finally:
                 subprocess.run(["umount", folder], check=False)
-    return results
 
 
-def _starved(path: Path, expected: str) -> dict[str, Any]:
+def _starved(name: str, path: Path, expected: str) -> Row:
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         posterior = _small_run(path, quiet=False)
     kinds = Counter(w.category.__name__ for w in told)
-    return {
-        "completes_with_the_same_bytes": digest(posterior) == expected,
-        "checkpoint_warnings": kinds["CheckpointWarning"],
-        "note_at_the_end": [c for c in posterior.warnings if "checkpoint" in c],
-    }
+    same, notes = digest(posterior) == expected, sum("checkpoint" in w for w in posterior.warnings)
+    target = "same bytes, one warning, one note in the result"
+    met = same and kinds["CheckpointWarning"] == notes == 1
+    note = f"{kinds['CheckpointWarning']} warnings, {notes} notes"
+    return Row(name, "same bytes" if same else "other bytes", target, met, note)
 
 
 def _mount(*arguments: str) -> bool:
@@ -262,7 +253,7 @@ def _seconds(function: Callable[[], Any]) -> float:
     return time.perf_counter() - begin
 
 
-FIGURES = {
+STUDIES = {
     "kills": kills,
     "corruption": corruption,
     "writing": writing,
@@ -270,11 +261,5 @@ FIGURES = {
     "no_room": no_room,
 }
 
-
-def main() -> None:
-    """Print the figures."""
-    print_figures("What it takes to lose a run.", FIGURES)
-
-
 if __name__ == "__main__":
-    main()
+    sys.exit(command(__doc__, STUDIES))

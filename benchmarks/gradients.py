@@ -1,4 +1,4 @@
-"""What a gradient takes: ``python -m benchmarks.gradients [--json] [peer latency]``.
+"""Time of values, gradients and Hessians of a likelihood.
 
 FitzHugh-Nagumo with the data of the golden values: 800 steps, 41 observations of both states.
 Eight directions: a, b, c, both initial values, both noises and the diffusion. rodeo is timed in the
@@ -7,8 +7,9 @@ same run where it is installed (it needs a folder of its own: it wants JAX).
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -16,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from benchmarks.command import print_figures
 from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
+from benchmarks.rows import Row, absent, at_least, command, told
 from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
 from smcpn.likelihood.registry import LIKELIHOODS
-from tests.pn_problems import (
+from tests.models import (
     FITZHUGH_NAGUMO,
-    START,
+    FITZHUGH_NAGUMO_START,
     fitzhugh_nagumo,
     fitzhugh_nagumo_problem,
 )
@@ -30,7 +31,7 @@ from tests.pn_problems import (
 Array = NDArray[np.float64]
 Gradient = Callable[[], tuple[Array, Array]]
 
-THETA = np.array([*FITZHUGH_NAGUMO, *START, VARIANCE**0.5, VARIANCE**0.5, 1.0])
+THETA = np.array([*FITZHUGH_NAGUMO, *FITZHUGH_NAGUMO_START, VARIANCE**0.5, VARIANCE**0.5, 1.0])
 DIAGONAL = EKF1(2, 20, diffusion="kappa", jacobian="diagonal")
 SOLVERS = {
     "EKF0": EKF0(2, 20, diffusion="kappa"),
@@ -57,18 +58,18 @@ def golden_problem() -> Problem:
     )
 
 
-def peer(quick: bool) -> dict[str, Any]:
+def peer(quick: bool) -> Iterator[Row]:
     """Value and gradient at one theta, beside rodeo's, which keeps the Jacobian's diagonal."""
     repeats = 5 if quick else 30
-    problem, results = golden_problem(), {}
+    problem = golden_problem()
     for method in ("fenrir", "dalton"):
         function = LogLikelihood(problem, method, DIAGONAL)
         ours = _milliseconds(lambda f=function: f.value_and_gradient(THETA[None, :]), repeats)
-        results[f"{method}, ours, ms"] = ours
+        yield Row(f"{method}, ours, ms", ours)
         try:
             theirs = rodeo_gradients(problem.records[0].y, method)
         except ImportError:
-            results[f"{method}, rodeo"] = "skipped: the package rodeo is not installed"
+            yield absent(f"{method}, rodeo / ours", "the package rodeo is not installed")
             continue
         # rodeo starts the third derivative at zero.
         same = LIKELIHOODS[method].build(problem, DIAGONAL, start_order=1).tangent()
@@ -76,18 +77,16 @@ def peer(quick: bool) -> dict[str, Any]:
         taken = {}
         for mode, call in theirs.items():
             off = np.abs(call()[1] / gradient - 1.0).max()
-            results[f"{method}, rodeo {mode}, gradient off by"] = off
+            yield Row(f"{method}, rodeo {mode}, gradient off by", off)
             taken[mode] = _milliseconds(call, repeats)
-            results[f"{method}, rodeo {mode}, ms"] = taken[mode]
-        ratio = min(taken.values()) / ours
-        results[f"{method}, rodeo / ours (target >= {TARGET})"] = ratio
-    return results
+            yield Row(f"{method}, rodeo {mode}, ms", taken[mode])
+        yield at_least(f"{method}, rodeo / ours", min(taken.values()) / ours, TARGET)
 
 
-def latency(quick: bool) -> dict[str, Any]:
+def latency(quick: bool) -> Iterator[Row]:
     """Milliseconds of a call with one theta, and in a batch; what Python adds to the kernel."""
     repeats = 20 if quick else 200
-    problem, results = golden_problem(), {}
+    problem, results = golden_problem(), dict[str, float]()
     one, many = THETA[None, :], THETA * np.ones((BATCH, 1))
     for name, solver in SOLVERS.items():
         function = LogLikelihood(problem, "fenrir", solver, threads=1)
@@ -98,7 +97,7 @@ def latency(quick: bool) -> dict[str, Any]:
         results[f"{name}, Hessian, ms"] = _milliseconds(lambda f=function: f.hessian(one), 5)
         batch = _milliseconds(lambda f=function: f.value_and_gradient(many), 5)
         results[f"{name}, value and gradient in a batch of {BATCH}, ms each"] = batch / BATCH
-    return results
+    yield from told(results)
 
 
 def rodeo_gradients(y: Array, method: str) -> dict[str, Gradient]:
@@ -148,7 +147,7 @@ def _milliseconds(call: Callable[[], Any], repeats: int) -> float:
     return 1e3 * min(taken)
 
 
-FIGURES = {"peer": peer, "latency": latency}
+STUDIES = {"peer": peer, "latency": latency}
 
 if __name__ == "__main__":
-    print_figures("What a gradient takes.", FIGURES)
+    sys.exit(command(__doc__, STUDIES))

@@ -10,10 +10,9 @@ a few away, so that the share of the floor can come out a little above one.
 
 from __future__ import annotations
 
-import argparse
-import json
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import casadi as ca
@@ -21,6 +20,7 @@ import numpy as np
 from numba import njit
 from scipy import stats
 
+from benchmarks.rows import Row, at_least, at_most, command, told
 from smcpn import EKF0, Problem, Record
 from smcpn.codegen.lower import Level, Statements, lower, names_in
 from smcpn.codegen.lower import Rows as SymbolRows
@@ -149,7 +149,7 @@ def _operations(statements: Statements) -> int:
     return sum(name in sums or name in elsewhere for name in lane)
 
 
-def measure() -> dict[str, float]:
+def kernel(quick: bool) -> Iterator[Row]:
     """Run the three loops and compare."""
     case = problem()
     solver = EKF0(order=ORDER, steps=STEPS)
@@ -176,29 +176,14 @@ def measure() -> dict[str, float]:
     fma = min(seconds(lambda: multiply_adds(chains, 0.999, 1e-3, rounds))) / (512 * 8 * rounds)
     operations = operations_per_step(MarginalSymbols(case.model, ORDER, restarts=False))
     floor = operations * fma * 1e9
-    return {
-        "ns_per_step": ns,
-        "scalar_ns_per_step": scalar_ns,
-        "ratio_vs_scalar": scalar_ns / ns,
-        "floor_ns_per_step": floor,
-        "share_of_floor": floor / ns,
-        "operations_per_step": operations,
-        "multiply_adds_per_ns": 1e-9 / fma,
-        "largest_relative_difference": float(difference),
-    }
+    yield Row("ns per step", ns)
+    yield at_least("scalar loop / kernel", scalar_ns / ns, 5.0, f"{scalar_ns:.3g} ns per step")
+    yield at_least("share of the floor", floor / ns, 0.5, f"the floor is {floor:.3g} ns per step")
+    yield at_most("largest relative difference", float(difference), 1e-9)
+    yield from told({"operations per step": operations, "multiply-adds per ns": 1e-9 / fma})
 
 
-def main() -> None:
-    """Print the figures, as a table or as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true")
-    figures = measure()
-    if parser.parse_args().json:
-        print(json.dumps(figures))
-    else:
-        for name, value in figures.items():
-            print(f"{name:30s} {value:.4g}")
-
+STUDIES = {"kernel": kernel}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command(__doc__, STUDIES))

@@ -10,7 +10,12 @@ from scipy import stats
 
 import smcpn
 from smcpn import Poisson, Problem, Record
-from tests.pn_problems import START, exact_solution, fitzhugh_nagumo, fitzhugh_nagumo_solution
+from tests.models import (
+    FITZHUGH_NAGUMO_START,
+    exact_solution,
+    fitzhugh_nagumo,
+    fitzhugh_nagumo_solution,
+)
 
 COUNTS_EXACT = -119.345731
 """Log-likelihood of `counts_problem` at the true parameters under the exact solution."""
@@ -48,7 +53,7 @@ def counts_problem() -> Problem:
         observe=[of_v, of_r],
         noise=Poisson(),
         prior=_log_normal("abc", 1.0),
-        initial=START,
+        initial=FITZHUGH_NAGUMO_START,
     )
 
 

@@ -1,19 +1,15 @@
-"""Likelihoods that see the data: ``python -m benchmarks.likelihoods [--quick] [--json]``.
+"""Likelihoods that see the data: golden values, agreement, times beside peers, case studies.
 
-Every figure stands beside its target and is measured by the run. ``--quick`` takes fewer seeds and
-particles; it shows that everything runs. Name studies to run only those. Peers are timed where
+``--quick`` takes fewer seeds and particles; it shows that everything runs. Peers are timed where
 they are installed (rodeo and probdiffeq need a folder of their own: both want JAX).
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,21 +23,21 @@ from benchmarks.likelihood_problems import (
     lorenz_problem,
     pendulum_problem,
 )
+from benchmarks.rows import Row, absent, command
 from smcpn import EKF0, EKF1
 from smcpn.cases import load_case
-from smcpn.columns import align
 from smcpn.likelihood.conditioned import dalton, fenrir
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.results.posterior import Posterior
-from tests.pn_problems import (
+from tests.models import (
     FITZHUGH_NAGUMO,
-    OSCILLATOR,
+    FITZHUGH_NAGUMO_START,
+    FREE_OSCILLATOR,
     PREDATOR_PREY,
-    START,
     fitzhugh_nagumo_problem,
-    oscillator_problem,
+    free_oscillator_problem,
     predator_prey_problem,
 )
 
@@ -55,28 +51,6 @@ PENDULUM_WITHIN = 1e-2
 """The paper counts a start as recovered when the length is that close."""
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; what does not apply is None.
-
-    Attributes
-    ----------
-    study, figure : str
-    value : float
-    target : str
-    met : bool or None
-    note : str
-        What else the run has seen.
-    """
-
-    study: str
-    figure: str
-    value: float
-    target: str = ""
-    met: bool | None = None
-    note: str = ""
-
-
 def golden(quick: bool) -> Iterator[Row]:
     """The golden values, by the compiled likelihoods."""
     problem = fitzhugh_nagumo_problem()
@@ -88,16 +62,16 @@ def golden(quick: bool) -> Iterator[Row]:
     ):
         value = _at(build(problem, solver, start_order=1), FITZHUGH_NAGUMO)
         met = abs(value - expected) <= 1e-7
-        yield Row("golden", name, value, f"{expected} to 1e-7", met)
+        yield Row(name, value, f"{expected} to 1e-7", met)
     value = _at(fenrir(predator_prey_problem(), EKF1(3, 10, diffusion=1.0)), PREDATOR_PREY)
     met = abs(value - 43.71020374) <= 1e-7
-    yield Row("golden", "fenrir EKF1, predator and prey", value, "43.71020374 to 1e-7", met)
+    yield Row("fenrir EKF1, predator and prey", value, "43.71020374 to 1e-7", met)
     solver = EKF1(2, 10, diffusion=0.1, jacobian="diagonal")
     value = _at(dalton(counts_problem(), solver, start_order=1), FITZHUGH_NAGUMO)
     # The paper's form, which has no increments, is tested beside the plain reference.
     met = round(value, 2) == round(-119.3438, 2)
     note = f"the exact likelihood is {COUNTS_EXACT}"
-    yield Row("golden", "dalton, counts", value, "-119.34 (paper's form -119.3438)", met, note)
+    yield Row("dalton, counts", value, "-119.34 (paper's form -119.3438)", met, note)
 
 
 def agreement(quick: bool) -> Iterator[Row]:
@@ -107,7 +81,7 @@ def agreement(quick: bool) -> Iterator[Row]:
         "fitzhugh-nagumo": (fitzhugh_nagumo_problem(), FITZHUGH_NAGUMO, 400),
         "predator and prey": (predator_prey_problem(), PREDATOR_PREY, 200),
         "predator alone": (partial, PREDATOR_PREY, 200),
-        "oscillator, gaps, acceleration": (oscillator_problem(), OSCILLATOR, 200),
+        "oscillator, gaps, acceleration": (free_oscillator_problem(), FREE_OSCILLATOR, 200),
     }
     for name, (problem, theta, steps) in problems.items():
         worst = 0.0
@@ -122,7 +96,7 @@ def agreement(quick: bool) -> Iterator[Row]:
                 for kind in ("fenrir", "dalton", "filtering")
             ]
             worst = max(worst, np.ptp(values) / abs(values[0]))
-        yield Row("agreement", f"{name}, orders 2 and 3", worst, "<= 1e-6", worst <= 1e-6)
+        yield Row(f"{name}, orders 2 and 3", worst, "<= 1e-6", worst <= 1e-6)
 
 
 def speed(quick: bool) -> Iterator[Row]:
@@ -137,19 +111,19 @@ def speed(quick: bool) -> Iterator[Row]:
     }
     taken = {name: _microseconds(_browse(one), theta) for name, one in own.items()}
     figure = taken["fenrir EKF0"]
-    yield Row("speed", "fenrir EKF0, us", figure, "<= 10", figure <= 10)
+    yield Row("fenrir EKF0, us", figure, "<= 10", figure <= 10)
     for name in list(own)[1:]:
-        yield Row("speed", f"{name}, us", taken[name])
-    found = peers(problem.records[0].y, np.array(START))
+        yield Row(f"{name}, us", taken[name])
+    found = peers(problem.records[0].y, np.array(FITZHUGH_NAGUMO_START))
     others = {}
     for name, peer in found.items():
         if isinstance(peer, str):
-            yield Row("speed", f"{name}, us", float("nan"), note=peer)
+            yield absent(f"{name}, us", peer)
             continue
         others[name] = _microseconds(peer, theta[:PEER_BATCH])
         difference = abs(peer(theta[:1])[0] - _at(_same_as(own, name), theta[0]))
         note = f"differs from ours by {difference:.1e}"
-        yield Row("speed", f"{name}, us", others[name], note=note)
+        yield Row(f"{name}, us", others[name], note=note)
     for ours, theirs, least in (
         ("fenrir EKF1 diagonal", "rodeo fenrir", 20),
         ("dalton EKF1 diagonal", "rodeo dalton", 20),
@@ -158,27 +132,31 @@ def speed(quick: bool) -> Iterator[Row]:
     ):
         if theirs in others:
             ratio = others[theirs] / taken[ours]
-            yield Row("speed", f"{theirs} / ours", ratio, f">= {least}", ratio >= least)
+            yield Row(f"{theirs} / ours", ratio, f">= {least}", ratio >= least)
 
 
 def pendulum(quick: bool) -> Iterator[Row]:
     """The length of the pendulum from the whole range of starts of the paper, .01 to 100."""
     count = (QUICK_SEEDS if quick else FULL_SEEDS)["pendulum"]
     solver = EKF1(2, 1, diffusion=10.0)
-    for path in ("diffusion", "tempering"):
+    for method in ("diffusion-tempering", "tempering"):
         means, seconds = [], []
         for seed in range(count):
             problem = pendulum_problem(seed)
             begin = time.perf_counter()
             posterior = _identified(
-                problem, solver=solver, likelihood="fenrir", path=path, particles=200, seed=seed
+                problem, solver=solver, likelihood="fenrir", method=method, particles=200, seed=seed
             )
             seconds.append(time.perf_counter() - begin)
             means.append(posterior.mean["length"])
         found = sum(abs(mean - 1.0) < PENDULUM_WITHIN for mean in means)
-        target, met = (f"{count} of {count}", found == count) if path == "diffusion" else ("", None)
+        target, met = (
+            (f"{count} of {count}", found == count)
+            if method == "diffusion-tempering"
+            else ("", None)
+        )
         note = f"median {np.median(seconds):.1f} s; paper, by maximisation: 118 of 161 starts"
-        yield Row("pendulum", f"found by path '{path}', of {count}", found, target, met, note)
+        yield Row(f"found by {method}, of {count}", found, target, met, note)
 
 
 def silverbox(quick: bool) -> Iterator[Row]:
@@ -209,7 +187,7 @@ def silverbox(quick: bool) -> Iterator[Row]:
             ("<= 1", gaps[worst] <= 1) if "filtering" in name else ("> 1", gaps[worst] > 1)
         )
         note = f"worst: {worst}; {run.timing.wall:.1f} s"
-        yield Row("silverbox", f"{name}, largest gap in sd", gaps[worst], target, met, note)
+        yield Row(f"{name}, largest gap in sd", gaps[worst], target, met, note)
 
 
 def lorenz(quick: bool) -> Iterator[Row]:
@@ -234,7 +212,7 @@ def lorenz(quick: bool) -> Iterator[Row]:
         f"median {np.median(seconds):.0f} s"
     )
     target = f"{count} of {count}"
-    yield Row("lorenz", f"truth in all 99 % intervals, of {count}", covered, target,
+    yield Row(f"truth in all 99 % intervals, of {count}", covered, target,
               covered == count, note)  # fmt: skip
 
 
@@ -246,35 +224,6 @@ STUDIES: dict[str, Callable[[bool], Iterator[Row]]] = {
     "silverbox": silverbox,
     "lorenz": lorenz,
 }
-
-
-def table(rows: list[Row]) -> str:
-    """Render the rows as text."""
-    lines = [["study", "figure", "value", "target", "met", ""]]
-    for row in rows:
-        met = "" if row.met is None else ("yes" if row.met else "NO")
-        value = f"{row.value:.10g}" if row.study == "golden" else f"{row.value:.4g}"
-        lines.append([row.study, row.figure, value, row.target, met, row.note])
-    return align(lines, left=(0, 1, 3, 4, 5))
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run the studies and print the table; the exit code does not depend on targets."""
-    parser = argparse.ArgumentParser(prog="benchmarks.likelihoods", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under two minutes")
-    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
-    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], help="all by default")
-    options = parser.parse_args(arguments)
-    rows: list[Row] = []
-    for name in options.studies or STUDIES:
-        begin = time.perf_counter()
-        try:
-            rows += STUDIES[name](options.quick)
-        except smcpn.InputError as error:
-            rows.append(Row(name, "not run", float("nan"), note=str(error)))
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
-    return 0
 
 
 def _at(likelihood: LaneLikelihood, theta: Array) -> float:
@@ -317,4 +266,4 @@ def _identified(problem: Problem, **options: object) -> Posterior:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command(__doc__, STUDIES))

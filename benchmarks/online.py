@@ -1,7 +1,6 @@
 """Identification while the data come: latency, exactness, a jump, memory.
 
-`python -m benchmarks.online [--json] [--quick]`. Every figure stands beside its target. The
-Silverbox is replayed at its own rate, so the full run takes two minutes at least. Latencies are
+The Silverbox is replayed at its own rate, so the full run takes two minutes at least. Latencies are
 those of this machine as it is, other processes included: `load` tells how busy it was.
 """
 
@@ -9,7 +8,9 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 import time
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -17,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from benchmarks.command import print_figures
-from benchmarks.online_sources import source_robustness
+from benchmarks.online_sources import sources
+from benchmarks.rows import Row, at_least, at_most, command, told
 from smcpn import EKF0, RK4, Online, Posterior, Problem, Record, identify, simulate
 from smcpn.cases.silverbox import DUFFING_PRIOR, silverbox_case
 from smcpn.datasets.models import duffing
-from smcpn.errors import InputError
 from smcpn.model.ode import ode
 from smcpn.online import State
 
@@ -53,7 +53,7 @@ def batch(samples: int, seed: int) -> Posterior:
     )
 
 
-def real_time(samples: int) -> dict[str, Any]:
+def real_time(samples: int) -> Iterator[Row]:
     """Replay at the real rate, an update for each sample when it is due."""
     problem = silverbox(samples)
     record, live = problem.records[0], _warm(problem, budget=BUDGET)
@@ -68,25 +68,23 @@ def real_time(samples: int) -> dict[str, Any]:
     reference = [batch(samples, seed) for seed in (1, 2)]
     errors = _standardised(end, reference)
     within = float(np.mean(latencies <= PERIOD))
-    return {
-        "target": "99.9 % within 1.64 ms, none lost, mean within Monte Carlo error",
-        "passed": within >= 0.999 and end.sample == samples and max(errors.values()) < 4.0,
-        "within_period": within,
-        "late": int(np.sum(latencies > PERIOD)),
-        "lost": samples - end.sample,
-        "latency_us": _percentiles(1e6 * latencies),
-        "rejuvenating": float(np.mean(lags > 0)),
+    late = f"{np.sum(latencies > PERIOD)} late; load {os.getloadavg()[0]:.2f}"
+    yield at_least("share of updates within the period", within, 0.999, late)
+    yield at_most("samples lost", samples - end.sample, 0)
+    yield at_most("largest error of a mean in Monte Carlo se", max(errors.values()), 4.0)
+    figures = {
+        "latency, us,": _percentiles(1e6 * latencies),
+        "share while rejuvenating": float(np.mean(lags > 0)),
         "degraded": int(degraded),
         "rejuvenations": end.rejuvenations,
-        "largest_error_of_mean_in_mc_se": max(errors.values()),
-        "load": os.getloadavg()[0],
     }
+    yield from told(figures)
 
 
-def calm_update(samples: int) -> dict[str, Any]:
+def calm_update(samples: int) -> Iterator[Row]:
     """Updates that call for no rejuvenation, as fast as they go."""
     problem = silverbox(samples)
-    record, figures = problem.records[0], {}
+    record = problem.records[0]
     for name, solver in (("ekf0", SOLVER), ("rk4", RK4(steps=2))):
         live = _warm(problem, solver=solver)
         taken, made = [], 0
@@ -95,12 +93,12 @@ def calm_update(samples: int) -> dict[str, Any]:
             if state.rejuvenations == made:
                 taken.append(1e6 * state.latency)
             made = state.rejuvenations
-        figures[name] = _percentiles(np.array(taken))
-    passed = figures["ekf0"]["median"] <= 60.0
-    return {"target": "median <= 60 us", "passed": passed, **figures, "load": os.getloadavg()[0]}
+        found = _percentiles(np.array(taken))
+        note = ", ".join(f"{name} {value:.0f}" for name, value in found.items())
+        yield at_most(f"{name}, median us", found["median"], 60.0, note)
 
 
-def replay(samples: int) -> dict[str, Any]:
+def replay(samples: int) -> Iterator[Row]:
     """All samples as fast as possible, no budget; and the bytes of `ibis`."""
     problem = silverbox(samples)
     record, live = problem.records[0], _warm(problem)
@@ -111,13 +109,9 @@ def replay(samples: int) -> dict[str, Any]:
     reference, found = batch(samples, 1), live.posterior()
     names = ("theta", "log_weights", "log_likelihood", "ancestor", "ess_path", "log_evidence_path")
     same = all(np.array_equal(getattr(found, n), getattr(reference, n)) for n in names)
-    return {
-        "target": ">= 10 x real time; same bytes as ibis",
-        "passed": ratio >= 10.0 and same,
-        "times_real_time": ratio,
-        "same_bytes_as_ibis": same,
-        "batch_times_real_time": samples * PERIOD / reference.timing.wall,
-    }
+    yield at_least("times real time", ratio, 10.0)
+    yield Row("same bytes as identify", same, "True", same)
+    yield Row("identify, times real time", samples * PERIOD / reference.timing.wall)
 
 
 @ode
@@ -127,25 +121,21 @@ def stiffening(x, v, u, t, *, m, c, k, k3):
     return v, (u - c * v - stiffness * x - k3 * x**3) / m
 
 
-def jump(samples: int) -> dict[str, Any]:
+def jump(samples: int) -> Iterator[Row]:
     """A stiffness that jumps by 20 %, window of 5 s: at once, and at the real rate."""
     u = _excitation(samples)
     silent = Record(u=u, dt=PERIOD, hold="foh")
     clean = simulate(stiffening, silent, DUFFING, observe="x", steps=16)[:, 0]
     y = clean + 1e-3 * np.random.default_rng(1).standard_normal(samples)
     problem = _duffing_problem(Record(u=u, y=y, dt=PERIOD, hold="foh"))
-    figures = {
-        "no_budget": _followed(problem, None),
-        "real_rate": _followed(problem, BUDGET),
-    }
-    passed = all(
-        f["alarm_after_s"] <= 0.5 and f["covered_after_s"] <= 5.0 for f in figures.values()
-    )
-    text = "alarm within 0.5 s, new value covered within 5 s"
-    return {"target": text, "passed": passed, **figures, "load": os.getloadavg()[0]}
+    for name, budget in (("no budget", None), ("real rate", BUDGET)):
+        found = _followed(problem, budget)
+        yield at_most(f"{name}, alarm after s", found.pop("alarm_after_s"), 0.5)
+        yield at_most(f"{name}, new value covered after s", found.pop("covered_after_s"), 5.0)
+        yield from told(found, f"{name}, ")
 
 
-def memory(samples: int) -> dict[str, Any]:
+def memory(samples: int) -> Iterator[Row]:
     """Growth of the process once old samples are spilled, over many chunks."""
     y = np.random.default_rng(0).standard_normal(samples)
     u = _excitation(samples)
@@ -159,24 +149,9 @@ def memory(samples: int) -> dict[str, Any]:
     at, size = np.array(sizes).T
     slope = float(np.polyfit(at, size, 1)[0])
     day = 24 * 3600 * RATE
-    return {
-        "target": "flat: < 100 MB in 24 h at 610 Hz",
-        "passed": slope * day < 100e6,
-        "bytes_per_sample": slope,
-        "megabytes_in_24_h": slope * day / 1e6,
-        "spilled_megabytes_in_24_h": 3 * 8 * day / 1e6,
-        "samples": samples,
-    }
-
-
-def sources(samples: int) -> dict[str, Any]:
-    """TCP and stdin sources killed, garbled and delayed, see `benchmarks.online_sources`."""
-    found = source_robustness()
-    return {
-        "target": "bad lines reported and skipped, nothing lost",
-        "passed": all(figure["met"] for figure in found.values()),
-        **found,
-    }
+    note = f"{slope:.3g} bytes a sample over {samples} samples"
+    yield at_most("growth in 24 h at 610 Hz, MB", slope * day / 1e6, 100.0, note)
+    yield Row("file in 24 h, MB", 3 * 8 * day / 1e6)
 
 
 def _warm(problem: Problem, **options: Any) -> Online:
@@ -254,31 +229,22 @@ def _resident() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-FIGURES = {
+SAMPLES = {
     "real_time": (real_time, 20000, 3000),
     "calm_update": (calm_update, 8000, 2000),
     "replay": (replay, 20000, 3000),
     "jump": (jump, int(20 * RATE), int(16 * RATE)),
     "memory": (memory, 300_000, 60_000),
-    "sources": (sources, 0, 0),
 }
+"""Studies, and their samples in full and in the quick form."""
 
 
-def main() -> None:
-    """Print the figures."""
+def _study(name: str, quick: bool) -> Iterator[Row]:
+    study, full, few = SAMPLES[name]
+    return study(few if quick else full)
 
-    def measured(name: str, quick: bool) -> dict[str, Any]:
-        figure, full, few = FIGURES[name]
-        try:
-            return figure(few if quick else full)
-        except InputError as error:
-            return {"passed": None, "skipped": str(error)}
 
-    print_figures(
-        "Identification while the data come.",
-        {name: partial(measured, name) for name in FIGURES},
-    )
-
+STUDIES = {name: partial(_study, name) for name in SAMPLES} | {"sources": sources}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command(__doc__, STUDIES))

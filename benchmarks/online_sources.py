@@ -10,7 +10,6 @@ sent and with an identification that nothing disturbed.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -22,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.rows import Row, command
 from smcpn.datasets.models import duffing
 from smcpn.io import Channels, Event, Stream, open_source
 from smcpn.signals import Stop
@@ -323,23 +323,16 @@ class _Process:
         return [json.loads(line) for line in whole]
 
 
-def source_robustness() -> dict[str, Any]:
-    """Both, as figures: what `benchmarks.online` prints for the sources."""
-    outcomes = {"tcp": tcp_robustness(), "stdin": stdin_robustness()}
-    return {name: {**asdict(outcome), "met": outcome.met} for name, outcome in outcomes.items()}
+def sources(quick: bool) -> Iterator[Row]:
+    """TCP and standard input killed, garbled and delayed."""
+    for name, outcome in (("tcp", tcp_robustness()), ("stdin", stdin_robustness())):
+        figures = vars(outcome)
+        note = ", ".join(f"{value} {key}" for key, value in figures.items())
+        target = "0 lost, 0 doubled, bad lines reported, undisturbed posterior"
+        yield Row(f"{name}, samples lost", outcome.lost, target, outcome.met, note)
 
 
-def main() -> None:
-    """Print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--json", action="store_true")
-    figures = source_robustness()
-    if parser.parse_args().json:
-        print(json.dumps(figures))
-        return
-    for name, outcome in figures.items():
-        print(name, *(f"{key} {value}" for key, value in outcome.items()), sep="  ")
-
+STUDIES = {"sources": sources}
 
 if __name__ == "__main__":
-    main()
+    sys.exit(command(__doc__, STUDIES))

@@ -1,4 +1,4 @@
-"""How time and memory grow: ``python -m benchmarks.scaling [--quick] [--json] [--figures FOLDER]``.
+"""How time and memory grow with particles, samples, states, steps and threads.
 
 Every study changes one size and keeps the others: particles N, samples T, states and parameters
 d, solver steps per sample, threads. One thread works, but for the last: how many share a small
@@ -21,8 +21,9 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,10 @@ import numpy as np
 import smcpn
 from benchmarks.machine import machine
 from benchmarks.memory import give_back, peak_memory, reset_peak, resident_memory
+from benchmarks.rows import Row, command
 from benchmarks.scaling_problems import chain, oscillator
-from benchmarks.scaling_study import Study, Taken, figures_of
-from benchmarks.scaling_table import markdown, printed
+from benchmarks.scaling_study import Study, Taken
+from benchmarks.scaling_table import markdown, rows
 from smcpn.codegen.kernel import processors
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
@@ -162,35 +164,35 @@ def memory_of(size: int) -> dict[str, float]:
     }
 
 
-def main() -> None:
-    """Print the table, or JSON; draw the figures where a folder is given."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--quick", action="store_true", help="short curves")
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figures there")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
-    parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("studies", nargs="*", choices=[*STUDIES, "memory", []])
-    options = parser.parse_args()
-    if options.memory_of:
-        print(json.dumps(memory_of(options.memory_of)))
-        return
-    begun = machine()
-    wanted = options.studies or [*STUDIES, "memory"]
-    studies = {name: STUDIES[name](options.quick) for name in wanted if name in STUDIES}
-    used = memory(options.quick) if "memory" in wanted else []
-    if options.markdown:
-        options.markdown.write_text(markdown(studies, used, begun))
-    if options.figures:
-        from benchmarks.scaling_figures import draw
+def main(arguments: list[str] | None = None) -> int:
+    """Print the rows; write the table and draw the figures where asked to."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["--memory-of"]:
+        print(json.dumps(memory_of(int(given[1]))))
+        return 0
+    begun, curves, used = machine(), dict[str, list[Study]](), list[dict[str, float]]()
 
-        draw(studies, used, options.figures)
-    if options.json:
-        curves = {name: [figures_of(c) for c in group] for name, group in studies.items()}
-        print(json.dumps(curves | {"memory": used, "machine": begun}, indent=1))
-    else:
-        print(printed(studies, used, begun))
+    def measured(name: str, quick: bool) -> Iterator[Row]:
+        curves[name] = STUDIES[name](quick)
+        return rows({name: curves[name]}, [])
+
+    def remembered(quick: bool) -> Iterator[Row]:
+        used.extend(memory(quick))
+        return rows({}, used)
+
+    def write(options: argparse.Namespace) -> None:
+        if options.markdown:
+            options.markdown.write_text(markdown(curves, used, begun))
+        if options.figures:
+            from benchmarks.scaling_figures import draw
+
+            draw(curves, used, options.figures)
+
+    studies = {name: partial(measured, name) for name in STUDIES} | {"memory": remembered}
+    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
+    file = {"type": Path, "metavar": "FILE", "help": "write the table there"}
+    return command(__doc__, studies, given, write, figures=folder, markdown=file)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

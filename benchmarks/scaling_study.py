@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -86,9 +85,3 @@ class Study:
 
 def _slope(sizes: Sequence[float], times: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
-
-
-def figures_of(study: Study) -> dict[str, Any]:
-    """A study as JSON."""
-    slopes = {name: getattr(study, name) for name in SLOPES} if len(study.sizes) > 1 else {}
-    return asdict(study) | slopes | {"met": study.met if slopes else None}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.machine import described
+from benchmarks.rows import Row, at_most
 from benchmarks.scaling_study import SLOPES, TOLERANCE, Study
 
 FLAT_MB = 20.0
@@ -18,20 +19,28 @@ Studies = Mapping[str, Sequence[Study]]
 Memory = Sequence[Mapping[str, float]]
 
 
-def printed(studies: Studies, used: Memory, machine: dict[str, Any]) -> str:
-    """One line for each curve and size."""
-    lines = []
+def rows(studies: Studies, used: Memory) -> Iterator[Row]:
+    """Yield the slope of every curve with its target, its points, and the memory of runs."""
     for curve in _curves(studies):
-        slopes = ", ".join(
-            f"{title} {cell}" for title, cell in zip(COLUMNS[1:6], _slopes(curve), strict=True)
+        if len(curve.sizes) > 1:
+            target = "" if curve.expected is None else f"{curve.expected:g} +- {TOLERANCE:g}"
+            others = [
+                f"{title} {cell}"
+                for title, cell in zip(COLUMNS[3:6], _slopes(curve)[2:], strict=True)
+            ]
+            yield Row(f"{_title(curve)}, slope", curve.slope, target, curve.met, ", ".join(others))
+        for size, taken in zip(curve.sizes, curve.taken, strict=True):
+            note = f"of processors {taken.processor_seconds:.4g}, weighed {taken.weighed:.3g} N T"
+            yield Row(f"{_title(curve)}, {size}, s", taken.seconds, note=note)
+    for one in used:
+        note = (
+            f"record {one['record_bytes_per_sample']:.3g} and tables "
+            f"{one['table_bytes_per_sample']:.3g} bytes per sample"
         )
-        lines.append(f"{_title(curve)}: {slopes}")
-        lines += [
-            f"    {size:>8d}: {taken.seconds:9.4g} s, of processors "
-            f"{taken.processor_seconds:9.4g} s, weighed {taken.weighed:.3g} N T"
-            for size, taken in zip(curve.sizes, curve.taken, strict=True)
-        ]
-    return "\n".join([*lines, *_memory(used), described(machine)])
+        yield Row(f"memory of a run, T = {one['samples']:.0f}, MB", one["run_MB"], note=note)
+    if used:
+        growth = used[-1]["run_MB"] - used[0]["run_MB"]
+        yield at_most("memory, longest less shortest, MB", growth, FLAT_MB)
 
 
 def markdown(studies: Studies, used: Memory, machine: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """The probabilistic solvers beside their targets.
 
-``python -m benchmarks.solvers [--json] [--quick] [--figures FOLDER] [TOPIC ...]``: one table per
-topic, with its target and what this run measured. ``--figures`` also draws the figures of
+A row per topic with its target, then what this run measured. ``--figures`` also draws those of
 ``docs/solvers.md``. ``--quick`` takes fewer tolerances: it shows that everything runs, and its
 targets are those of the full run. Peers that are not installed are named as such.
 """
@@ -9,18 +8,17 @@ targets are those of the full run. Peers that are not installed are named as suc
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import smcpn
+from benchmarks.rows import Row, absent, command
 from benchmarks.solver_accuracy import convergence_row, stiff_row
 from benchmarks.solver_calibration import calibration, membership
 from benchmarks.solver_figures import calibration_figure, evaluations_figure, precision_figure, save
@@ -47,11 +45,12 @@ from benchmarks.solver_problems import (
     VAN_DER_POL_1E6,
     InitialValueProblem,
 )
-from smcpn.columns import align
 from smcpn.pn.layout import make_layout
 
 MOST_BYTES = 4e8
 """Covariance factors that a row of order 11 may store; a run that needs more is cut there."""
+NAMING = ("problem", "solver", "method", "algorithm", "order", "diffusion", "control")
+"""Columns that tell one row of a topic from another."""
 Rows = list[dict[str, Any]]
 
 
@@ -62,6 +61,8 @@ class Topic:
     Attributes
     ----------
     name, target : str
+    figure : str
+        Key of what is judged.
     passed : bool, optional
         None if nothing was measured.
     rows : list of dict
@@ -70,16 +71,26 @@ class Topic:
 
     name: str
     target: str
+    figure: str
     passed: bool | None
     rows: Rows
 
-    def text(self) -> str:
-        """For a person."""
-        verdict = {True: "met", False: "MISSED", None: "not measured"}[self.passed]
-        heads = list(self.rows[0])
-        cells = [heads, *[[_cell(row[head]) for head in heads] for row in self.rows]]
-        table = align(cells, left=(0, 1))
-        return f"{self.name}: {verdict}\ntarget: {self.target}\n\n{table}\n"
+    def figures(self) -> Iterator[Row]:
+        """Yield the verdict, then the figure of every row with what else was measured."""
+        verdict = None if self.passed is None else "met" if self.passed else "missed"
+        yield Row("", verdict, self.target, self.passed)
+        for row in self.rows:
+            named = {key: row[key] for key in NAMING if row.get(key, "") != ""}
+            value = row[self.figure]
+            rest = {
+                k: v for k, v in row.items() if k not in NAMING and k != self.figure and v != ""
+            }
+            note = ", ".join(f"{key} {_cell(value)}" for key, value in rest.items())
+            name = f"{' '.join(map(str, named.values()))}, {self.figure}"
+            if isinstance(value, str):
+                yield absent(name, value or note)
+            else:
+                yield Row(name, value, note=note)
 
 
 def convergence(quick: bool) -> Topic:
@@ -91,7 +102,7 @@ def convergence(quick: bool) -> Topic:
         for order in range(1, 6)
     ]
     passed = all(abs(row["slope"] - row["order"] - 1) <= 0.3 for row in rows)
-    return Topic("convergence", "slope order + 1 +- 0.3 on fixed grids", passed, rows)
+    return Topic("convergence", "slope order + 1 +- 0.3 on fixed grids", "slope", passed, rows)
 
 
 def stiff(quick: bool) -> Topic:
@@ -102,7 +113,7 @@ def stiff(quick: bool) -> Topic:
     own = rows[0]
     passed = own["error"] <= 6.2e-2 and own["iterations"] <= 24000 and own["seconds"] <= 1.0
     target = "error <= 6.2e-2 in <= 24000 iterations and <= 1 s (tolerances 1e-6, 1e-3)"
-    return Topic("stiff", f"first row: {target}", passed, rows)
+    return Topic("stiff", f"first row: {target}", "error", passed, rows)
 
 
 @cache
@@ -130,7 +141,7 @@ def scipy(quick: bool) -> Topic:
             }
         )
     passed = all(row["ratio"] <= 1.0 for row in rows)
-    return Topic("scipy", f"time at error {LEVEL:g} <= DOP853 or Radau", passed, rows)
+    return Topic("scipy", f"time at error {LEVEL:g} <= DOP853 or Radau", "ratio", passed, rows)
 
 
 def probdiffeq(quick: bool) -> Topic:
@@ -149,7 +160,7 @@ def probdiffeq(quick: bool) -> Topic:
     # A peer that never reaches the error has no ratio; it does not count against us.
     passed = all(not ratio < 3.0 for ratio in ratios) if ratios else None
     target = f">= 3x faster at error {LEVEL:g}, same method and order, after compilation"
-    return Topic("probdiffeq", target, passed, rows)
+    return Topic("probdiffeq", target, "speed-up", passed, rows)
 
 
 def _time(line: Line) -> float:
@@ -178,7 +189,7 @@ def function_evaluations(quick: bool) -> Topic:
     dormand = rows[-1]["evaluations"]
     passed = min(row["evaluations"] for row in rows[:-1]) <= dormand
     target = f"f + Jacobian at error {LEVEL:g}, order 5, <= Dormand-Prince 4/5"
-    return Topic("evaluations", target, passed, rows)
+    return Topic("evaluations", target, "evaluations", passed, rows)
 
 
 def order_eleven(quick: bool) -> Topic:
@@ -203,7 +214,7 @@ def order_eleven(quick: bool) -> Topic:
             )
     passed = all(row["smallest sd"] > 0 and row["lowest eigenvalue"] > -1e-12 for row in rows)
     target = "all covariances positive: every sd > 0, no eigenvalue of a correlation < -1e-12"
-    return Topic("order-eleven", target, passed, rows)
+    return Topic("order-eleven", target, "smallest sd", passed, rows)
 
 
 def _order_eleven(problem: InitialValueProblem) -> list[Solver]:
@@ -235,7 +246,7 @@ def control(quick: bool) -> Topic:
             rows.append(row | {"PI / P": row["PI tried"] / row["P tried"]})
     ratio = float(np.exp(np.nanmean([np.log(row["PI / P"]) for row in rows])))
     text = f"no target: the default is P; geometric mean of PI / P is {ratio:.2f}"
-    return Topic("control", text, None, rows)
+    return Topic("control", text, "PI / P", None, rows)
 
 
 def agreement(quick: bool) -> Topic:
@@ -248,7 +259,7 @@ def agreement(quick: bool) -> Topic:
     differences = [row["mean"] for row in rows] + [row["sd, relative"] for row in rows]
     known = [value for value in differences if not isinstance(value, str)]
     passed = max(known) <= 1e-8 if known else None
-    return Topic("agreement", "probdiffeq agrees to 1e-8", passed, rows)
+    return Topic("agreement", "probdiffeq agrees to 1e-8", "mean", passed, rows)
 
 
 def _agreement_row(problem: InitialValueProblem, kind: type, smooth: bool) -> dict[str, Any]:
@@ -272,7 +283,7 @@ def chi2(quick: bool) -> Topic:
     rows = membership(calibration(quick))
     passed = all(_better(rows, algorithm) for algorithm in ("EKF0", "EKF1", "EKS0", "EKS1"))
     target = "time-varying diffusion more often in the 99 % band of chi^2 than fixed"
-    return Topic("calibration", target, passed, rows)
+    return Topic("calibration", target, "in band", passed, rows)
 
 
 def _better(rows: Rows, algorithm: str) -> bool:
@@ -303,25 +314,20 @@ def figures(folder: Path, quick: bool) -> None:
     save(evaluations_figure(_evaluation_lines()), folder, "solver_evaluations")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measure the topics asked for, all by default."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("--json", action="store_true", help="print one JSON object by topic")
-    parser.add_argument("--quick", action="store_true", help="fewer tolerances")
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figures there")
-    parser.add_argument("topics", nargs="*", choices=[*TOPICS, []], help="all by default")
-    options = parser.parse_args(arguments)
-    results = {}
-    for name in options.topics or ([] if options.figures else TOPICS):
-        begin = time.perf_counter()
-        results[name] = TOPICS[name](options.quick)
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        if not options.json:
-            print(results[name].text(), flush=True)
-    if options.json:
-        print(json.dumps({name: asdict(topic) for name, topic in results.items()}, indent=1))
-    if options.figures:
-        figures(options.figures, options.quick)
+def _study(name: str, quick: bool) -> Iterator[Row]:
+    return TOPICS[name](quick).figures()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Measure the topics asked for, all by default, and draw where a folder is given."""
+
+    def draw(options: argparse.Namespace) -> None:
+        if options.figures:
+            figures(options.figures, options.quick)
+
+    studies = {name: partial(_study, name) for name in TOPICS}
+    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
+    return command(__doc__, studies, arguments, draw, figures=folder)
 
 
 def _cell(value: Any) -> str:
@@ -331,4 +337,4 @@ def _cell(value: Any) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -20,57 +20,6 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
     return Prior(distributions)
 
 
-class LinearRegression:
-    """y = X theta + noise e, theta ~ N(0, I): the evidence is known exactly.
-
-    Parameters
-    ----------
-    n, d : int
-        Samples and parameters.
-    noise : float
-        Standard deviation.
-    seed : int
-        Of the data.
-    """
-
-    def __init__(self, n: int, d: int, noise: float, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
-        self.n_samples, self.noise = n, noise
-        self.x = rng.normal(size=(n, d))
-        self.y = self.x @ rng.normal(size=d) + noise * rng.normal(size=n)
-        self.prior = normal_prior("theta", d, 1.0)
-
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`."""
-        return np.empty((0, len(values)))
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
-        # Not a matrix product: BLAS rounds by the shape of the block.
-        predicted = np.einsum("td,nd->tn", self.x[a:b], values, optimize=False)
-        residual = (self.y[a:b, None] - predicted) / self.noise
-        return state, -0.5 * residual**2 - np.log(self.noise * np.sqrt(2 * np.pi))
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        state = self.start(values)
-        return state, self.advance(values, state, 0, b)[1].sum(axis=0)
-
-    def log_evidence(self) -> float:
-        """Exact: the sum of one-step predictive densities, stable for any noise."""
-        mean, factor, total = np.zeros(self.x.shape[1]), np.eye(self.x.shape[1]), 0.0
-        for row, y in zip(self.x, self.y, strict=True):
-            loading = factor.T @ row
-            variance = loading @ loading + self.noise**2
-            total += stats.norm.logpdf(y, row @ mean, np.sqrt(variance))
-            gain = factor @ loading / variance
-            mean = mean + gain * (y - row @ mean)
-            # Potter's form keeps the covariance positive for the smallest noise.
-            shrink = 1.0 / (1.0 + self.noise / np.sqrt(variance))
-            factor = factor - shrink * np.outer(gain, loading)
-        return float(total)
-
-
 class LogisticRegression:
     """P(y = 1) = 1 / (1 + exp(-x'theta)), theta ~ N(0, 25 I).
 

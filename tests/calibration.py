@@ -17,20 +17,9 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF0, RK4
+from tests.models import decay, oscillator
 
 BINS = 10
-
-
-@smcpn.ode
-def decay(x, *, rate):
-    """Exponential decay."""
-    return -rate * x
-
-
-@smcpn.ode
-def oscillator(x, v, u, *, c, k):
-    """Damped oscillator."""
-    return v, u - c * v - k * x
 
 
 @dataclass(frozen=True)

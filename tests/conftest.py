@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import settings
-from problems import PROBLEMS
 
 from smcpn import Problem
 from smcpn.datasets.inventory import find_file
+from tests.models import PROBLEMS
 
 # The first example imports and compiles, and a machine may have other work.
 settings.register_profile("untimed", deadline=None)

@@ -1,4 +1,4 @@
-"""The DALTON paper, ours beside its statements: ``python -m benchmarks.papers.dalton``.
+"""The experiments of the DALTON paper, ours beside its statements.
 
 ``fn``, ``counts`` and ``lorenz`` are posteriors (Figures 1, 2, 4), ``starts`` is Figure 5, and
 ``coarse`` looks closer at the longest step of FitzHugh-Nagumo. Scores are truth less mean in
@@ -9,11 +9,10 @@ and two starts. Settings and published statements: `benchmarks.papers.dalton_set
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -49,32 +48,12 @@ from benchmarks.papers.dalton_starts import (
     newton_cg_scores,
     sweep,
 )
+from benchmarks.rows import Row, command
 from benchmarks.solver_figures import save
-from smcpn.columns import align
 from smcpn.solver import RK4
 
 SEARCHES, QUICK_SEARCHES = 64, 8
 DRAWS_OF_PRIOR = 20
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table.
-
-    Attributes
-    ----------
-    study, figure, ours : str
-    paper : str
-        What the paper says or shows; "" where it says nothing.
-    met : bool or None
-        Whether ours agrees; None where the paper says nothing.
-    """
-
-    study: str
-    figure: str
-    ours: str
-    paper: str = ""
-    met: bool | None = None
 
 
 @dataclass
@@ -97,11 +76,11 @@ def posterior_row(m: Marginals) -> Row:
     name = f"{m.likelihood} {m.step} {m.kind}".replace("  ", " ")
     height = f"log {'evidence' if m.kind == 'sampled' else 'density'} {m.log_density:.6g}"
     if not m.exists:
-        return Row(m.study.name, name, f"none: {m.reason}; {height}")
+        return Row(name, f"none: {m.reason}; {height}")
     missed = [parameter for parameter, covered in m.covers.items() if not covered]
     verdict = f"misses {' '.join(missed)}" if missed else "covers all"
     scores = " ".join(f"{parameter} {score:+.1f}" for parameter, score in m.scores.items())
-    return Row(m.study.name, name, f"{verdict}; {scores}; {height}; {m.seconds:.1f} s")
+    return Row(name, f"{verdict}; {scores}; {height}; {m.seconds:.1f} s")
 
 
 def convergence_rows(posteriors: list[Marginals]) -> Iterable[Row]:
@@ -115,7 +94,7 @@ def convergence_rows(posteriors: list[Marginals]) -> Iterable[Row]:
         if m.step == CONVERGED_AT[m.study.name] and m.likelihood != "filtering":
             paper, met = "as RK", max(shift, spread) <= CONVERGED_WITHIN
         ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
-        yield Row(m.study.name, f"{m.likelihood} {m.step} beside RK", ours, paper, met)
+        yield Row(f"{m.likelihood} {m.step} beside RK", ours, paper, met)
 
 
 def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
@@ -127,7 +106,7 @@ def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
                 shift, spread = one.beside(other)
                 ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
                 name = f"{one.likelihood} {one.step} Laplace beside sampled"
-                yield Row(one.study.name, name, ours)
+                yield Row(name, ours)
 
 
 def posteriors_outcome(posteriors: list[Marginals]) -> Outcome:
@@ -164,9 +143,7 @@ def lorenz(quick: bool) -> Outcome:
         if (m.likelihood, m.kind) == ("dalton", "sampled"):
             covered = m.exists and all(m.covers.values())
             ours = "yes" if covered else "no"
-            outcome.rows.append(
-                Row("lorenz", f"DALTON {m.step} covers all, sampled", ours, "yes", covered)
-            )
+            outcome.rows.append(Row(f"DALTON {m.step} covers all, sampled", ours, "yes", covered))
     return outcome
 
 
@@ -183,7 +160,7 @@ def starts(quick: bool) -> Outcome:
         best = multi_start("dalton", DRAWS_OF_PRIOR)
         ours = f"{best.agreeing} of {DRAWS_OF_PRIOR}; {best.seconds:.0f} s"
         name = "dalton, diffusion known, from draws of the prior: at the highest"
-        outcome.rows.append(Row("starts", name, ours))
+        outcome.rows.append(Row(name, ours))
     return outcome
 
 
@@ -192,7 +169,7 @@ def coverage_row(one: Sweep) -> Row:
     inside = [abs(score) <= HALF_WIDTH for score in one.scores.values()]
     covered = bool(inside) and all(inside)
     name = f"{one.likelihood}, diffusion known: posterior at the highest"
-    return Row("starts", name, "covers all" if covered else "misses", "covers all", covered)
+    return Row(name, "covers all" if covered else "misses", "covers all", covered)
 
 
 def sweep_row(one: Sweep) -> Row:
@@ -212,7 +189,7 @@ def sweep_row(one: Sweep) -> Row:
         if not one.learned:
             # The paper's code learns it.
             paper, met = "", None
-    return Row("starts", f"{one.likelihood}, diffusion {known}: truth found", ours, paper, met)
+    return Row(f"{one.likelihood}, diffusion {known}: truth found", ours, paper, met)
 
 
 def coarse(quick: bool) -> Outcome:
@@ -227,7 +204,7 @@ def coarse(quick: bool) -> Outcome:
         ends = ends_about_truth(study, likelihood, grid, points, "c")
         ours = f"{ends.covering} of {len(points)}; {ends.modes} different ends"
         name = f"{likelihood} {grid.label}: searches from RK's posterior that cover c"
-        outcome.rows.append(Row("coarse", name, ours))
+        outcome.rows.append(Row(name, ours))
     return outcome
 
 
@@ -238,7 +215,7 @@ def newton_row(study: Study, likelihood: str) -> Row:
     covers = bool(abs(score) <= HALF_WIDTH)
     published = PUBLISHED_C[likelihood]
     name = f"{likelihood} {grid.label}: Newton-CG from the truth, third derivative 0: c"
-    return Row("coarse", name, f"{score:+.1f}", "covers" if published else "misses",
+    return Row(name, f"{score:+.1f}", "covers" if published else "misses",
                covers is published)  # fmt: skip
 
 
@@ -252,33 +229,25 @@ STUDIES: dict[str, Callable[[bool], Outcome]] = {
 QUICK = ("fn", "starts")
 
 
-def table(rows: list[Row]) -> str:
-    """Render the rows as text."""
-    lines = [["study", "figure", "ours", "paper", "agrees"]]
-    for row in rows:
-        met = "" if row.met is None else ("yes" if row.met else "NO")
-        lines.append([row.study, row.figure, row.ours, row.paper, met])
-    return align(lines, left=(0, 1, 2, 3, 4))
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Run the studies and print the table; the exit code does not depend on agreement."""
-    parser = argparse.ArgumentParser(prog="benchmarks.papers.dalton", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="under a minute, fn and starts")
-    parser.add_argument("--json", action="store_true", help="print one JSON list of rows")
-    parser.add_argument("--figures", type=Path, help="folder to write the figures to")
-    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], help="all by default")
-    options = parser.parse_args(arguments)
-    rows: list[Row] = []
-    for name in options.studies or (QUICK if options.quick else STUDIES):
-        began = time.perf_counter()
-        outcome = STUDIES[name](options.quick)
-        rows += outcome.rows
-        print(f"{name}: {time.perf_counter() - began:.0f} s", file=sys.stderr)
-        for ending, drawn in outcome.figures.items() if options.figures else ():
-            save(drawn, options.figures, f"dalton_{ending}")
-    print(json.dumps([asdict(row) for row in rows]) if options.json else table(rows))
-    return 0
+    """Run the studies, print their rows, and draw their figures where a folder is given."""
+    drawn: dict[str, Figure] = {}
+
+    def rows(name: str, quick: bool) -> Iterable[Row]:
+        outcome = STUDIES[name](quick)
+        drawn.update(outcome.figures)
+        return outcome.rows
+
+    def draw(options: argparse.Namespace) -> None:
+        for ending, figure in drawn.items() if options.figures else ():
+            save(figure, options.figures, f"dalton_{ending}")
+
+    given = sys.argv[1:] if arguments is None else arguments
+    if "--quick" in given and not set(given) & set(STUDIES):
+        given = [*given, *QUICK]
+    studies = {name: partial(rows, name) for name in STUDIES}
+    folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
+    return command(__doc__, studies, given, draw, figures=folder)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.papers.dalton_settings import (
 )
 from benchmarks.solver_problems import InitialValueProblem, extended_solution
 from smcpn import Poisson, Problem, Record
-from tests.pn_problems import fitzhugh_nagumo, fitzhugh_nagumo_solution
+from tests.models import fitzhugh_nagumo, fitzhugh_nagumo_solution
 
 Array = NDArray[np.float64]
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from benchmarks.papers.fenrir_figures import inference_figure
 from benchmarks.papers.fenrir_fits import FENRIR, METHODS, Fit, Plan, fits
-from benchmarks.papers.fenrir_outcome import Outcome, Row, listed
+from benchmarks.papers.fenrir_outcome import Outcome, beside, listed
 from benchmarks.papers.fenrir_published import QUANTILES, TRAJECTORY_ERRORS, median
+from benchmarks.rows import Row
 
 OUTLIER = 1.0
 RESAMPLES = 1000
@@ -52,7 +53,7 @@ def _rows(name: str, method: str, found: Sequence[Fit]) -> list[Row]:
         f"median {np.median([one.evaluations for one in found]):.0f} evaluations"
     )
     return [
-        Row(
+        beside(
             figure=f"{name}, {method}: median tRMSE",
             ours=f"{middle:.3g}",
             published=f"{target:.3g}",
@@ -60,12 +61,12 @@ def _rows(name: str, method: str, found: Sequence[Fit]) -> list[Row]:
             met=middle <= target if judged else None,
             note=note,
         ),
-        Row(
+        beside(
             figure=f"{name}, {method}: tRMSE 5 25 50 75 95 %",
             ours=listed(np.quantile(errors, QUANTILES).tolist()),
             published=listed(TRAJECTORY_ERRORS[name][method]),
         ),
-        Row(
+        beside(
             figure=f"{name}, {method}: outliers above {OUTLIER:g}",
             ours=f"{outliers} (largest {max(errors):.3g})",
             target="0" if judged else "",

@@ -7,27 +7,20 @@ from dataclasses import dataclass, field
 
 from matplotlib.figure import Figure
 
-from smcpn.columns import align
+from benchmarks.rows import Row
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; what does not apply is empty or None.
-
-    Attributes
-    ----------
-    figure, ours, published, target : str
-    met : bool or None
-        Whether ours reaches the target.
-    note : str
-    """
-
-    figure: str
-    ours: str
-    published: str = ""
-    target: str = ""
-    met: bool | None = None
-    note: str = ""
+def beside(
+    figure: str,
+    ours: str,
+    published: str = "",
+    target: str = "",
+    met: bool | None = None,
+    note: str = "",
+) -> Row:
+    """Return the row of a figure; what the paper has for it comes first in the note."""
+    notes = [f"paper {published}" if published else "", note]
+    return Row(figure, ours, target, met, "; ".join(part for part in notes if part))
 
 
 @dataclass(frozen=True)
@@ -36,14 +29,6 @@ class Outcome:
 
     rows: list[Row]
     figures: dict[str, Callable[[], Figure]] = field(default_factory=dict)
-
-    def text(self) -> str:
-        """The rows as a table."""
-        lines = [["", "ours", "published", "target", "met", ""]]
-        for row in self.rows:
-            met = "" if row.met is None else ("yes" if row.met else "NO")
-            lines.append([row.figure, row.ours, row.published, row.target, met, row.note])
-        return align(lines, left=(0, 1, 2, 3, 4, 5))
 
 
 def listed(numbers: list[float] | tuple[float, ...]) -> str:

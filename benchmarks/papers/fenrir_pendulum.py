@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.papers.fenrir_figures import pendulum_figure
 from benchmarks.papers.fenrir_fits import FENRIR, METHODS, Plan, maximised
-from benchmarks.papers.fenrir_outcome import Outcome, Row
+from benchmarks.papers.fenrir_outcome import Outcome, beside
 from benchmarks.papers.fenrir_published import PENDULUM
 from benchmarks.papers.fenrir_settings import SETTINGS
 
@@ -31,7 +31,7 @@ def pendulum(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
         # A sweep of fewer starts is held to the same share.
         target = PENDULUM[method] * plan.lengths / PUBLISHED_STARTS
         rows.append(
-            Row(
+            beside(
                 figure=f"{method}: starts recovered, of {plan.lengths}",
                 ours=str(found),
                 published=f"{PENDULUM[method]} of {PUBLISHED_STARTS}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.papers.fenrir_figures import seir_figure
 from benchmarks.papers.fenrir_fits import FENRIR, METHODS, Plan, fits
-from benchmarks.papers.fenrir_outcome import Outcome, Row
+from benchmarks.papers.fenrir_outcome import Outcome, beside
 from benchmarks.papers.fenrir_published import SEIR
 from benchmarks.papers.fenrir_settings import SETTINGS
 
@@ -27,7 +27,7 @@ def seir(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
             name: [abs(one.values[name] - truth[name]) for one in found] for name in SEIR[method]
         }
     rows = [
-        Row(
+        beside(
             figure=f"{method}: median absolute error of {name}",
             ours=f"{np.median(values):.3g}",
             published=f"{SEIR[method][name]:.3g}",

@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.papers.fenrir_figures import selection_figure
 from benchmarks.papers.fenrir_fits import FENRIR, Plan, fits
-from benchmarks.papers.fenrir_outcome import Outcome, Row
+from benchmarks.papers.fenrir_outcome import Outcome, beside
 from benchmarks.papers.fenrir_published import SELECTION
 
 TRUE = "M11"
@@ -22,7 +22,7 @@ def selection(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
     others = np.min([values for name, values in nll.items() if name != TRUE], axis=0)
     chosen = int(np.sum(nll[TRUE] < others))
     rows = [
-        Row(
+        beside(
             figure=f"{TRUE} chosen, of {plan.runs}",
             ours=str(chosen),
             published="100 of 100",
@@ -31,7 +31,7 @@ def selection(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
             note=f"closest: {np.min(others - nll[TRUE]):.1f} nats",
         ),
         *(
-            Row(
+            beside(
                 figure=f"{name}: median negative log-likelihood",
                 ours=f"{np.median(values):.4g}",
                 published=f"{SELECTION[name]:.4g}",

@@ -1,4 +1,4 @@
-"""Whole identification of the Silverbox paper record: ``python -m benchmarks.side_by_side``.
+"""Whole identification of the Silverbox paper record, beside other packages.
 
 The same record, prior and likelihood (Runge-Kutta, four steps per sample, noise known) for every
 method. The row "EKF0 marginal" is this package with its own likelihood instead, whose posterior
@@ -7,7 +7,7 @@ in a process of its own, on all processors, with seed after seed; the first run 
 fails, or whose package is absent, has a row that says so. How accuracy is judged stands in
 `benchmarks.side_by_side.accuracy`.
 
-Options: ``--json``; ``--quick`` (512 samples, few particles, a single seed: that everything
+``--quick`` (512 samples, few particles, a single seed: that everything
 works); ``--methods TEXT`` (those whose name holds it, and this package's); ``--draws N`` (the
 accuracy at which times are compared, all sizes in proportion); ``--figures FOLDER``;
 ``--markdown FILE`` (for the documentation).
@@ -21,22 +21,30 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.machine import machine
+from benchmarks.rows import Row, command
+from benchmarks.side_by_side import table
 from benchmarks.side_by_side.accuracy import comparison, rows
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.methods import DRAWS, METHODS
 from benchmarks.side_by_side.reference import importance_reference, metropolis_check
-from benchmarks.side_by_side.table import markdown, printed
 
 STEPS = 4
 PACKAGES = ("particles", "emcee", "blackjax", "diffrax", "jax")
 MOST_SECONDS = 1500.0
 QUICK_SAMPLES, QUICK_DRAWS = 512, 250
+OPTIONS: dict[str, dict[str, Any]] = {
+    "methods": {"default": "", "metavar": "TEXT", "help": "those whose name holds it"},
+    "draws": {"type": int, "metavar": "N", "help": "accuracy, in independent draws"},
+    "figures": {"type": Path, "metavar": "FOLDER", "help": "draw the figure there"},
+    "markdown": {"type": Path, "metavar": "FILE", "help": "write the table there"},
+}
 
 
 def record_and_prior(samples: int | None = None) -> Data:
@@ -101,26 +109,29 @@ def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]
     }
 
 
-def main() -> None:
-    """Print the table, or JSON; draw the figure where a folder is given."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--json", action="store_true", help="one JSON object and nothing else")
-    parser.add_argument("--quick", action="store_true", help="whether everything works, in small")
-    parser.add_argument("--methods", default="", metavar="TEXT", help="those whose name holds it")
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="draw the figure there")
-    parser.add_argument("--draws", type=int, metavar="N", help="accuracy, in independent draws")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there")
-    options = parser.parse_args()
-    draws = options.draws or (QUICK_DRAWS if options.quick else DRAWS)
-    figures = side_by_side(options.quick, options.methods, draws)
-    if options.markdown:
-        options.markdown.write_text(markdown(figures))
-    if options.figures:
-        from benchmarks.side_by_side.drawing import draw
+def main(arguments: list[str] | None = None) -> int:
+    """Print the rows; write the table and draw the figure where asked to."""
+    parser = argparse.ArgumentParser(add_help=False)
+    for name, settings in OPTIONS.items():
+        parser.add_argument(f"--{name}", **settings)
+    options, _ = parser.parse_known_args(arguments)
+    found: dict[str, Any] = {}
 
-        draw(figures, options.figures)
-    print(json.dumps(figures, indent=1) if options.json else printed(figures))
+    def study(quick: bool) -> Iterator[Row]:
+        draws = options.draws or (QUICK_DRAWS if quick else DRAWS)
+        found.update(side_by_side(quick, options.methods, draws))
+        return table.rows(found)
+
+    def write(_: argparse.Namespace) -> None:
+        if options.markdown:
+            options.markdown.write_text(table.markdown(found))
+        if options.figures:
+            from benchmarks.side_by_side.drawing import draw
+
+            draw(found, options.figures)
+
+    return command(__doc__, {"silverbox": study}, arguments, write, **OPTIONS)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

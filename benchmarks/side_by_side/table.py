@@ -1,10 +1,12 @@
-"""The figures as text, for a terminal and for a page."""
+"""The figures as rows, and as a table for a page."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.machine import described
+from benchmarks.rows import Row, absent, at_least
 
 NOTHING = "-"
 COLUMNS = {
@@ -22,16 +24,27 @@ COLUMNS = {
 }
 
 
-def printed(figures: dict[str, Any]) -> str:
-    """One table and what follows from it."""
-    lines = [f"{'':33s}" + "".join(f"{title:>15s}" for title in COLUMNS.values())]
+def rows(figures: dict[str, Any]) -> Iterator[Row]:
+    """Yield the ratios to the fastest peers, and the time of every method at equal accuracy."""
+    for ratio in figures["comparison"]:
+        peers = "likelihoods vectorised by hand too" if ratio["hand_vectorised"] else "users' code"
+        name = f"{ratio['fastest_peer']} / {ratio['own']} ({peers})"
+        note = f"{ratio['processor_ratio']:.3g} of processor time"
+        yield at_least(name, ratio["ratio"], ratio["target"], note)
     for name, values in figures["methods"].items():
         if "failed" in values:
-            lines.append(f"{name:33s} no figures: {values['failed']}")
+            yield absent(f"{name}, s at equal accuracy", values["failed"])
         else:
-            lines.append(f"{name:33s}" + "".join(f"{cell:>15s}" for cell in _cells(values)))
-            lines += [f"    failed, {text}" for text in values["failures"]]
-    return "\n".join([*lines, *_remarks(figures)])
+            cells = zip(list(COLUMNS.values())[1:], _cells(values)[1:], strict=True)
+            note = ", ".join(f"{title} {cell}" for title, cell in cells if cell != NOTHING)
+            failures = "".join(f"; failed, {text}" for text in values["failures"])
+            yield Row(
+                f"{name}, s at equal accuracy", values.get("equal_seconds"), note=note + failures
+            )
+    checked = figures["reference"]
+    for key in ("mean", "sd"):
+        difference = checked[f"largest_{key}_difference"]
+        yield Row(f"reference, largest difference of a {key} to a second method, sd", difference)
 
 
 def markdown(figures: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Parts of the benchmarks that a wrong figure could come from."""
 
+import json
 import sys
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 
 import smcpn
 from benchmarks.machine import machine
+from benchmarks.rows import Row, absent, at_most, command, near
 from benchmarks.scaling_problems import chain
-from benchmarks.scaling_study import Study, Taken, figures_of
-from benchmarks.scaling_table import markdown, printed
+from benchmarks.scaling_study import Study, Taken
+from benchmarks.scaling_table import markdown, rows
 from benchmarks.side_by_side import methods
 from benchmarks.side_by_side.data import Data
 from benchmarks.side_by_side.reference import Reference
@@ -110,15 +112,49 @@ def test_slopes_of_a_power():
 
 def test_a_single_size_has_no_slope():
     study = Study("", "threads", [1], [Taken(1.0, 1.0)])
-    assert "slope" not in figures_of(study)
     used = [
         {"samples": n, "run_MB": mb, "record_bytes_per_sample": 8, "table_bytes_per_sample": 8}
         for n, mb in ((100, 4.0), (1000, 5.5))
     ]
-    for text in (printed, markdown):
-        shown = text({"threads": [study]}, used, machine())
-        assert "one size only" in shown
-        assert "+1.5 MB from the shortest to the longest" in shown
+    found = list(rows({"threads": [study]}, used))
+    assert not any("slope" in row.name for row in found)
+    assert found[-1] == Row("memory, longest less shortest, MB", 1.5, "<= 20", True)
+    shown = markdown({"threads": [study]}, used, machine())
+    assert "one size only" in shown
+    assert "+1.5 MB from the shortest to the longest" in shown
+
+
+STUDIES = {
+    "right": lambda quick: [near("one", 1.0, 1.0 if quick else 2.0, 1e-9), Row("told", 3)],
+    "absent": lambda quick: [absent("peer", "not installed"), at_most("x", np.nan, 1.0)],
+}
+
+
+def test_rows_are_all_that_json_prints_and_check_judges_them(capsys):
+    assert command("Test.", STUDIES, ["--json", "--check", "right"]) == 1
+    assert command("Test.", STUDIES, ["--json", "--check", "--quick", "right"]) == 0
+    document = json.loads(capsys.readouterr().out.partition("}\n{")[0] + "}")
+    assert document == {
+        "rows": [
+            {"name": "right: one", "value": 1.0, "target": "2 +- 1e-09", "met": False, "note": ""},
+            {"name": "right: told", "value": 3, "target": "", "met": None, "note": ""},
+        ]
+    }
+
+
+def test_what_is_not_measured_is_no_miss_but_nan_is(capsys):
+    assert command("Test.", STUDIES, ["--json", "--check", "absent"]) == 1
+    peer, diverged = json.loads(capsys.readouterr().out)["rows"]
+    assert (peer["value"], peer["met"], peer["note"]) == (None, None, "not installed")
+    assert (diverged["value"], diverged["met"]) == (None, False)
+
+
+def test_a_study_without_its_data_is_a_row():
+    def study(quick):
+        yield Row("before", 1.0)
+        raise smcpn.InputError("no file: fetch it")
+
+    assert command("Test.", {"silverbox": study}, ["--check"]) == 0
 
 
 def test_masses_in_a_row():

@@ -23,7 +23,7 @@ from benchmarks.papers.dalton_settings import GRIDS, RUNGE_KUTTA_STEPS, STARTS, 
 from benchmarks.papers.dalton_starts import Sweep, score
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
-from tests.pn_problems import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
+from tests.models import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
 
 pytestmark = pytest.mark.numerics
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import smcpn
-from benchmarks.case_studies import Row, _at_most, _shortened, table
+from benchmarks.case_studies import Figure, _at_most, _shortened
+from benchmarks.rows import table
 from smcpn.cases import load_case
 from smcpn.datasets.bouc_wen import OFFICIAL_NOISE, TRUE_PARAMETERS
 from smcpn.datasets.inventory import find_file
@@ -93,10 +94,10 @@ def test_the_models_of_the_silverbox_are_named():
 
 
 def test_the_table_says_which_target_was_missed():
-    missed = _at_most(Row("s", "f", 2.0), 1.0)
-    met = _at_most(Row("s", "f", 0.5), 1.0)
-    diverged = _at_most(Row("s", "f", math.nan), 1.0)
+    missed = _at_most(Figure("s", "f", 2.0), 1.0)
+    met = _at_most(Figure("s", "f", 0.5), 1.0)
+    diverged = _at_most(Figure("s", "f", math.nan), 1.0)
     assert (missed.met, met.met, diverged.met) == (False, True, False)
-    lines = table([missed, met]).splitlines()
+    lines = table([missed.row(), met.row()]).splitlines()
     assert lines[1].endswith("NO")
     assert lines[2].endswith("yes")

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from problems import PROBLEMS, duffing_problem, timed_problem
 from scipy import stats
 
 import smcpn
@@ -35,6 +34,7 @@ from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.report.html import settings as settings_of
 from tests.model.test_expression import kinks
+from tests.models import PROBLEMS, duffing_problem, timed_problem
 
 
 def as_json(document):

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from small_oscillator import DT, measured, oscillator, problem
 
 import smcpn
 from smcpn.checkpoint import writer as keeping
 from smcpn.checkpoint.container import previous_of
 from smcpn.checkpoint.stored_run import stored_contents
 from smcpn.checkpoint.writer import records_path
+from tests.models import OSCILLATOR_DT, oscillator, oscillator_problem, oscillator_record
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
 SOLVER = smcpn.EKF0(order=2, steps=2)
@@ -34,7 +34,9 @@ class Stopped(Exception):  # noqa: N818
 
 def run(file=None, samples=80, **changes):
     options = OPTIONS | changes
-    return smcpn.identify(problem(measured(samples=samples)), checkpoint=file, **options)
+    return smcpn.identify(
+        oscillator_problem(oscillator_record(samples=samples)), checkpoint=file, **options
+    )
 
 
 def fingerprint(posterior):
@@ -104,15 +106,15 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
     """What was learned from 60 samples and then from 20 more is what all 80 tell: the log-evidence
     to its standard error, and the likelihood of every particle to rounding."""
     path = tmp_path / "run.h5"
-    whole = measured(samples=80)
-    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
-    more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=DT)
+    whole = oscillator_record(samples=80)
+    smcpn.identify(oscillator_problem(whole[:60]), checkpoint=path, **OPTIONS)
+    more = smcpn.Record(u=whole.u[60:], y=whole.y[60:], dt=OSCILLATOR_DT)
     extended = smcpn.resume(path, data=more, progress=False)
     direct = run()
     assert extended.problem.n_samples == 80
     error = np.hypot(extended.log_evidence_se, direct.log_evidence_se)
     assert abs(extended.log_evidence - direct.log_evidence) < 5 * error < 1.0
-    likelihood = smcpn.likelihood.registry.build_likelihood(problem(whole), SOLVER)
+    likelihood = smcpn.likelihood.registry.build_likelihood(oscillator_problem(whole), SOLVER)
     _, again = likelihood.evaluate(extended.values, 80)
     np.testing.assert_allclose(again, extended.log_likelihood, rtol=1e-9)
     # And the file now holds the longer record.
@@ -121,9 +123,9 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
 
 
 def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
-    path, whole = tmp_path / "run.h5", measured(samples=80)
-    smcpn.identify(problem(whole[:60]), checkpoint=path, **OPTIONS)
-    again = smcpn.identify(problem(whole), checkpoint=path, **OPTIONS)
+    path, whole = tmp_path / "run.h5", oscillator_record(samples=80)
+    smcpn.identify(oscillator_problem(whole[:60]), checkpoint=path, **OPTIONS)
+    again = smcpn.identify(oscillator_problem(whole), checkpoint=path, **OPTIONS)
     assert again.problem.n_samples == 80
 
 
@@ -216,7 +218,7 @@ def test_another_question_is_refused(tmp_path, changes, match):
 
 
 def test_another_prior_is_refused(tmp_path):
-    path, record = tmp_path / "run.h5", measured(samples=80)
+    path, record = tmp_path / "run.h5", oscillator_record(samples=80)
     run(path)
     prior = {"c": stats.lognorm(0.5, scale=0.5), "k": stats.lognorm(0.5, scale=6.0)}
     other = smcpn.Problem(oscillator, record, observe="x", noise=0.02, prior=prior)
@@ -255,7 +257,7 @@ def test_what_cannot_be_stored_asks_for_the_script(tmp_path, monkeypatch):
     path = tmp_path / "run.h5"
     own = smcpn.Problem(
         oscillator,
-        measured(samples=80),
+        oscillator_record(samples=80),
         observe="x",
         noise=0.02,
         prior={"c": stats.lognorm(0.5, scale=0.5), "k": OwnPrior()},

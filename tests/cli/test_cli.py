@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-import small_oscillator as small
 from typer.testing import CliRunner
 
 from smcpn.cases import CASES, Case
@@ -18,6 +17,7 @@ from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
 from smcpn.config.new import NOISE, TRUTH
 from smcpn.solver import EKF0
+from tests import models
 
 
 def smcpn(
@@ -159,8 +159,8 @@ def bench(monkeypatch, tmp_path):
     def build(**_):
         return Case(
             name="bench",
-            problem=small.problem(small.measured()),
-            tests={"fresh": small.measured(seed=9)},
+            problem=models.oscillator_problem(models.oscillator_record()),
+            tests={"fresh": models.oscillator_record(seed=9)},
             published={},
             steps="auto",
             split="",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from sampling_problems import decay_problem
 from scipy import stats
-from tests.cli.test_cli import SCORE_KEYS, smcpn
 from typer.testing import CliRunner
 
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
+from tests.cli.test_cli import SCORE_KEYS, smcpn
+from tests.models import decay_problem
 
 
 @pytest.fixture

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from estimate_problems import SOLVER, line, line_answer, line_design, two_modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sampling_problems import decay_problem
 from scipy import stats
 
 import smcpn
@@ -20,11 +18,12 @@ from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import METHODS, Region, search
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget
+from tests.models import LINE_SOLVER, decay_problem, line, line_answer, line_design, two_modes
 
 
 @pytest.fixture(scope="module")
 def linear() -> LogLikelihood:
-    return LogLikelihood(line(), solver=SOLVER)
+    return LogLikelihood(line(), solver=LINE_SOLVER)
 
 
 @pytest.fixture(scope="module")
@@ -188,10 +187,10 @@ def test_a_likelihood_that_rises_to_the_edge_of_the_support_stops_there():
         initial=["x0"],
         prior={"rate": stats.expon(), "x0": stats.norm(0.0, 0.1)},
     )
-    found = smcpn.maximise(problem, solver=SOLVER, target="likelihood")
+    found = smcpn.maximise(problem, solver=LINE_SOLVER, target="likelihood")
     assert not found.success
     assert found.reason == "at the edge of the support of rate"
-    mode = smcpn.maximise(problem, solver=SOLVER, target="posterior")
+    mode = smcpn.maximise(problem, solver=LINE_SOLVER, target="posterior")
     assert mode.success
     # In log rate the density is rate exp(-(2 sum t^2 + ...)): the Jacobian keeps it inside.
     assert 0.0 < mode["rate"] < 0.1

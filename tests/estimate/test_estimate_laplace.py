@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from estimate_problems import SOLVER, line, line_answer, two_modes
-from sampling_problems import Linear, decay_problem
 from scipy import stats
 
 import smcpn
@@ -18,11 +16,13 @@ from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.models import LINE_SOLVER, decay_problem, line, line_answer, two_modes
+from tests.targets import LinearRegression
 
 
 @pytest.fixture(scope="module")
 def linear() -> smcpn.Laplace:
-    return smcpn.laplace(line(), solver=SOLVER)
+    return smcpn.laplace(line(), solver=LINE_SOLVER)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_quantiles_of_a_coordinate_that_falls():
     bounded = smcpn.Problem(
         problem.ode, problem.records[0], observe="x", noise=0.3, initial=["x0"], prior=prior
     )
-    found = smcpn.laplace(bounded, solver=SOLVER)
+    found = smcpn.laplace(bounded, solver=LINE_SOLVER)
     low, high = found.quantile("rate", 0.025), found.quantile("rate", 0.975)
     assert low < found.maximum["rate"] < high
     draws = found.draw(4000)[:, 0]
@@ -137,7 +137,7 @@ def test_comparison_with_a_posterior(decay):
         ["parameter", "prior", "mode", "mean", "sd", "sd", "%", "2.5", "%", "97.5", "%"]
     )
     with pytest.raises(InputError, match="the approximation rate, x0"):
-        smcpn.laplace(line(), solver=SOLVER).compare(posterior)
+        smcpn.laplace(line(), solver=LINE_SOLVER).compare(posterior)
 
 
 def test_draws_as_a_posterior_simulate(decay):
@@ -154,7 +154,9 @@ def test_draws_as_a_posterior_simulate(decay):
 # Tempering from a density near the posterior: the evidence must not see where it began.
 
 
-def started(likelihood: Linear, seed: int, shift: float, width: float, particles: int = 1000):
+def started(
+    likelihood: LinearRegression, seed: int, shift: float, width: float, particles: int = 1000
+):
     mean, covariance = likelihood.moments()
     factor = np.linalg.cholesky(covariance)
     start = DefensiveGaussian(mean + shift * factor.sum(axis=1), width * factor)
@@ -165,7 +167,7 @@ def started(likelihood: Linear, seed: int, shift: float, width: float, particles
 @pytest.mark.parametrize(("shift", "width"), [(0.0, 1.0), (1.5, 0.5), (-4.0, 3.0)])
 def test_evidence_and_posterior_do_not_depend_on_the_start(shift, width):
     """Ten runs of 1000 particles; 4 standard errors, estimated from the runs themselves."""
-    likelihood = Linear(30, 2, 0.05)
+    likelihood = LinearRegression(30, 2, 0.05)
     runs = [started(likelihood, seed, shift, width) for seed in range(10)]
     for run in runs:
         run.run()
@@ -185,7 +187,7 @@ def test_evidence_and_posterior_do_not_depend_on_the_start(shift, width):
 
 
 def test_a_good_start_needs_no_rejuvenation_and_the_books_are_right():
-    likelihood = Linear(30, 2, 0.05)
+    likelihood = LinearRegression(30, 2, 0.05)
     run = started(likelihood, 0, 0.0, 1.0)
     run.run()
     assert len(run.rejuvenations) == 0
@@ -200,7 +202,7 @@ def test_a_good_start_needs_no_rejuvenation_and_the_books_are_right():
 
 
 def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
-    likelihood = Linear(30, 2, 0.05)
+    likelihood = LinearRegression(30, 2, 0.05)
     whole, part = started(likelihood, 5, 3.0, 1.0), started(likelihood, 5, 3.0, 1.0)
     whole.run()
     part.advance(30)
@@ -216,7 +218,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
 
 
 def test_only_tempering_takes_a_start(decay):
-    likelihood = Linear()
+    likelihood = LinearRegression()
     settings = Settings(start=DefensiveGaussian(np.zeros(2), np.eye(2)))
     with pytest.raises(InputError, match="can begin elsewhere than at the prior"):
         Ibis(likelihood.prior, likelihood, settings, np.random.default_rng(0))
@@ -256,7 +258,7 @@ def test_a_start_of_another_problem_is_refused(decay, linear):
 
 
 def test_function_of_a_problem_brings_its_solver():
-    function = LogLikelihood(line(), solver=SOLVER)
+    function = LogLikelihood(line(), solver=LINE_SOLVER)
     found = smcpn.laplace(line(), function)
     assert found.maximum.function is function
     assert replace(found, reason="x").success is False

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from problems import duffing_problem
-from sampling_problems import decay_problem
 from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError, Prior
 from smcpn.interop.arviz import arviz_groups
 from smcpn.model.prior import draw, support
+from tests.models import decay_problem, duffing_problem
 
 
 class GlobalNormal:

@@ -10,16 +10,16 @@ import time
 from pathlib import Path
 
 import pytest
-from small_oscillator import measured, problem
 from streaming_standin import StandIn
 
 from smcpn.errors import InputError
 from smcpn.io import Channels, Stream, open_source
 from smcpn.io.events import Event
 from smcpn.signals import Stop
+from tests.models import oscillator_problem, oscillator_record
 
 MOSQUITTO = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-PROBLEM = problem(measured(samples=40))
+PROBLEM = oscillator_problem(oscillator_record(samples=40))
 CHANNELS = Channels.of(PROBLEM)
 SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(60)]
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_oscillator import measured, problem
 from streaming_standin import StandIn
 
 import smcpn
@@ -18,6 +17,7 @@ from smcpn.io.events import Event
 from smcpn.io.parse import Sample
 from smcpn.io.sources import Samples
 from smcpn.io.stream import Stream
+from tests.models import oscillator_problem, oscillator_record
 
 DT = 0.1
 
@@ -139,7 +139,7 @@ def assimilated(given_samples, last: float | None = None, replays: bool = False)
     return live, [event for event in events if event.kind != "end"]
 
 
-PROBLEM = problem(measured(samples=40))
+PROBLEM = oscillator_problem(oscillator_record(samples=40))
 
 
 def test_a_stream_assimilates_what_is_new_at_its_time():
@@ -168,6 +168,6 @@ def test_a_resumed_source_without_times_goes_on_or_begins_anew():
 
 def test_a_record_at_irregular_times_needs_stated_ones():
     record = smcpn.Record(u=np.zeros(4), y=np.zeros(4), t=[0.0, 0.1, 0.3, 0.4])
-    stream = Stream(StandIn(), Samples([(1, 1)]), problem(record), lambda event: None)
+    stream = Stream(StandIn(), Samples([(1, 1)]), oscillator_problem(record), lambda event: None)
     with pytest.raises(InputError, match="send t with every sample"):
         list(stream)

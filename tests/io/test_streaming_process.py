@@ -13,15 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from small_oscillator import measured
 from streaming_standin import Server
 
-MODEL = """\
-from small_oscillator import measured, problem as problem_of
+from tests.models import oscillator_record
 
-problem = problem_of(measured())
+MODEL = """\
+from tests.models import oscillator_record, oscillator_problem as problem_of
+
+problem = problem_of(oscillator_record())
 """
-RECORD = measured()
+RECORD = oscillator_record()
 LINES = [
     f"{float(t)!r},{float(u)!r},{float(y)!r}\n".encode()
     for t, u, y in zip(RECORD.t, RECORD.u[:, 0], RECORD.y[:, 0], strict=True)

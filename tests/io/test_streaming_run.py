@@ -26,9 +26,9 @@ from smcpn.online.change import Alarm
 from smcpn.signals import stop_on_signals
 
 MODEL = """\
-from small_oscillator import measured, problem as problem_of
+from tests.models import oscillator_record, oscillator_problem as problem_of
 
-problem = problem_of(measured(samples=40))
+problem = problem_of(oscillator_record(samples=40))
 other = 3
 """
 SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(40)]

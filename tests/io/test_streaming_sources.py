@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 import pytest
-from small_oscillator import measured, problem
 from streaming_standin import Server, StandIn
 
 from smcpn.errors import InputError
@@ -20,8 +19,9 @@ from smcpn.io.network import FIRST_SECONDS, LONGEST_SECONDS, Backoff
 from smcpn.io.parse import LineParser
 from smcpn.io.sources import Reader, StandardInput
 from smcpn.signals import Stop
+from tests.models import oscillator_problem, oscillator_record
 
-PROBLEM = problem(measured(samples=40))
+PROBLEM = oscillator_problem(oscillator_record(samples=40))
 CHANNELS = Channels.of(PROBLEM)
 SAMPLES = [(round(0.1 * k, 1), float(k % 7), 0.25 * k) for k in range(60)]
 TEXT = [b"%.1f,%.1f,%.2f\n" % row for row in SAMPLES]

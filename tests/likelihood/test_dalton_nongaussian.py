@@ -5,14 +5,6 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 import pytest
-from pn_problems import (
-    FITZHUGH_NAGUMO,
-    START,
-    fitzhugh_nagumo,
-    fitzhugh_nagumo_derivatives,
-    fitzhugh_nagumo_problem,
-    fitzhugh_nagumo_solution,
-)
 from scipy import special, stats
 
 import smcpn
@@ -29,6 +21,14 @@ from smcpn import (
 )
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.noise import log_gamma
+from tests.models import (
+    FITZHUGH_NAGUMO,
+    FITZHUGH_NAGUMO_START,
+    fitzhugh_nagumo,
+    fitzhugh_nagumo_derivatives,
+    fitzhugh_nagumo_problem,
+    fitzhugh_nagumo_solution,
+)
 from tests.reference.likelihoods import StateSpace, dalton, forward
 
 pytestmark = pytest.mark.numerics
@@ -59,7 +59,7 @@ def problem(y, observe, noise, **changes) -> Problem:
         observe=observe,
         noise=noise,
         prior=prior,
-        initial=START,
+        initial=FITZHUGH_NAGUMO_START,
     )
 
 

@@ -9,17 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
-from pn_problems import (
-    FITZHUGH_NAGUMO,
-    OSCILLATOR,
-    START,
-    fitzhugh_nagumo,
-    fitzhugh_nagumo_solution,
-    oscillator_problem,
-)
-from problems import bouc_wen_problem, duffing_problem, forced_input, lotka_volterra_problem
 from scipy import stats
-from tests.codegen.test_codegen import EXPRESSIONS, A, B
 
 import smcpn
 from smcpn import EKF0, EKF1, RK4, InputError, LogLikelihood, Poisson, Problem, Record, StudentT
@@ -28,6 +18,20 @@ from smcpn.likelihood.lanes import CHUNK, LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.run import Configuration, Run
 from smcpn.smc.sampler import Settings
+from tests.codegen.test_codegen import EXPRESSIONS, A, B
+from tests.models import (
+    FITZHUGH_NAGUMO,
+    FITZHUGH_NAGUMO_START,
+    FREE_OSCILLATOR,
+    bouc_wen_problem,
+    duffing_problem,
+    fitzhugh_nagumo,
+    fitzhugh_nagumo_solution,
+    forced_input,
+    free_oscillator_problem,
+    lotka_volterra_problem,
+)
+from tests.models import decay as fading
 
 pytestmark = pytest.mark.numerics
 
@@ -43,11 +47,6 @@ def friction(x, v, z, u, *, k, rub, n):
 @smcpn.ode
 def decay(x, u, *, rate):
     return u - rate * x
-
-
-@smcpn.ode
-def fading(x, *, rate):
-    return -rate * x
 
 
 def friction_problem() -> Problem:
@@ -115,7 +114,7 @@ def uncalibrated(problem: Problem) -> Problem:
     )
 
 
-FHN = np.array([*FITZHUGH_NAGUMO, *START, 0.1, 0.08, 1.3])
+FHN = np.array([*FITZHUGH_NAGUMO, *FITZHUGH_NAGUMO_START, 0.1, 0.08, 1.3])
 DECAY = np.array([0.8, 1.5, 1.2, 0.9])
 CASES = {
     "marginal, irregular": (
@@ -155,7 +154,7 @@ SLOW = {
             "fenrir": (EKF0(2, 20, diffusion=2.0),),
             "classical": (RK4(10),),
         }),
-        (oscillator_problem, OSCILLATOR, {
+        (free_oscillator_problem, FREE_OSCILLATOR, {
             "filtering": (EKF1(3, 2, form="chain", diffusion=2.0), EKF0(3, 2, form="chain")),
             "fenrir": (EKF1(2, 2, diffusion=2.0),),
             "classical": (RK4(2),),

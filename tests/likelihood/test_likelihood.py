@@ -3,7 +3,6 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 import pytest
-from problems import PROBLEMS, duffing_problem, forced_input
 from scipy import linalg, stats
 
 import smcpn
@@ -11,6 +10,7 @@ from smcpn import EKF0, RK4, Problem, Record
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Model
+from tests.models import PROBLEMS, duffing_problem, forced_input
 from tests.reference.ekf0 import ekf0
 
 pytestmark = pytest.mark.numerics

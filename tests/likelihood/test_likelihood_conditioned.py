@@ -6,23 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pn_problems import (
-    FITZHUGH_NAGUMO,
-    OSCILLATOR,
-    PREDATOR_PREY,
-    fitzhugh_nagumo_derivatives,
-    fitzhugh_nagumo_problem,
-    oscillator,
-    oscillator_problem,
-    predator_prey_problem,
-)
-from problems import duffing_problem, timed_problem
 from scipy import linalg, stats
 
 import smcpn
 from smcpn import EKF0, EKF1, InputError, Problem, Record
 from smcpn.likelihood.conditioned import fenrir
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from tests.models import (
+    FITZHUGH_NAGUMO,
+    FREE_OSCILLATOR,
+    PREDATOR_PREY,
+    duffing_problem,
+    fitzhugh_nagumo_derivatives,
+    fitzhugh_nagumo_problem,
+    free_oscillator,
+    free_oscillator_problem,
+    predator_prey_problem,
+    timed_problem,
+)
 from tests.reference.likelihoods import StateSpace
 from tests.reference.likelihoods import dalton as plain_dalton
 from tests.reference.likelihoods import fenrir as plain_fenrir
@@ -36,7 +37,7 @@ PROBLEMS = {
     "both states": (predator_prey_problem, PREDATOR_PREY),
     "driven": (lambda: duffing_problem(20), np.array([1.0, 0.4, 2.0, 0.5])),
     "held input": (lambda: timed_problem(12), np.array([0.8])),
-    "irregular, gaps, acceleration": (oscillator_problem, OSCILLATOR),
+    "irregular, gaps, acceleration": (free_oscillator_problem, FREE_OSCILLATOR),
 }
 SOLVERS = (
     EKF0(2, 2, diffusion=2.0),
@@ -151,7 +152,7 @@ def oscillating(records, **changes) -> Problem:
         initial=[1.0, -0.5],
         diffusion="kappa",
     )
-    return Problem(oscillator, records, **{**settings, **changes})
+    return Problem(free_oscillator, records, **{**settings, **changes})
 
 
 LEARNED = np.array([[2.0, 0.3, 0.5, 3.0], [1.5, 0.2, 0.6, 10.0]])
@@ -187,7 +188,7 @@ def test_shared_gains_follow_a_raised_diffusion():
 
 
 def kalman(theta: np.ndarray, record: Record, noise: float) -> float:
-    """Exact log-likelihood of `oscillator` from a state known exactly."""
+    """Exact log-likelihood of `free_oscillator` from a state known exactly."""
     a = np.array([[0.0, 1.0], [-theta[0], -theta[1]]])
     times = record.t - record.t[0]
     x = np.array([(linalg.expm(a * t) @ [1.0, -0.5])[0] for t in times])
@@ -199,16 +200,16 @@ def test_a_linear_system_tends_to_the_exact_likelihood(name):
     rng = np.random.default_rng(5)
     record = Record(y=rng.normal(size=15), dt=0.1)
     problem = Problem(
-        oscillator,
+        free_oscillator,
         record,
         observe="x",
         noise=0.3,
         prior={"k": stats.lognorm(0.3), "c": stats.lognorm(0.3)},
         initial=[1.0, -0.5],
     )
-    exact = kalman(OSCILLATOR, record, 0.3)
+    exact = kalman(FREE_OSCILLATOR, record, 0.3)
     solvers = [EKF1(4, n, diffusion=1.0, form="chain") for n in (2, 16)]
-    errors = [abs(total(problem, OSCILLATOR[None, :], s, name)[0] - exact) for s in solvers]
+    errors = [abs(total(problem, FREE_OSCILLATOR[None, :], s, name)[0] - exact) for s in solvers]
     assert errors[1] < errors[0] / 10
     assert errors[1] < 1e-6 * abs(exact)
 
@@ -281,7 +282,7 @@ def test_a_diffusion_that_nothing_uses_is_refused(gaps):
 
 
 def test_identification_names_its_likelihood():
-    problem = oscillator_problem()
+    problem = free_oscillator_problem()
     posterior = smcpn.identify(
         problem,
         solver=EKF1(2, 2, diffusion="fixed", form="chain"),

@@ -12,7 +12,7 @@ import smcpn
 from smcpn import EKF1, LogLikelihood, Problem, Record
 from smcpn.likelihood.gradient import UpperBound
 from smcpn.run.identify import beyond_the_data
-from tests.pn_problems import START, fitzhugh_nagumo, fitzhugh_nagumo_solution
+from tests.models import FITZHUGH_NAGUMO_START, fitzhugh_nagumo, fitzhugh_nagumo_solution
 
 pytestmark = pytest.mark.numerics
 
@@ -32,7 +32,7 @@ def problem(of: Record) -> Problem:
         observe=["V", "R"],
         noise="sigma",
         prior=dict.fromkeys([*"abc", "sigma", "kappa"], stats.lognorm(1.0)),
-        initial=START,
+        initial=FITZHUGH_NAGUMO_START,
         diffusion="kappa",
     )
 
@@ -95,7 +95,8 @@ def test_missing_measurements_lower_the_bound_by_their_share() -> None:
     ceiling = UpperBound(
         Problem(
             fitzhugh_nagumo, with_gaps.records, observe=["V", "R"], noise="sigma",
-            prior=dict.fromkeys([*"abc", "sigma"], stats.lognorm(1.0)), initial=START,
+            prior=dict.fromkeys([*"abc", "sigma"], stats.lognorm(1.0)),
+            initial=FITZHUGH_NAGUMO_START,
         ),
         "classical",
     )  # fmt: skip

@@ -10,6 +10,7 @@ from scipy.integrate import solve_ivp
 import smcpn
 from smcpn import EKF0, EKF1, RK4, Problem, Record
 from smcpn.likelihood.steps import first_solver, local_errors, pilot_steps, predictions
+from tests.models import van_der_pol
 from tests.reference.solver import Reference
 
 pytestmark = pytest.mark.numerics
@@ -115,10 +116,6 @@ def test_the_first_steps_are_the_same_on_any_number_of_threads(slow, solver, mon
 @pytest.mark.slow
 def test_guess_is_near_what_the_solution_needs():
     """A relaxation oscillator: EKF1 and EKF0 against the error that is made."""
-
-    @smcpn.ode
-    def van_der_pol(x, v, *, mu):
-        return v, mu * ((1 - x**2) * v - x)
 
     t = np.linspace(0.0, 2.0, 81)
     solved = solve_ivp(

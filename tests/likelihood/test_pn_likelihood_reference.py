@@ -6,22 +6,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from pn_problems import (
-    FITZHUGH_NAGUMO,
-    OSCILLATOR,
-    PREDATOR_PREY,
-    fitzhugh_nagumo_derivatives,
-    fitzhugh_nagumo_problem,
-    fitzhugh_nagumo_solution,
-    oscillator_problem,
-    predator_prey_problem,
-)
-from problems import duffing_problem, timed_problem
 from scipy import linalg, stats
 
 import smcpn
 from smcpn import EKF0, EKF1, InputError, Problem
 from smcpn.model.problem import Model
+from tests.models import (
+    FITZHUGH_NAGUMO,
+    FREE_OSCILLATOR,
+    PREDATOR_PREY,
+    duffing_problem,
+    fitzhugh_nagumo_derivatives,
+    fitzhugh_nagumo_problem,
+    fitzhugh_nagumo_solution,
+    free_oscillator_problem,
+    predator_prey_problem,
+    timed_problem,
+)
 from tests.reference.likelihoods import StateSpace, chains, dalton, fenrir, filtering, forward
 
 pytestmark = pytest.mark.numerics
@@ -65,7 +66,7 @@ SMALL_STEPS = {
     "both states": (predator_prey_problem, PREDATOR_PREY),
     "driven": (lambda: duffing_problem(20), np.array([1.0, 0.4, 2.0, 0.5])),
     "held input": (lambda: timed_problem(12), np.array([0.8])),
-    "irregular, gaps, acceleration": (oscillator_problem, OSCILLATOR),
+    "irregular, gaps, acceleration": (free_oscillator_problem, FREE_OSCILLATOR),
 }
 
 
@@ -134,7 +135,7 @@ def joint_density(at: StateSpace) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("form", ["first", "chain"])
 def test_a_linear_system_against_dense_gaussians(form):
     """EKF1 is exact there: each likelihood is a density of one normal vector."""
-    at = space(oscillator_problem(), OSCILLATOR, EKF1(2, 2, diffusion=5.0, form=form))
+    at = space(free_oscillator_problem(), FREE_OSCILLATOR, EKF1(2, 2, diffusion=5.0, form=form))
     excess, factor, is_data = joint_density(at)
 
     def one_by_one(excess: np.ndarray, factor: np.ndarray) -> np.ndarray:
@@ -176,4 +177,4 @@ def test_what_has_no_diffusion_is_refused():
     with pytest.raises(InputError, match="diffusion is 'fixed-diagonal': give its value"):
         space(problem, PREDATOR_PREY, EKF0(2, 2))
     with pytest.raises(InputError, match="order is 1: a chain"):
-        space(oscillator_problem(), OSCILLATOR, EKF0(1, 2, form="chain", diffusion=1.0))
+        space(free_oscillator_problem(), FREE_OSCILLATOR, EKF0(1, 2, form="chain", diffusion=1.0))

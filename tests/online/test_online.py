@@ -6,14 +6,14 @@ import time
 
 import numpy as np
 import pytest
-import small_oscillator as small
 
 import smcpn
 from smcpn import EKF0, RK4, InputError, Online
+from tests import models
 
 SOLVERS = {"ekf0": EKF0(order=2, steps=4), "rk4": RK4(steps=4)}
-RECORD = small.measured(samples=200)
-PROBLEM = small.problem(RECORD)
+RECORD = models.oscillator_record(samples=200)
+PROBLEM = models.oscillator_problem(RECORD)
 QUICK = {"solver": SOLVERS["rk4"], "particles": 100, "seed": 1}
 
 
@@ -113,7 +113,7 @@ def test_a_rejuvenation_under_way_is_begun_again_by_who_loads(tmp_path):
     stream(again, begin=60)
     state = again.finish()
     assert state.sample == len(RECORD)
-    assert state.mean["k"] == pytest.approx(small.TRUTH["k"], abs=5 * state.sd["k"])
+    assert state.mean["k"] == pytest.approx(models.OSCILLATOR_TRUTH["k"], abs=5 * state.sd["k"])
 
 
 def test_a_damaged_file_is_refused(tmp_path):
@@ -137,13 +137,17 @@ def test_prediction_covers_what_comes():
     # 50 samples at 95 %: four standard deviations below is 41.
     assert inside.sum() >= 41
     np.testing.assert_allclose(ahead.t, RECORD.t[150:])
-    assert np.all(ahead.sd >= small.NOISE)
+    assert np.all(ahead.sd >= models.OSCILLATOR_NOISE)
 
 
 def test_missing_outputs_are_simulated_through():
     hidden = RECORD.hide(40, 60)
     batch = smcpn.identify(
-        small.problem(hidden), solver=SOLVERS["rk4"], particles=100, seed=1, progress=False
+        models.oscillator_problem(hidden),
+        solver=SOLVERS["rk4"],
+        particles=100,
+        seed=1,
+        progress=False,
     )
     state = stream(Online(PROBLEM, **QUICK), hidden)
     assert state.mean == batch.mean
@@ -182,7 +186,7 @@ def test_irregular_times_are_those_of_the_record():
     rng = np.random.default_rng(0)
     t = np.cumsum(rng.uniform(0.05, 0.12, 150))
     record = smcpn.Record(u=RECORD.u[:150], y=RECORD.y[:150], t=t)
-    problem = small.problem(record, noise=1.0)
+    problem = models.oscillator_problem(record, noise=1.0)
     batch = smcpn.identify(problem, solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False)
     live = Online(problem, solver=SOLVERS["ekf0"], particles=100, seed=1)
     states = [live.update(*row) for row in zip(record.u, record.y, t, strict=True)]
@@ -227,8 +231,8 @@ def test_options_out_of_range_are_refused(options, message):
 
 
 def test_band_limited_input_is_behind_by_the_lookahead():
-    record = small.measured(samples=120, hold="bandlimited")
-    live = Online(small.problem(record), **QUICK)
+    record = models.oscillator_record(samples=120, hold="bandlimited")
+    live = Online(models.oscillator_problem(record), **QUICK)
     state = stream(live, record)
     assert state.sample == 120 - 64
     assert live.finish().sample == 120

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import log
 
 import numpy as np
-import small_oscillator as small
 
 import smcpn
 from smcpn.online.change import ChangeTest
+from tests import models
 
 
 def test_false_alarms_are_as_rare_as_stated():
@@ -40,8 +40,8 @@ def stiffened(x, v, u, t, *, c, k):
 
 
 def test_a_jump_raises_an_alarm_and_is_followed():
-    record = small.measured(stiffened, samples=800)
-    problem = small.problem(record)
+    record = models.oscillator_record(stiffened, samples=800)
+    problem = models.oscillator_problem(record)
     live = smcpn.Online(problem, solver=smcpn.RK4(4), particles=200, seed=1, forget="20 s")
     alarms, covered, state = [], [], None
     for u, y in zip(record.u, record.y, strict=True):
@@ -51,9 +51,9 @@ def test_a_jump_raises_an_alarm_and_is_followed():
             alarms.append(state.alarm.t)
         if state.t > 50.0:
             low, high = state.quantile("k", [0.005, 0.995])
-            covered.append(low < 1.2 * small.TRUTH["k"] < high)
+            covered.append(low < 1.2 * models.OSCILLATOR_TRUTH["k"] < high)
     assert state is not None
     assert 40.0 <= alarms[0] <= 45.0
     assert np.mean(covered) > 0.9
-    assert abs(state.mean["k"] - 1.2 * small.TRUTH["k"]) < 0.1
+    assert abs(state.mean["k"] - 1.2 * models.OSCILLATOR_TRUTH["k"]) < 0.1
     assert state.names == ("c", "k")

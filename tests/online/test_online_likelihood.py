@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import PROBLEMS
 
 from smcpn import EKF0, RK4
 from smcpn.likelihood.growing import History
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.rows import growing_likelihood
+from tests.models import PROBLEMS
 
 pytestmark = pytest.mark.numerics
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import casadi as ca
 import numpy as np
 import pytest
-from problems import lotka_volterra
 from scipy import linalg
 
 from smcpn.pn.gains import shared_gains
 from smcpn.pn.iwp import lower_factor, process_noise, process_noise_factor, transition
 from smcpn.pn.taylor import taylor_derivatives
+from tests.models import lotka_volterra
 
 ORDERS = range(1, 7)
 

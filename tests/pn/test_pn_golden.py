@@ -11,6 +11,7 @@ import pytest
 from mpmath import mp, mpf
 
 import smcpn
+from tests.models import lotka_volterra
 from tests.reference.textbook import (
     DIGITS,
     Field,
@@ -36,11 +37,6 @@ class Case:
     x0: tuple[float, ...]
     end: float
     """Steps are coarse: the residuals keep their digits."""
-
-
-@smcpn.ode
-def lotka_volterra(x, y, *, a, b, c, d):
-    return a * x - b * x * y, -c * y + d * x * y
 
 
 @smcpn.ode

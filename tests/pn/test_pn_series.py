@@ -7,11 +7,11 @@ from math import factorial
 import casadi as ca
 import numpy as np
 import pytest
-from problems import lotka_volterra
 
 from smcpn.errors import InputError
 from smcpn.pn.series import series_program
 from smcpn.pn.taylor import taylor_derivatives
+from tests.models import lotka_volterra
 
 ORDER = 6
 X, U, T, P = ca.SX.sym("x", 2), ca.SX.sym("u", 1), ca.SX.sym("t"), ca.SX.sym("p", 1)

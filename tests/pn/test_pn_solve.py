@@ -13,21 +13,12 @@ from scipy.integrate import solve_ivp
 import smcpn
 from smcpn import EKF0, EKF1, InputError, Record
 from smcpn.pn.iwp import process_noise, transition
-
-
-@smcpn.ode
-def lotka_volterra(x, y, *, a, b, c, d):
-    return a * x - b * x * y, -c * y + d * x * y
+from tests.models import lotka_volterra, van_der_pol
 
 
 @smcpn.ode
 def rotation(x, v, *, w):
     return v, -(w**2) * x
-
-
-@smcpn.ode
-def van_der_pol(x, v, *, mu):
-    return v, mu * ((1 - x**2) * v - x)
 
 
 @smcpn.ode

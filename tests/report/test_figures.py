@@ -8,7 +8,6 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-import small_oscillator as small
 from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
@@ -16,11 +15,12 @@ from matplotlib.figure import Figure
 import smcpn
 from smcpn.report.html import svg_text
 from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
+from tests import models
 
 
 @pytest.fixture(scope="module")
 def posterior() -> smcpn.Posterior:
-    return small.posterior("right")
+    return models.oscillator_posterior("right")
 
 
 def line(axes, label):
@@ -28,7 +28,7 @@ def line(axes, label):
 
 
 def test_every_method_returns_a_figure(posterior):
-    record = small.measured(seed=9)
+    record = models.oscillator_record(seed=9)
     figures = [
         posterior.plot_parameters(),
         posterior.plot_corner(),
@@ -44,18 +44,18 @@ def test_every_method_returns_a_figure(posterior):
 
 
 def test_parameters_are_counted_in_units_of_the_truth(posterior):
-    drawing = posterior.plot_parameters(small.TRUTH)
+    drawing = posterior.plot_parameters(models.OSCILLATOR_TRUTH)
     assert len(drawing.axes) == 2 * len(posterior.names)
     for axes in drawing.axes:
         assert line(axes, "truth").get_xdata()[0] == 1.0
         assert line(axes, "prior").get_ydata().max() > 0
     low, high = drawing.axes[3].get_xlim()
-    assert low < posterior.mean["k"] / small.TRUTH["k"] < high
-    assert high - low < 12 * posterior.sd["k"] / small.TRUTH["k"]
+    assert low < posterior.mean["k"] / models.OSCILLATOR_TRUTH["k"] < high
+    assert high - low < 12 * posterior.sd["k"] / models.OSCILLATOR_TRUTH["k"]
 
 
 def test_a_density_over_the_posterior_range_has_mass_one(posterior):
-    axes = posterior.plot_parameters(small.TRUTH).axes[1]
+    axes = posterior.plot_parameters(models.OSCILLATOR_TRUTH).axes[1]
     heights, edges, _ = axes.patches[0].get_data()
     assert heights @ np.diff(edges) == pytest.approx(1.0, abs=0.01)
 
@@ -66,7 +66,7 @@ def test_an_unknown_truth_is_refused(posterior):
 
 
 def test_the_corner_has_every_pair_once(posterior):
-    drawing = posterior.plot_corner(small.TRUTH)
+    drawing = posterior.plot_corner(models.OSCILLATOR_TRUTH)
     assert len(drawing.axes) == 3
     scatter = drawing.axes[1].get_lines()[0]
     assert scatter.get_rasterized()
@@ -87,7 +87,7 @@ def test_the_run_marks_every_rejuvenation(posterior):
 
 
 def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
-    simulation = posterior.simulate(small.measured(seed=9))
+    simulation = posterior.simulate(models.oscillator_record(seed=9))
     whole, error, close, close_error = simulation.plot().axes
     y, mean = simulation.record.y[:, 0], simulation.mean[:, 0]
     np.testing.assert_array_equal(line(whole, "measured").get_ydata(), y)
@@ -103,8 +103,8 @@ def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
 
 
 def test_a_record_without_outputs_is_drawn_alone(posterior):
-    measured = small.measured()
-    silent = smcpn.Record(u=measured.u, dt=small.DT)
+    measured = models.oscillator_record()
+    silent = smcpn.Record(u=measured.u, dt=models.OSCILLATOR_DT)
     (axes,) = posterior.plot_prediction(silent).axes
     assert [one.get_label() for one in axes.get_lines()] == ["simulated"]
 
@@ -114,8 +114,8 @@ def test_innovations_show_every_lag_and_mark_those_outside(posterior):
     for axes, lags in ((auto, 25), (cross, 51)):
         stems = next(c for c in axes.collections if isinstance(c, LineCollection))
         assert len(stems.get_segments()) == lags
-    tests = small.posterior("wrong").validate().outputs[0]
-    marked = small.posterior("wrong").plot_innovations().axes[2].get_lines()[1]
+    tests = models.oscillator_posterior("wrong").validate().outputs[0]
+    marked = models.oscillator_posterior("wrong").plot_innovations().axes[2].get_lines()[1]
     outside = np.abs(tests.autocorrelation) > tests.autocorrelation_band
     assert len(marked.get_xdata()) == outside.sum() > 0
 
@@ -164,8 +164,8 @@ def test_a_long_record_stays_a_small_file():
     n = 100_000
     rng = np.random.default_rng(1)
     record = smcpn.Record(u=rng.normal(size=n), y=rng.normal(size=n), dt=0.01)
-    problem = small.problem(small.measured())
-    values = np.array([list(small.TRUTH.values())])
+    problem = models.oscillator_problem(models.oscillator_record())
+    values = np.array([list(models.OSCILLATOR_TRUTH.values())])
     simulation = smcpn.simulation.particles.simulate_particles(
         problem, record, values, np.ones(1), steps=1
     )

@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-import small_oscillator as small
 from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cases import CASES, Case
 from smcpn.cases.case import PublishedScore
 from smcpn.cli.app import app
+from tests import models
 
 TITLE = "rig <b>7</b> & co"
 
@@ -42,11 +42,11 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def html(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("report") / "out.html"
-    written = small.posterior("right").report(
+    written = models.oscillator_posterior("right").report(
         path,
-        {"fresh": small.measured(seed=9)},
+        {"fresh": models.oscillator_record(seed=9)},
         published={"fresh": PublishedScore(0.111, 0.222, 0.333)},
-        truth=small.TRUTH,
+        truth=models.OSCILLATOR_TRUTH,
         title=TITLE,
     )
     assert written == path
@@ -92,11 +92,11 @@ def test_every_picture_says_what_it_is(html):
 
 
 def test_the_tables_hold_the_results(html):
-    posterior, text = small.posterior("right"), Page(html).text
+    posterior, text = models.oscillator_posterior("right"), Page(html).text
     for row in posterior.table():
         assert f"{row.mean:.5g}\n" in text
         assert row.prior in text
-    simulation = posterior.simulate(small.measured(seed=9))
+    simulation = posterior.simulate(models.oscillator_record(seed=9))
     assert f"{simulation.rmse_of_mean[0]:.3g}\n" in text
     assert f"{100 * simulation.coverage[0]:.1f} %" in text
     for published in ("0.111", "0.222", "0.333"):
@@ -106,14 +106,14 @@ def test_the_tables_hold_the_results(html):
 
 
 def test_settings_versions_and_fingerprints(html):
-    posterior, text = small.posterior("right"), Page(html).text
+    posterior, text = models.oscillator_posterior("right"), Page(html).text
     assert str(posterior.solver) in text
     assert np.__version__ in text
     assert smcpn.__version__ in text
     record = posterior.problem.records[0]
     for values in (record.t, record.u, record.y):
         assert hashlib.sha256(values.astype("<f8").tobytes()).hexdigest() in text
-    assert hashlib.sha256(small.measured(seed=9).y.tobytes()).hexdigest() in text
+    assert hashlib.sha256(models.oscillator_record(seed=9).y.tobytes()).hexdigest() in text
 
 
 def test_it_is_made_for_phones(html):
@@ -125,7 +125,7 @@ def test_it_is_made_for_phones(html):
 
 
 def test_without_tests_and_truth(tmp_path):
-    path = small.posterior("right").report(tmp_path / "out.html")
+    path = models.oscillator_posterior("right").report(tmp_path / "out.html")
     page = Page(path.read_text(encoding="utf-8"))
     assert "Scores on test records" not in page.text
     assert "oscillator" in page.text
@@ -133,14 +133,14 @@ def test_without_tests_and_truth(tmp_path):
 
 
 def test_a_simulation_already_made_is_used(tmp_path):
-    posterior = small.posterior("right")
-    simulation = posterior.simulate(small.measured(seed=9), steps=3)
+    posterior = models.oscillator_posterior("right")
+    simulation = posterior.simulate(models.oscillator_record(seed=9), steps=3)
     path = posterior.report(tmp_path / "out.html", {"coarse": simulation})
     assert f"{simulation.rmse_of_mean[0]:.3g}\n" in Page(path.read_text(encoding="utf-8")).text
 
 
 def test_a_path_that_cannot_be_written_is_refused(tmp_path):
-    posterior = small.posterior("right")
+    posterior = models.oscillator_posterior("right")
     with pytest.raises(smcpn.InputError, match="is a folder: name a file in it"):
         posterior.report(tmp_path)
     with pytest.raises(smcpn.InputError, match="folder that does not exist"):
@@ -152,11 +152,11 @@ def small_case(monkeypatch):
     def build(**_):
         return Case(
             name="bench",
-            problem=small.problem(small.measured()),
-            tests={"fresh": small.measured(seed=9)},
+            problem=models.oscillator_problem(models.oscillator_record()),
+            tests={"fresh": models.oscillator_record(seed=9)},
             published={},
             steps=8,
-            truth=small.TRUTH,
+            truth=models.OSCILLATOR_TRUTH,
         )
 
     monkeypatch.setitem(CASES, "bench", build)

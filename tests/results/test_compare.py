@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from estimate_problems import SOLVER, line, line_answer
 from scipy import stats
 
 import smcpn
 from smcpn import InputError
+from tests.models import LINE_SOLVER, line, line_answer
 
 
 @pytest.fixture(scope="module")
@@ -23,14 +23,14 @@ def results():
         initial=["x0"],
         prior={"rate": stats.norm(0.0, 3.0), "x0": stats.norm(-3.0, 0.1)},
     )
-    likely = smcpn.maximise(problem, solver=SOLVER, target="likelihood")
+    likely = smcpn.maximise(problem, solver=LINE_SOLVER, target="likelihood")
     return {
         "line": [
-            smcpn.identify(problem, solver=SOLVER, seed=1, progress=False),
-            smcpn.laplace(problem, solver=SOLVER),
+            smcpn.identify(problem, solver=LINE_SOLVER, seed=1, progress=False),
+            smcpn.laplace(problem, solver=LINE_SOLVER),
             likely,
         ],
-        "pinned": smcpn.laplace(pinned, solver=SOLVER),
+        "pinned": smcpn.laplace(pinned, solver=LINE_SOLVER),
     }
 
 
@@ -73,7 +73,7 @@ def test_one_result_is_enough(results, number):
 
 
 def test_other_data_are_refused(results):
-    other = smcpn.laplace(line(seed=1), solver=SOLVER)
+    other = smcpn.laplace(line(seed=1), solver=LINE_SOLVER)
     with pytest.raises(InputError, match="'other' is of other measurements than 'line'"):
         smcpn.compare({"line": results["line"], "other": other})
     with pytest.raises(InputError, match="'line' is of other measurements"):

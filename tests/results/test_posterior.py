@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from problems import duffing_problem, forced_input
 from scipy import stats
 
 import smcpn
@@ -12,6 +11,7 @@ from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, predictive_moments, sufficient_steps
 from smcpn.smc.replicates import SamplerWarning
+from tests.models import duffing_problem, forced_input
 
 TRUTH = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}
 PRIOR = {name: stats.lognorm(0.4, scale=value * 1.2) for name, value in TRUTH.items()}

@@ -1,4 +1,4 @@
-"""Nightly: python -m pytest -m nightly tests/test_calibration.py."""
+"""Nightly: python -m pytest -m nightly tests/smc/test_calibration.py."""
 
 from __future__ import annotations
 

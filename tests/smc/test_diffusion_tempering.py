@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampling_problems import Linear, decay_problem
 
 import smcpn
 from benchmarks.likelihood_problems import pendulum_problem
@@ -13,9 +12,11 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.models import decay_problem
+from tests.targets import LinearRegression
 
 
-class DiffusedLinear(Linear):
+class DiffusedLinear(LinearRegression):
     """y = X theta + noise e, where the diffusion adds to the noise: closed form at any factor."""
 
     def __init__(self, diffusion: float = 0.05, factor: float = 1.0, **options):
@@ -24,7 +25,7 @@ class DiffusedLinear(Linear):
         self.noise = float(np.hypot(self.own_noise, factor * diffusion))
         self.options = options
 
-    def at_diffusion(self, factor: float) -> Linear:
+    def at_diffusion(self, factor: float) -> LinearRegression:
         return DiffusedLinear(self.diffusion, factor, **self.options)
 
 
@@ -68,12 +69,12 @@ def test_factors_fall_to_one_and_keep_the_ess():
 def test_what_no_diffusion_flattens_is_tempered():
     """A likelihood that ignores its diffusion: the run is that of tempering, to the byte."""
 
-    class Deaf(Linear):
-        def at_diffusion(self, factor: float) -> Linear:
+    class Deaf(LinearRegression):
+        def at_diffusion(self, factor: float) -> LinearRegression:
             return self
 
     first = run(DiffusionTempering, Deaf(30, 2, 0.05))
-    second = run(Tempering, Linear(30, 2, 0.05))
+    second = run(Tempering, LinearRegression(30, 2, 0.05))
     assert first.factors == [1.0]
     assert first.log_evidence == second.log_evidence
     assert first.system.theta.tobytes() == second.system.theta.tobytes()
@@ -87,7 +88,7 @@ def test_diverging_parameters_do_not_stop_the_path():
             state, total = super().evaluate(values, b)
             return state, np.where(values[:, 0] > 0.0, np.nan, total)
 
-        def at_diffusion(self, factor: float) -> Linear:
+        def at_diffusion(self, factor: float) -> LinearRegression:
             return Half(self.diffusion, factor, **self.options)
 
     likelihood = Half(n=30, d=2, noise=0.05, seed=3)
@@ -101,7 +102,7 @@ def test_diverging_parameters_do_not_stop_the_path():
 def test_a_likelihood_without_diffusion_is_refused():
     with pytest.raises(InputError, match="path 'diffusion' needs a likelihood with a diffusion"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="diffusion-tempering")
-    with pytest.raises(InputError, match="path is 'up': choose one of data, tempering, diffusion"):
+    with pytest.raises(InputError, match="method is 'up': choose one of ibis, tempering"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="up")
 
 
@@ -110,7 +111,7 @@ def test_every_particle_lost_is_told():
         def evaluate(self, values, b):
             return self.start(values), np.full(len(values), np.nan)
 
-        def at_diffusion(self, factor: float) -> Linear:
+        def at_diffusion(self, factor: float) -> LinearRegression:
             return self
 
     with pytest.raises(InputError, match="NaN or infinite at every draw"):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampling_problems import Linear, decay_problem
 from scipy import stats
 
 import smcpn
@@ -22,6 +21,8 @@ from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis
 from smcpn.smc.particles import normalise
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
+from tests.models import decay_problem
+from tests.targets import LinearRegression
 
 
 def run(likelihood, seed=0, **settings):
@@ -67,7 +68,7 @@ def test_error_bar_covers(moves):
 
     The true one is known to 11 %; 3 of these, and the 10 % that the statement is low by.
     """
-    likelihood = Linear(30, 2)
+    likelihood = LinearRegression(30, 2)
     samplers = [run(likelihood, seed, particles=300, moves=moves) for seed in range(40)]
     true = np.std([s.log_evidence for s in samplers], ddof=1)
     stated = np.sqrt(np.mean([s.log_evidence_se**2 for s in samplers]))
@@ -75,7 +76,7 @@ def test_error_bar_covers(moves):
 
 
 def test_evidence_of_proposals_is_far_better_than_that_of_weights():
-    likelihood = Linear(30, 2, 0.01)
+    likelihood = LinearRegression(30, 2, 0.01)
     ancestry = RandomWalkMetropolis()
     exact = likelihood.log_evidence()
     fresh = [run(likelihood, seed).log_evidence - exact for seed in range(10)]
@@ -172,7 +173,7 @@ def test_warning_comes_once_and_is_kept():
 def test_cost_counts_every_weighed_sample():
     weighed = 0
 
-    class Counting(Linear):
+    class Counting(LinearRegression):
         def advance(self, values, state, a, b):
             nonlocal weighed
             weighed += (b - a) * len(values)

@@ -2,18 +2,18 @@
 
 import numpy as np
 import pytest
-from sampling_problems import Linear
 
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.targets import LinearRegression
 
 MOVES = (IndependentMetropolis(), RandomWalkMetropolis(), WasteFree())
 
 
 def begun(kind, moves=MOVES[0]):
-    likelihood = Linear(20, 2, 0.05)
+    likelihood = LinearRegression(20, 2, 0.05)
     settings = Settings(particles=100, moves=moves)
     return kind(likelihood.prior, likelihood, settings, np.random.default_rng(3))
 
@@ -61,7 +61,7 @@ def test_a_changed_likelihood_is_made_up_for_by_the_weights():
     """The evidence after the change is that of the changed likelihood, to its standard error."""
     sampler = begun(Ibis)
     sampler.run(12)
-    changed = Linear(20, 2, 0.05)
+    changed = LinearRegression(20, 2, 0.05)
     changed.y[3] += 0.02
     sampler.likelihood = changed
     sampler.reweigh()

@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import duffing_problem
 from scipy import stats
-from toys import ExponentialRate, HalfNan, LinearRegression
 
 import smcpn
 from smcpn import EKF0, RK4
@@ -17,6 +15,8 @@ from smcpn.smc.moves import IndependentMetropolis, MoveSettings
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.target import Target
+from tests.models import duffing_problem
+from tests.targets import ExponentialRate, HalfNan, LinearRegression
 
 
 def run(likelihood, seed=0, **settings) -> Ibis:

@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sampling_problems import Linear, decay_problem
 
 import smcpn
 from smcpn import RK4, InputError
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
+from tests.models import decay_problem
+from tests.targets import LinearRegression
 
 
 def run(kind, likelihood, seed=0, **settings):
@@ -20,7 +21,7 @@ def run(kind, likelihood, seed=0, **settings):
 @pytest.mark.parametrize("noise", [0.5, 1e-4])
 def test_evidence_and_posterior_are_exact(noise):
     """Ten runs; 4 standard errors, estimated from the runs themselves; sd of one about 0.02."""
-    likelihood = Linear(30, 2, noise)
+    likelihood = LinearRegression(30, 2, noise)
     runs = [run(Tempering, likelihood, seed) for seed in range(10)]
     errors = np.array([r.log_evidence for r in runs]) - exact(likelihood)
     assert abs(errors.mean()) < 4 * max(errors.std(ddof=1), 0.01) / np.sqrt(10)
@@ -32,7 +33,7 @@ def test_evidence_and_posterior_are_exact(noise):
     assert (np.abs(np.mean(means, axis=0)) < 5 / np.sqrt(4000)).all()
 
 
-def exact(likelihood: Linear) -> float:
+def exact(likelihood: LinearRegression) -> float:
     """Sum of predictive densities, from orthogonal coordinates: stable for small noise."""
     u, s, _ = np.linalg.svd(likelihood.x, full_matrices=True)
     variance = np.full(likelihood.n_samples, likelihood.noise**2)
@@ -42,7 +43,7 @@ def exact(likelihood: Linear) -> float:
 
 
 def test_exponents_rise_to_one_and_keep_the_ess():
-    sampler = run(Tempering, Linear(30, 2, 0.05))
+    sampler = run(Tempering, LinearRegression(30, 2, 0.05))
     exponents = [record.exponent for record in sampler.rejuvenations]
     assert (np.diff(exponents) > 0).all()
     assert 0 < exponents[0] < exponents[-1] <= 1.0
@@ -52,9 +53,9 @@ def test_exponents_rise_to_one_and_keep_the_ess():
 
 
 def test_needs_no_increments():
-    likelihood = Linear()
+    likelihood = LinearRegression()
     likelihood.advance = None  # type: ignore[assignment]
-    whole = Linear()
+    whole = LinearRegression()
     likelihood.evaluate = whole.evaluate  # type: ignore[method-assign]
     assert run(Tempering, likelihood).log_evidence == run(Tempering, whole).log_evidence
 
@@ -118,7 +119,7 @@ def test_wrong_options_are_refused(options, sentence):
 
 
 def test_a_record_that_no_draw_survives_is_refused():
-    class Nan(Linear):
+    class Nan(LinearRegression):
         def evaluate(self, values, b):
             return self.start(values), np.full(len(values), np.nan)
 
@@ -128,7 +129,7 @@ def test_a_record_that_no_draw_survives_is_refused():
 
 def test_ibis_and_tempering_see_the_same_single_sample():
     """With one sample the data path is a tempering path: the same bytes."""
-    likelihood = Linear(1, 2, 1e-3)
+    likelihood = LinearRegression(1, 2, 1e-3)
     first, second = run(Ibis, likelihood), run(Tempering, likelihood)
     assert first.log_evidence == second.log_evidence
     assert first.system.theta.tobytes() == second.system.theta.tobytes()

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from small_oscillator import posterior
 from typer.testing import CliRunner
 
 from smcpn import InputError
@@ -10,12 +9,13 @@ from smcpn.cli.app import app
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
 from smcpn.validation.reweighting import compare_likelihoods
+from tests.models import oscillator_posterior
 
 pytestmark = pytest.mark.numerics
 
 
 def compared(*names):
-    p = posterior()
+    p = oscillator_posterior()
     return compare_likelihoods(p.problem, p.solver, p.likelihood, p.theta, p.log_weights, *names)
 
 
@@ -26,11 +26,11 @@ def rows():
 
 def test_the_own_likelihood_changes_nothing(rows):
     own = rows["marginal"]
-    assert own.solver == posterior().solver
+    assert own.solver == oscillator_posterior().solver
     assert own.kept == pytest.approx(1.0)
     assert own.largest_shift[1] == pytest.approx(0.0, abs=1e-9)
     assert own.log_likelihood == pytest.approx(
-        posterior().weights @ posterior().log_likelihood, rel=1e-9
+        oscillator_posterior().weights @ oscillator_posterior().log_likelihood, rel=1e-9
     )
 
 
@@ -42,7 +42,7 @@ def test_with_fine_steps_all_likelihoods_see_the_same(rows):
 
 
 def test_another_mean_is_that_of_importance_weights(rows):
-    p = posterior()
+    p = oscillator_posterior()
     _, log_likelihood = build_likelihood(p.problem, RK4(8)).evaluate(p.values, p.problem.n_samples)
     weights = p.weights * np.exp(log_likelihood - p.log_likelihood)
     mean = (weights / weights.sum()) @ p.values
@@ -56,7 +56,9 @@ def test_an_unknown_likelihood_is_refused():
 
 
 def test_the_report_has_the_comparison(tmp_path):
-    path = posterior().report(tmp_path / "report.html", likelihoods=["marginal", "classical"])
+    path = oscillator_posterior().report(
+        tmp_path / "report.html", likelihoods=["marginal", "classical"]
+    )
     text = path.read_text()
     assert "Likelihoods compared" in text
     assert "RK4(steps=8)" in text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import small_oscillator as small
 from scipy import signal, stats
 
 import smcpn
@@ -13,11 +12,12 @@ from smcpn.likelihood.steps import predictive_moments
 from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations
+from tests import models
 from tests.reference.ekf0 import ekf0
 
 
 def test_data_from_the_model_pass_every_test():
-    validation = small.posterior("right").validate()
+    validation = models.oscillator_posterior("right").validate()
     (output,) = validation.outputs
     assert output.white
     assert output.independent
@@ -26,24 +26,31 @@ def test_data_from_the_model_pass_every_test():
 
 
 def test_data_from_another_model_fail():
-    (output,) = small.posterior("wrong").validate().outputs
+    (output,) = models.oscillator_posterior("wrong").validate().outputs
     assert not output.white
     assert not output.calibrated
     assert output.variance > 1
-    assert "model error" in str(small.posterior("wrong").validate())
+    assert "model error" in str(models.oscillator_posterior("wrong").validate())
 
 
 def test_a_fresh_record_is_validated_too():
-    validation = small.posterior("right").validate(small.measured(seed=77))
+    validation = models.oscillator_posterior("right").validate(models.oscillator_record(seed=77))
     assert validation.outputs[0].white
     assert validation.outputs[0].calibrated
-    assert not small.posterior("right").validate(small.measured(small.hardening)).outputs[0].white
+    assert (
+        not models.oscillator_posterior("right")
+        .validate(models.oscillator_record(models.hardening))
+        .outputs[0]
+        .white
+    )
 
 
 def test_overstated_noise_is_noticed():
-    problem = small.problem(small.measured(), noise=3 * small.NOISE)
+    problem = models.oscillator_problem(
+        models.oscillator_record(), noise=3 * models.OSCILLATOR_NOISE
+    )
     solver = smcpn.EKF0(order=2, steps=8)
-    (part,) = innovations(problem, solver, np.array(list(small.TRUTH.values())))
+    (part,) = innovations(problem, solver, np.array(list(models.OSCILLATOR_TRUTH.values())))
     tests = whiteness([part.normalised[:, 0]], [part.record.u])
     assert tests.variance == pytest.approx(1 / 9, rel=0.25)
     assert not tests.calibrated
@@ -52,7 +59,7 @@ def test_overstated_noise_is_noticed():
 
 @pytest.mark.parametrize("solver", [smcpn.EKF0(order=2, steps=3), smcpn.RK4(steps=3)])
 def test_innovations_are_those_of_the_likelihood(solver):
-    problem = small.problem(small.measured())
+    problem = models.oscillator_problem(models.oscillator_record())
     values = np.array([0.5, 3.7])
     (part,) = innovations(problem, solver, values)
     density = stats.norm.logpdf(part.normalised[:, 0]) - 0.5 * np.log(part.variance[:, 0])
@@ -61,7 +68,7 @@ def test_innovations_are_those_of_the_likelihood(solver):
 
 
 def test_moments_are_those_of_the_plain_filter():
-    problem = small.problem(small.measured(samples=40))
+    problem = models.oscillator_problem(models.oscillator_record(samples=40))
     values = np.array([0.5, 3.7])
     solver = smcpn.EKF0(order=2, steps=3)
     ((mean, covariance),) = predictive_moments(
@@ -73,16 +80,16 @@ def test_moments_are_those_of_the_plain_filter():
 
 
 def test_two_outputs_with_gaps_are_whitened_together():
-    clean = small.measured(samples=40)
+    clean = models.oscillator_record(samples=40)
     y = np.column_stack([clean.y[:, 0], np.gradient(clean.y[:, 0])])
     y[3, 0] = y[5, 1] = np.nan
     y[7] = np.nan
     problem = smcpn.Problem(
-        small.oscillator,
-        smcpn.Record(u=clean.u, y=y, dt=small.DT, hold="foh"),
+        models.oscillator,
+        smcpn.Record(u=clean.u, y=y, dt=models.OSCILLATOR_DT, hold="foh"),
         observe=["x", lambda x, v: x + 0.5 * v],
         noise=[0.02, 0.1],
-        prior=small.problem(clean).prior.distributions,
+        prior=models.oscillator_problem(clean).prior.distributions,
     )
     solver, values = smcpn.EKF0(order=1, steps=1), np.array([0.5, 3.7])
     (part,) = innovations(problem, solver, values)
@@ -173,8 +180,8 @@ def test_no_frequency_response_is_said_in_a_sentence(record, sentence):
 
 
 def test_half_the_step_matters_where_it_is_coarse():
-    fine = small.posterior("right", steps=8).validate()
-    coarse = small.posterior("right", steps=1).validate()
+    fine = models.oscillator_posterior("right", steps=8).validate()
+    coarse = models.oscillator_posterior("right", steps=1).validate()
     assert fine.halving is not None
     assert coarse.halving is not None
     assert fine.halving.reliable
@@ -186,7 +193,7 @@ def test_half_the_step_matters_where_it_is_coarse():
 
 
 def test_half_the_step_agrees_with_a_new_identification():
-    before, again = (small.posterior("right", steps=n, hold="zoh") for n in (8, 16))
+    before, again = (models.oscillator_posterior("right", steps=n, hold="zoh") for n in (8, 16))
     halving = before.validate().halving
     assert halving is not None
     assert halving.steps == 16
@@ -198,10 +205,14 @@ def test_half_the_step_agrees_with_a_new_identification():
 
 
 def test_error_budget_counts_the_solver():
-    fine, coarse = (small.posterior("right", steps=steps).validate() for steps in (8, 2))
+    fine, coarse = (
+        models.oscillator_posterior("right", steps=steps).validate() for steps in (8, 2)
+    )
     assert 0 < fine.solver_share < coarse.solver_share < 1
     part = coarse.innovations[0]
-    np.testing.assert_allclose(part.variance - part.solver_variance, small.NOISE**2, rtol=1e-9)
+    np.testing.assert_allclose(
+        part.variance - part.solver_variance, models.OSCILLATOR_NOISE**2, rtol=1e-9
+    )
 
 
 def test_the_worst_pair_is_found():
@@ -244,17 +255,17 @@ def test_a_ridge_is_flagged_in_the_table():
 
 
 def test_a_record_that_does_not_fit_is_refused():
-    posterior = small.posterior("right")
+    posterior = models.oscillator_posterior("right")
     with pytest.raises(smcpn.InputError, match="has 0 columns but model 'oscillator'"):
         posterior.validate(smcpn.Record(y=np.ones(10), dt=0.1))
-    record = small.measured()
+    record = models.oscillator_record()
     with pytest.raises(smcpn.InputError, match="nothing to validate on"):
         posterior.validate(record.hide(0, len(record)))
 
 
 def test_the_predictive_band_counts_the_step_of_the_simulation():
-    posterior = small.posterior("right")
-    record = small.measured(seed=9)
+    posterior = models.oscillator_posterior("right")
+    record = models.oscillator_record(seed=9)
     coarse, fine = (posterior.simulate(record, steps=steps) for steps in (1, 16))
     total = coarse.parameter_variance + coarse.noise_variance + coarse.solver_variance
     np.testing.assert_allclose(coarse.sd, np.sqrt(total))
@@ -266,8 +277,8 @@ def test_the_predictive_band_counts_the_step_of_the_simulation():
 
 
 def test_automatic_steps_report_the_change_they_settled_on():
-    posterior = small.posterior("right")
-    record = small.measured(seed=9)
+    posterior = models.oscillator_posterior("right")
+    record = models.oscillator_record(seed=9)
     automatic = posterior.simulate(record)
     named = posterior.simulate(record, steps=automatic.steps)
     np.testing.assert_allclose(automatic.mean, named.mean)
@@ -276,13 +287,16 @@ def test_automatic_steps_report_the_change_they_settled_on():
 
 @pytest.mark.numerics
 def test_several_records_start_from_their_own_states():
-    first, second = small.measured(samples=60), small.measured(seed=8, samples=40)
+    first, second = (
+        models.oscillator_record(samples=60),
+        models.oscillator_record(seed=8, samples=40),
+    )
     problem = smcpn.Problem(
-        small.oscillator,
+        models.oscillator,
         [first, second],
         observe="x",
-        noise=small.NOISE,
-        prior=small.problem(first).prior.distributions,
+        noise=models.OSCILLATOR_NOISE,
+        prior=models.oscillator_problem(first).prior.distributions,
         initial=["rest", [0.3, -0.1]],
     )
     solver, values = smcpn.EKF0(order=2, steps=4), np.array([0.5, 3.7])

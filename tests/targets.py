@@ -19,20 +19,22 @@ class Stateless:
     def log_densities(self, values: np.ndarray, a: int, b: int) -> np.ndarray:
         raise NotImplementedError
 
-    def start(self, values):
+    def start(self, values: np.ndarray) -> np.ndarray:
         return np.empty((0, len(values)))
 
-    def advance(self, values, state, a, b):
+    def advance(
+        self, values: np.ndarray, state: np.ndarray, a: int, b: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         return state, self.log_densities(values, a, b)
 
-    def evaluate(self, values, b):
+    def evaluate(self, values: np.ndarray, b: int) -> tuple[np.ndarray, np.ndarray]:
         return self.start(values), self.log_densities(values, 0, b).sum(axis=0)
 
 
 class LinearRegression(Stateless):
-    """y = X theta + noise sd e, theta ~ N(0, I): evidence and posterior in closed form."""
+    """y = X theta + noise e, theta ~ N(0, I): evidence and posterior in closed form."""
 
-    def __init__(self, n: int, d: int, noise: float, seed: int = 0):
+    def __init__(self, n: int = 30, d: int = 2, noise: float = 0.5, seed: int = 0):
         super().__init__(n)
         rng = np.random.default_rng(seed)
         self.x = rng.normal(size=(n, d))
@@ -40,25 +42,31 @@ class LinearRegression(Stateless):
         self.y = self.x @ rng.normal(size=d) + noise * rng.normal(size=n)
         self.prior = Prior({f"theta{j}": stats.norm() for j in range(d)})
 
-    def log_densities(self, values, a, b):
+    def log_densities(self, values: np.ndarray, a: int, b: int) -> np.ndarray:
         # Not a matrix product: BLAS rounds by the shape of the block.
         predicted = np.einsum("td,nd->tn", self.x[a:b], values, optimize=False)
         residual = (self.y[a:b, None] - predicted) / self.noise
         return -0.5 * residual**2 - np.log(self.noise * np.sqrt(2 * np.pi))
 
-    def moments(self, t: int) -> tuple[np.ndarray, np.ndarray]:
-        x = self.x[:t]
+    def moments(self, t: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior mean and covariance after t samples, by default all."""
+        x, y = self.x[:t], self.y[:t]
         precision = np.eye(x.shape[1]) + x.T @ x / self.noise**2
         covariance = np.linalg.inv(precision)
-        return covariance @ (x.T @ self.y[:t]) / self.noise**2, covariance
+        return covariance @ (x.T @ y) / self.noise**2, covariance
 
-    def log_evidence(self, t: int) -> float:
-        """Sum of one-step predictive densities: exact and stable for any noise."""
-        total = 0.0
-        for s in range(t):
-            mean, covariance = self.moments(s)
-            variance = self.x[s] @ covariance @ self.x[s] + self.noise**2
-            total += stats.norm.logpdf(self.y[s], self.x[s] @ mean, np.sqrt(variance))
+    def log_evidence(self, t: int | None = None) -> float:
+        """Sum of the one-step predictive densities of t samples, stable for any noise."""
+        mean, factor, total = np.zeros(self.x.shape[1]), np.eye(self.x.shape[1]), 0.0
+        for row, y in zip(self.x[:t], self.y[:t], strict=True):
+            loading = factor.T @ row
+            variance = loading @ loading + self.noise**2
+            total += stats.norm.logpdf(y, row @ mean, np.sqrt(variance))
+            gain = factor @ loading / variance
+            mean = mean + gain * (y - row @ mean)
+            # Potter's form keeps the covariance positive for the smallest noise.
+            shrink = 1.0 / (1.0 + self.noise / np.sqrt(variance))
+            factor = factor - shrink * np.outer(gain, loading)
         return float(total)
 
 

@@ -1,0 +1,52 @@
+"""Every benchmark in one run, each in a process of its own: ``--quick --check`` for an overview.
+
+Rows have the command's name before their own. A command that fails is a row that misses its target.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+from benchmarks.rows import Row, command
+
+COMMANDS = {
+    name: f"benchmarks.{name}"
+    for name in (
+        "architecture",
+        "bytes",
+        "kernel",
+        "gradients",
+        "sampler",
+        "likelihoods",
+        "solvers",
+        "case_studies",
+        "checkpoints",
+        "online",
+        "scaling",
+        "side_by_side",
+        "papers.fenrir",
+        "papers.dalton",
+        "newcomer",
+    )
+}
+
+
+def _study(module: str, quick: bool) -> Iterator[Row]:
+    arguments = ["--json", *(["--quick"] if quick else [])]
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True, check=False
+    )
+    if done.returncode:
+        yield Row("", f"exit code {done.returncode}", "0", False, "its message is above")
+        return
+    for row in json.loads(done.stdout)["rows"]:
+        yield Row(**row)
+
+
+if __name__ == "__main__":
+    studies = {name: partial(_study, module) for name, module in COMMANDS.items()}
+    sys.exit(command(__doc__, studies))
