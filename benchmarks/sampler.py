@@ -49,7 +49,7 @@ def run(
 
 
 def noise_ladder(quick: bool) -> Iterator[Row]:
-    """Linear model of four parameters, exact evidence, 20 seeds at each noise."""
+    """LinearRegression model of four parameters, exact evidence, 20 seeds at each noise."""
     for noise in (1e-2, 1e-4, 1e-6):
         target = LinearRegression(40, 4, noise)
         exact = target.log_evidence()

@@ -21,24 +21,16 @@ from smcpn.checkpoint.population import read_population, write_population
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
 from smcpn.run.run import Configuration, RunSnapshot
-from smcpn.smc.mcmc import RandomWalkKernel
-from smcpn.smc.moves import (
-    IndependentMetropolis,
-    MoveSettings,
-    MoveStrategy,
-    RandomWalkMetropolis,
-    WasteFree,
-)
-from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
+from smcpn.smc.moves import MOVES, MoveStrategy
+from smcpn.smc.particles import Start
+from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings
-from smcpn.smc.target import Start
 from smcpn.solver import EKF0, EKF1, RK4
 
 # ---- What a run was asked to do, as JSON, and back.
 
 SOLVERS = {kind.__name__: kind for kind in (EKF0, EKF1, RK4)}
-PROPOSALS = {kind.name: kind for kind in (DefensiveGaussian, StudentMixture)}
 
 
 def configuration_document(configuration: Configuration) -> tuple[dict[str, Any], str]:
@@ -118,27 +110,14 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
 
 
 def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
-    kind = type(moves).__name__
-    if type(moves) is IndependentMetropolis:
-        names = [proposal.name for proposal in moves.proposals]
-        if all(PROPOSALS.get(p.name) is p for p in moves.proposals):
-            return {"kind": kind, "settings": asdict(moves.settings), "proposals": names}
-    if type(moves) is RandomWalkMetropolis:
-        return {"kind": kind, "settings": asdict(moves.settings)}
-    if type(moves) is WasteFree and moves.kernel == RandomWalkKernel.fit:
-        return {"kind": kind, "length": moves.length}
-    raise NotStorableError(f"moves is {kind} with a part of your own, which a file cannot hold")
+    if MOVES.get(moves.name) is not type(moves):
+        raise NotStorableError(f"moves is {type(moves).__name__}, which has no name of its own")
+    return {"kind": moves.name, **moves.document()}
 
 
 def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
-    kind = document["kind"]
-    if kind == WasteFree.__name__:
-        return WasteFree(length=document["length"])
-    settings = MoveSettings(**document["settings"])
-    if kind == RandomWalkMetropolis.__name__:
-        return RandomWalkMetropolis(settings)
-    proposals = tuple(PROPOSALS[name] for name in document["proposals"])
-    return IndependentMetropolis(settings, proposals)
+    arguments = dict(document)
+    return MOVES[arguments.pop("kind")].of(arguments)
 
 
 def _resampling_name(settings: Settings) -> str:

@@ -15,8 +15,7 @@ from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.sampler import Snapshot
-from smcpn.smc.trace import Trace
+from smcpn.smc.sampler import Snapshot, Trace
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
 NUMBERS = ("ess_before", "log_evidence_at_resampling", "variance_at_start", "unrelated_at_start")

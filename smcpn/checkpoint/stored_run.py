@@ -154,7 +154,7 @@ def taken_up(
     run = Run.resumed(problem, configuration, contents.snapshot, threads)
     if longer:
         for sampler in run.samplers:
-            sampler.reweigh()
+            sampler.reweight()
     else:
         _verify(run, path, contents)
     return run
@@ -165,9 +165,9 @@ def _verify(run: Run, path: Path, contents: Contents) -> None:
     for sampler in run.samplers:
         alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))[[0, -1]]
         system = sampler.system.take(alive)
-        _, log_likelihood, pending = sampler.recomputed(alive)
-        ours = np.concatenate([log_likelihood, pending])
-        stored = np.concatenate([system.log_likelihood, system.pending])
+        _, log_likelihood, log_increment = sampler.recomputed(alive)
+        ours = np.concatenate([log_likelihood, log_increment])
+        stored = np.concatenate([system.log_likelihood, system.log_increment])
         with np.errstate(invalid="ignore"):
             near = np.abs(ours - stored) <= AGREEMENT * (1.0 + np.abs(stored))
         if not np.all(near | (ours == stored)):

@@ -1,8 +1,12 @@
-"""Keep generated kernels and their machine code on disk, so that a second start compiles nothing.
+"""Keep compiled code on disk, so that a second start compiles nothing.
 
-The source is written once to a file named by its content, numba's own cache lies beside it. The
-folder is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be written, a temporary
-one that lasts as long as the process. It keeps the newest `KERNELS_KEPT` kernels.
+The source of a generated kernel is written once to a file named by its content, numba's own cache
+lies beside it. The folder is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be
+written, a temporary one that lasts as long as the process. It keeps the newest `KERNELS_KEPT`
+kernels.
+
+Hand-written numba code is kept in the same way: its functions are marked `compiled` or
+`allocating`, and `entry_point` compiles one that Python calls.
 """
 
 from __future__ import annotations
@@ -31,21 +35,29 @@ from numba import njit
 KERNELS_KEPT = 256
 
 
-def load_kernel(source: str) -> ModuleType:
-    """Import the module with this source text, compiled now or at an earlier start."""
+def load_kernel(source: str, **names: Any) -> ModuleType:
+    """Import the module with this source text, compiled now or at an earlier start.
+
+    Parameters
+    ----------
+    source : str
+        Identifies the module: it says all that its machine code depends on.
+    **names
+        What the module finds under names that it does not define.
+    """
     key = "|".join([source, numba.__version__, llvmlite.__version__, _processor()])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
     if name in sys.modules:
         return sys.modules[name]
     path = _folder() / f"{name}.py"
     try:
-        return _written_and_imported(name, path, source)
+        return _written_and_imported(name, path, source, names)
     except FileNotFoundError:
         # Another process tidied the folder between our look and our import.
-        return _written_and_imported(name, path, source)
+        return _written_and_imported(name, path, source, names)
 
 
-def _written_and_imported(name: str, path: Path, source: str) -> ModuleType:
+def _written_and_imported(name: str, path: Path, source: str, names: dict[str, Any]) -> ModuleType:
     # A disk that was full leaves half a file, which would break every later start.
     if _text(path) != source:
         _write_whole(path, source)
@@ -56,6 +68,7 @@ def _written_and_imported(name: str, path: Path, source: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     # numba's cache finds a function's module by its name.
     sys.modules[name] = module
+    vars(module).update(names)
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -117,13 +130,6 @@ def _write_whole(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
-# ---- Compiled entry points of hand-written numba code, kept on disk like the generated kernels.
-#
-# numba's own cache looks at the file of a function, not at those of the functions it calls. An
-# entry
-# point is therefore written to a file of its own, whose text names the content of its whole
-# package.
-
 # Not plain fastmath: that would assume there is no NaN and remove the guards against it.
 FAST = {"contract", "reassoc", "nsz", "arcp", "afn"}
 
@@ -166,6 +172,9 @@ def allocating(function: Callable[..., Any]) -> Any:
 @functools.cache
 def entry_point(function: Callable[..., Any]) -> Any:
     """Compile a function that Python calls, now or at an earlier start.
+
+    numba's cache looks at the file of a function, not at those of the functions it calls: the
+    function is therefore copied to a file whose text names the content of its whole package.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
-from smcpn.codegen.emit import MAX_LANES, kernel_source
+from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.program import LaneProgram
 
 Array = NDArray[np.float64]
@@ -101,8 +101,9 @@ class LaneKernel:
 
     def __post_init__(self) -> None:
         begin = time.perf_counter()
-        source, self.lanes = kernel_source(self.program, self.most_lanes)
-        self._module = load_kernel(source)
+        code = kernel_code(self.program, self.most_lanes)
+        self.lanes = code.lanes
+        self._module = load_kernel(code.text, BLOCKS=code.blocks)
         self._n_emitted = self.program.emitted.numel()
         seconds = time.perf_counter() - begin
         CLOCK.compile_seconds += seconds

@@ -14,18 +14,13 @@ from smcpn.likelihood.registry import LIKELIHOODS, Solver, default_solver, likel
 from smcpn.model.problem import Problem
 from smcpn.run.identify import LEAST_PARTICLES
 from smcpn.run.run import METHODS
-from smcpn.smc.moves import IndependentMetropolis, RandomWalkMetropolis, WasteFree
+from smcpn.smc.moves import MOVES
 from smcpn.smc.resampling import SCHEMES
 from smcpn.solver import CALIBRATED, EKF0, EKF1, RK4
 
 KINDS = {"EKF0": EKF0, "EKF1": EKF1, "RK4": RK4}
 WITHOUT_KIND = ("order", "steps", "diffusion")
 SOLVER = ("kind", "likelihood", "order", "steps", "form", "diffusion", "jacobian")
-MOVES = {
-    "independent": IndependentMetropolis,
-    "random-walk": RandomWalkMetropolis,
-    "waste-free": WasteFree,
-}
 
 
 def _share(key: str, value: Any) -> float:

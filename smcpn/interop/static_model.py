@@ -12,7 +12,7 @@ from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import Solver, build_likelihood
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.particles import finite_or_excluded
 
 if TYPE_CHECKING:
     StaticModel: Any = object

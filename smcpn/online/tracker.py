@@ -6,8 +6,8 @@ it takes its place. Both follow the exact posterior at any time.
 
 While the rejuvenated population is little behind it assimilates what it has missed sample by
 sample, and is the same, to the byte, as that of a batch run. When it is far behind (at the start
-of a stream, where nearly every sample calls for a rejuvenation, or on a slow machine) it takes all that
-it has missed in one leap, tempered as one informative sample would be.
+of a stream, where nearly every sample calls for a rejuvenation, or on a slow machine) it takes all
+that it has missed in one leap, tempered as one informative sample would be.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
-from smcpn.smc.target import Target, finite_or_excluded
 
 # ---- Populations that take one sample at a time, at the least cost.
 
@@ -97,10 +96,10 @@ class Weigher:
             log_weights=log_weights,
             log_prior=system.log_prior,
             log_likelihood=system.log_likelihood + increment,
-            pending=system.pending,
+            log_increment=system.log_increment,
             state=state,
             ancestor=system.ancestor,
-            family=system.family,
+            lineage=system.lineage,
         )
         if total > 0:
             self._log_weights, self._weights = log_weights, weights / total
@@ -169,16 +168,16 @@ class BlockTarget(Target):
         """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
         state, log_likelihood = self.likelihood.evaluate(values, self.sample)
-        state, pending = self.likelihood.total(values, state, self.sample, self.end)
+        state, log_increment = self.likelihood.total(values, state, self.sample, self.end)
         return ParticleSystem(
             theta=theta,
             log_weights=np.zeros(n),
             log_prior=self.prior.log_density(theta),
             log_likelihood=finite_or_excluded(log_likelihood),
-            pending=finite_or_excluded(pending),
+            log_increment=finite_or_excluded(log_increment),
             state=state,
             ancestor=np.zeros(n, dtype=np.int64),
-            family=np.zeros(n, dtype=np.int64),
+            lineage=np.zeros(n, dtype=np.int64),
         )
 
 
@@ -253,16 +252,16 @@ class StreamIbis(Ibis):
         self.flush()
         system, begin = self.system, self.sample
         values = self.prior.natural(system.theta)
-        state, pending = self.likelihood.total(values, system.state, begin, end)
-        self.system = replace(system, pending=finite_or_excluded(pending), state=state)
+        state, log_increment = self.likelihood.total(values, system.state, begin, end)
+        self.system = replace(system, log_increment=finite_or_excluded(log_increment), state=state)
         self._begin_bridge()
         while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
             pass
         system = self.system
         self.system = replace(
             system,
-            log_likelihood=system.log_likelihood + system.pending,
-            pending=np.zeros(len(system)),
+            log_likelihood=system.log_likelihood + system.log_increment,
+            log_increment=np.zeros(len(system)),
         )
         self.sample = end
         unknown = np.full((2, end - begin), np.nan)

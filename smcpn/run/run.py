@@ -17,12 +17,11 @@ from smcpn.likelihood.steps import (
     sufficient_steps,
 )
 from smcpn.model.problem import Problem
-from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Settings, Snapshot
-from smcpn.smc.tempering import Tempering
+from smcpn.smc.tempering import DiffusionTempering, Tempering
 
 _log = logging.getLogger(__name__)
 

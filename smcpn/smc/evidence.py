@@ -1,10 +1,9 @@
-"""The evidence and how well it is known.
+"""Estimates of the evidence and of their variance.
 
-The weights give it as a by-product, with an error that grows with every rejuvenation; resampling
-makes the particles relatives of each other, and the share of pairs of unrelated ones tells the
-variance. Proposals of independent moves give it a second time, afresh: they are draws from a known
-density, so the mean of target over proposal is unbiased. Where the proposal fits, this is far
-the better estimate, and the error starts anew.
+The importance weights give an estimate whose variance grows with every rejuvenation. It is told
+from the ancestry: the share of pairs of particles with different ancestors (Lee and Whiteley 2018).
+Independent proposals give a second one: they are draws from a known density q, so that the mean of
+target / q is unbiased. Where q fits, its variance is far smaller, and the ancestry starts anew.
 """
 
 from __future__ import annotations
@@ -59,29 +58,29 @@ def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
     return EvidenceEstimate(float(np.log(mean) + top), float(1.0 / precision.sum()))
 
 
-def unrelated_share(weights: Array, family: NDArray[np.int64]) -> float:
-    """Probability that two particles drawn by weight are of different families."""
-    return 1.0 - float(np.square(np.bincount(family, weights=weights)).sum())
+def unrelated_share(weights: Array, lineage: NDArray[np.int64]) -> float:
+    """Probability that two particles drawn by weight are of different lineages."""
+    return 1.0 - float(np.square(np.bincount(lineage, weights=weights)).sum())
 
 
-def log_pair_ratio(weights: Array, family: NDArray[np.int64], index: NDArray[np.int64]) -> float:
+def log_pair_ratio(weights: Array, lineage: NDArray[np.int64], index: NDArray[np.int64]) -> float:
     """Log of the share of unrelated pairs before a resampling over the share after it.
 
-    Resampling by chance merges families without telling anything about the variance. Lee and
+    Resampling by chance merges lineages without telling anything about the variance. Lee and
     Whiteley undo it for multinomial resampling by its expectation, N / (N - 1); other schemes
-    merge less, the less the better they keep a family's share. The ratio itself serves all.
+    merge less, the less the better they keep a lineage's share. The ratio itself serves all.
 
     Parameters
     ----------
     weights : ndarray, (N,)
         Before resampling; they sum to one.
-    family : ndarray, (N,)
+    lineage : ndarray, (N,)
         Before resampling.
     index : ndarray, (M,)
         Parents.
     """
-    before = unrelated_share(weights, family)
-    after = unrelated_share(np.full(len(index), 1.0 / len(index)), family[index])
+    before = unrelated_share(weights, lineage)
+    after = unrelated_share(np.full(len(index), 1.0 / len(index)), lineage[index])
     if before <= 0.0 or after <= 0.0:
         return 0.0
     return float(np.log(before) - np.log(after))
@@ -89,7 +88,7 @@ def log_pair_ratio(weights: Array, family: NDArray[np.int64], index: NDArray[np.
 
 def ancestral_variance(
     weights: Array,
-    family: NDArray[np.int64],
+    lineage: NDArray[np.int64],
     unrelated_at_start: float,
     log_pair_ratios: Sequence[float],
 ) -> float:
@@ -99,7 +98,7 @@ def ancestral_variance(
     ----------
     weights : ndarray, (N,)
         At the end; they sum to one.
-    family : ndarray, (N,)
+    lineage : ndarray, (N,)
         Ancestor of each particle at the start of the estimate.
     unrelated_at_start : float
         `unrelated_share` then: 1 - 1 / N for independent particles.
@@ -112,7 +111,7 @@ def ancestral_variance(
     eq. (6); the correction for the resampling scheme is described in `log_pair_ratio`.
     """
     correction = np.exp(np.sum(log_pair_ratios)) / max(unrelated_at_start, np.finfo(float).tiny)
-    return max(0.0, 1.0 - float(correction) * unrelated_share(weights, family))
+    return max(0.0, 1.0 - float(correction) * unrelated_share(weights, lineage))
 
 
 def combined_log_evidence(log_evidences: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""IBIS: iterated batch importance sampling over the samples of a record (Chopin 2002)."""
+"""IBIS, iterated batch importance sampling: the posterior sample by sample (Chopin 2002)."""
 
 from __future__ import annotations
 
@@ -8,47 +8,53 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.particles import accumulated, ess_and_log_mean
+from smcpn.smc.particles import Target, accumulated, ess_and_log_mean, finite_or_excluded
 from smcpn.smc.sampler import Sampler
-from smcpn.smc.target import Target, finite_or_excluded
 
 Array = NDArray[np.float64]
 
 SMALL_BLOCK = 4
-"""Samples looked at after a rejuvenation; doubled while there is no further one."""
+"""Samples evaluated at once after a rejuvenation; doubled while there is no further one."""
 
 
 class Ibis(Sampler):
     """A sequential sampler: it assimilates one sample after the other.
 
-    The posterior given the samples so far is valid at any time.
+    Particle i has the weight W_t^i = W_{t-1}^i p(y_t | y_0, ..., y_{t-1}, theta^i); where the
+    effective sample size falls below its threshold, particles are resampled and moved by a kernel
+    that leaves p(theta | y_0, ..., y_t) invariant. The population is the posterior given the
+    samples so far at any time.
+
+    References
+    ----------
+    Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     """
 
     _block = SMALL_BLOCK
 
     def advance(self, last: int) -> None:
-        """Weigh a block of samples, or go on across a sample that is being assimilated by parts."""
+        """Assimilate a block of samples, or the next part of a sample that is too informative."""
         if self.exponent is None:
             block = min(self._block, self.settings.block)
-            self._weigh(min(self.sample + block, last))
+            self._assimilate(min(self.sample + block, last))
             self._block = 2 * block
         if self.exponent is not None:
             self._block = SMALL_BLOCK
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
-                self._assimilate_pending()
+                self._assimilate_increment()
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         state, log_likelihood = self.likelihood.evaluate(values, self.sample)
-        pending = np.zeros(len(values))
+        log_increment = np.zeros(len(values))
         if self.exponent is not None:
             state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
-            pending = finite_or_excluded(increments[0])
-        return state, finite_or_excluded(log_likelihood), pending
+            log_increment = finite_or_excluded(increments[0])
+        return state, finite_or_excluded(log_likelihood), log_increment
 
-    def _weigh(self, end: int) -> None:
-        """Weigh the samples up to ``end``, or up to the first that calls for a rejuvenation."""
+    def _assimilate(self, end: int) -> None:
+        """Assimilate samples up to ``end``, or up to the first that calls for a rejuvenation."""
         system, begin = self.system, self.sample
         values = self.prior.natural(system.theta)
         state, increments = self.likelihood.advance(values, system.state, begin, end)
@@ -70,21 +76,21 @@ class Ibis(Sampler):
             system,
             log_weights=weights[calm],
             log_likelihood=likelihood,
-            pending=np.zeros(len(system)) if whole else increments[calm],
+            log_increment=np.zeros(len(system)) if whole else increments[calm],
             state=state,
         )
         if not whole:
             self._ess_before = float(ess[calm])
             self._begin_bridge()
 
-    def _assimilate_pending(self) -> None:
-        """Count the pending sample among those assimilated."""
+    def _assimilate_increment(self) -> None:
+        """Count the sample among those assimilated."""
         self.trace = self.trace.extended(
             np.array([self._ess_before]), np.array([self.log_evidence])
         )
         self.system = replace(
             self.system,
-            log_likelihood=self.system.log_likelihood + self.system.pending,
-            pending=np.zeros(len(self.system)),
+            log_likelihood=self.system.log_likelihood + self.system.log_increment,
+            log_increment=np.zeros(len(self.system)),
         )
         self.sample += 1

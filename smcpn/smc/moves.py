@@ -1,29 +1,169 @@
-"""Strategies of rejuvenation: fit a kernel to the weighted particles, resample, and move."""
+"""Rejuvenation: fit a Metropolis kernel to the weighted particles, resample, and move.
+
+A `Kernel` moves a population and leaves its target invariant. A `MoveStrategy` says which kernels
+and how often; it registers in `MOVES` by being defined.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from types import NoneType
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, NotStorableError
 from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
-from smcpn.smc.mcmc import IndependentKernel, Kernel, KernelFit, RandomWalkKernel
-from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.proposals import DefensiveGaussian, Proposal, StudentMixture
+from smcpn.smc.particles import ParticleSystem, Target
+from smcpn.smc.proposals import (
+    PROPOSALS,
+    DefensiveGaussian,
+    Proposal,
+    StudentMixture,
+    weighted_moments,
+)
 from smcpn.smc.resampling import Resample
-from smcpn.smc.target import Target
-
-# ---- One rejuvenation: the population on its way, and the record of what was done to it.
 
 Array = NDArray[np.float64]
 
 EXPECTED_ACCEPTANCE = 0.6
 """Acceptance assumed of a proposal that was not tried yet."""
+OPTIMAL_SCALE = 2.38
+"""Step of a random walk in posterior standard deviations, times sqrt(d)."""
+
+TRUSTED_BY_WALK = 2.0
+"""Effective particles per dimension below which a walk shrinks correlations: its steps need not
+cover the target, and on a narrow ridge they must not leave it."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The population after one move of every particle.
+
+    Attributes
+    ----------
+    system : ParticleSystem
+    accepted : int
+        Particles that moved.
+    diverged : int
+        Proposals whose solution was NaN or infinite.
+    log_ratio : ndarray, (N,), optional
+        log pi - log q of the proposals where these are independent of the particles: their mean
+        on the natural scale estimates the evidence.
+    """
+
+    system: ParticleSystem
+    accepted: int
+    diverged: int
+    log_ratio: Array | None = None
+
+
+class Kernel(Protocol):
+    """Moves that leave a target invariant."""
+
+    @property
+    def name(self) -> str:
+        """Name in the record of a rejuvenation."""
+        ...
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """Move an equally weighted population ``count`` times; yield it after each move."""
+        ...
+
+
+KernelFit = Callable[[Array, Array], Kernel]
+"""From weighted particles, (N, d) and (N,), to a kernel."""
+
+
+@dataclass(frozen=True)
+class IndependentKernel:
+    """Independent Metropolis-Hastings.
+
+    The acceptance ratio holds the proposal's density, which PN-SMC (25) omits:
+    log alpha = [log pi(t') - log q(t')] - [log pi(t) - log q(t)].
+
+    All proposals of a round of moves are known before any is accepted, so they are evaluated in
+    one call.
+    """
+
+    proposal: Proposal
+
+    @property
+    def name(self) -> str:
+        """Name of the proposal."""
+        return self.proposal.name
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """See `Kernel.moves`."""
+        n = len(system)
+        ratio = target.log_density(system) - self.proposal.log_density(system.theta)
+        proposed = target.evaluate(self.proposal.sample(rng, count * n))
+        proposed_ratio = target.log_density(proposed) - self.proposal.log_density(proposed.theta)
+        log_uniform = np.log1p(-rng.random((count, n)))
+        for k in range(count):
+            part = slice(k * n, (k + 1) * n)
+            accept = log_uniform[k] < proposed_ratio[part] - ratio
+            system = system.where(accept, proposed.take(part))
+            ratio = np.where(accept, proposed_ratio[part], ratio)
+            log_ratio = proposed_ratio[part]
+            yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
+
+
+@dataclass(frozen=True)
+class RandomWalkKernel:
+    """Random-walk Metropolis with Gaussian steps of 2.38 / sqrt(d) standard deviations.
+
+    Each move needs the one before, so each evaluates its own proposals.
+
+    References
+    ----------
+    Roberts, G. O., Rosenthal, J. S. (2001). Optimal scaling for various Metropolis-Hastings
+    algorithms. Statistical Science 16.
+
+    Attributes
+    ----------
+    factor : ndarray, (d, d)
+        Lower Cholesky factor of the covariance of a step.
+    """
+
+    factor: Array
+
+    @classmethod
+    def fit(cls, theta: Array, weights: Array) -> Self:
+        """Scale the covariance of weighted particles, (N, d) and (N,)."""
+        _, factor = weighted_moments(theta, weights, TRUSTED_BY_WALK)
+        return cls(OPTIMAL_SCALE / np.sqrt(theta.shape[1]) * factor)
+
+    @property
+    def name(self) -> str:
+        """See `Kernel.name`."""
+        return "random walk"
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """See `Kernel.moves`."""
+        density = target.log_density(system)
+        for _ in range(count):
+            steps = rng.standard_normal(system.theta.shape) @ self.factor.T
+            proposed = target.evaluate(system.theta + steps)
+            proposed_density = target.log_density(proposed)
+            accept = np.log1p(-rng.random(len(system))) < proposed_density - density
+            system = system.where(accept, proposed)
+            density = np.where(accept, proposed_density, density)
+            yield Move(system, int(accept.sum()), _diverged(proposed_density))
+
+
+def _diverged(log_density: Array) -> int:
+    return int(np.count_nonzero(log_density == -np.inf))
 
 
 @dataclass(frozen=True)
@@ -57,7 +197,7 @@ class MoveSettings:
 
 @dataclass(frozen=True)
 class Rejuvenation:
-    """What one rejuvenation did.
+    """Record of one rejuvenation: sizes, moves, acceptance, evidence.
 
     Attributes
     ----------
@@ -72,7 +212,7 @@ class Rejuvenation:
     moves : int
         Moves per particle.
     evaluations : int
-        Parameter vectors whose past was browsed.
+        Parameter vectors evaluated.
     seconds : float
         Wall time.
     ess_after : float
@@ -81,17 +221,17 @@ class Rejuvenation:
         The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
     accepted : int
         Proposals accepted, by all kernels that were used.
-    browsed : int
-        Samples weighed for all evaluations together.
+    increments : int
+        Likelihood increments, one a sample, of all evaluations together.
     diverged : int
         Proposals whose solution was NaN or infinite.
     log_pair_ratio : float
         What the resampling contributes to the standard error of the log-evidence.
     evidence : EvidenceEstimate
         From the proposals of independent moves alone; of infinite variance without any.
-    eves : int
+    ancestors : int
         Distinct ancestors at the start of the run that still have descendants.
-    families : int
+    lineages : int
         The same since the evidence was last estimated independently of the ancestry.
     """
 
@@ -105,16 +245,16 @@ class Rejuvenation:
     ess_after: float = float("nan")
     proposal: str = DefensiveGaussian.name
     accepted: int = 0
-    browsed: int = 0
+    increments: int = 0
     diverged: int = 0
     log_pair_ratio: float = 0.0
     evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
-    eves: int = 0
-    families: int = 0
+    ancestors: int = 0
+    lineages: int = 0
 
 
 class Rounds:
-    """The population of one rejuvenation, and the account of what was done to it."""
+    """The population during one rejuvenation, with counts of its moves and evaluations."""
 
     def __init__(
         self,
@@ -135,7 +275,7 @@ class Rounds:
         """Replace the weighted population by ``size`` equally weighted copies."""
         weights = self.system.weights
         index = resample(weights, self._rng, size)
-        self._log_pair_ratio = log_pair_ratio(weights, self.system.family, index)
+        self._log_pair_ratio = log_pair_ratio(weights, self.system.lineage, index)
         self.system = replace(self.system.take(index), log_weights=np.zeros(size))
 
     def every(self, kernel: Kernel, count: int) -> list[ParticleSystem]:
@@ -171,7 +311,7 @@ class Rounds:
             acceptance = self._acceptance[kernel.name]
 
     def record(self, kernel: Kernel) -> Rejuvenation:
-        """Sum up."""
+        """Return the record of the rejuvenation, whose last kernel was ``kernel``."""
         _, copies = np.unique(self.system.theta[:, 0], return_counts=True)
         return Rejuvenation(
             sample=self.target.sample,
@@ -184,14 +324,14 @@ class Rounds:
             ess_after=len(self.system) ** 2 / float(np.square(copies).sum()),
             proposal=kernel.name,
             accepted=self._accepted,
-            browsed=self._evaluations * self.target.n_samples,
+            increments=self._evaluations * self.target.n_samples,
             diverged=self._diverged,
             log_pair_ratio=self._log_pair_ratio,
             evidence=pooled(
                 [importance_estimate(np.concatenate(r)) for r in self._log_ratios.values()]
             ),
-            eves=len(np.unique(self.system.ancestor)),
-            families=len(np.unique(self.system.family)),
+            ancestors=len(np.unique(self.system.ancestor)),
+            lineages=len(np.unique(self.system.lineage)),
         )
 
     def _planned(self, acceptance: float) -> int:
@@ -220,9 +360,44 @@ PREDICTED_ACCEPTANCE = 0.5
 """Predicted acceptance from which the simplest proposal is taken up again."""
 
 
-class MoveStrategy(Protocol):
-    """How a population is rejuvenated."""
+MOVES: dict[str, type[MoveStrategy]] = {}
+"""Every move strategy by its name."""
 
+
+class MoveStrategy(ABC):
+    """How a population is rejuvenated: a frozen dataclass of settings.
+
+    Attributes
+    ----------
+    name : str
+        Its name in configurations and checkpoints.
+    """
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            MOVES[cls.name] = cls
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them.
+
+        Raises
+        ------
+        NotStorableError
+            If one of them is no number or text.
+        """
+        for name, value in vars(self).items():
+            if not isinstance(value, (bool, int, float, str, NoneType)):
+                raise not_storable(self, name)
+        return dict(vars(self))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """Return the strategy with the settings of a document."""
+        return cls(**document)
+
+    @abstractmethod
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -235,11 +410,17 @@ class MoveStrategy(Protocol):
 
         Nothing but ``previous``, the record of the rejuvenation before, is remembered.
         """
-        ...
+
+
+def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
+    """The error of moves of which a part cannot be written to a file."""
+    return NotStorableError(
+        f"moves is {type(moves).__name__} with {part} of your own, which a file cannot hold"
+    )
 
 
 @dataclass(frozen=True)
-class IndependentMetropolis:
+class IndependentMetropolis(MoveStrategy):
     """Independent Metropolis-Hastings with the simplest proposal that is accepted often enough.
 
     The proposal is fitted to the *weighted* particles, before resampling. Where fewer than 0.3 of
@@ -253,8 +434,32 @@ class IndependentMetropolis:
         From the simplest to the most flexible.
     """
 
+    name: ClassVar[str] = "independent"
+
     settings: MoveSettings = field(default_factory=MoveSettings)
     proposals: Sequence[type[Proposal]] = (DefensiveGaussian, StudentMixture)
+
+    def document(self) -> dict[str, Any]:
+        """See `MoveStrategy.document`."""
+        if any(PROPOSALS.get(proposal.name) is not proposal for proposal in self.proposals):
+            raise not_storable(self, "proposals")
+        names = [proposal.name for proposal in self.proposals]
+        return {"settings": asdict(self.settings), "proposals": names}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """See `MoveStrategy.of`.
+
+        Raises
+        ------
+        InputError
+            If there is no proposal of a name.
+        """
+        for name in document["proposals"]:
+            if name not in PROPOSALS:
+                raise InputError(f"proposal '{name}' is not known here: import its class first")
+        proposals = tuple(PROPOSALS[name] for name in document["proposals"])
+        return cls(MoveSettings(**document["settings"]), proposals)
 
     def rejuvenate(
         self,
@@ -304,7 +509,7 @@ class IndependentMetropolis:
 
 
 @dataclass(frozen=True)
-class RandomWalkMetropolis:
+class RandomWalkMetropolis(MoveStrategy):
     """Random-walk Metropolis, for targets that no independent proposal fits.
 
     Attributes
@@ -313,7 +518,18 @@ class RandomWalkMetropolis:
         An accepted step goes less far than an independent draw, so more of them are made.
     """
 
+    name: ClassVar[str] = "random-walk"
+
     settings: MoveSettings = field(default_factory=lambda: MoveSettings(moved=0.999, max_moves=30))
+
+    def document(self) -> dict[str, Any]:
+        """See `MoveStrategy.document`."""
+        return {"settings": asdict(self.settings)}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Self:
+        """See `MoveStrategy.of`."""
+        return cls(MoveSettings(**document["settings"]))
 
     def rejuvenate(
         self,
@@ -332,7 +548,7 @@ class RandomWalkMetropolis:
 
 
 @dataclass(frozen=True)
-class WasteFree:
+class WasteFree(MoveStrategy):
     """Waste-free moves: resample N / length particles, and keep every state of their chains.
 
     Attributes
@@ -347,8 +563,16 @@ class WasteFree:
     Dau, H.-D., Chopin, N. (2022). Waste-free sequential Monte Carlo. JRSS B 84.
     """
 
+    name: ClassVar[str] = "waste-free"
+
     length: int = 10
     kernel: KernelFit = RandomWalkKernel.fit
+
+    def document(self) -> dict[str, Any]:
+        """See `MoveStrategy.document`."""
+        if self.kernel != RandomWalkKernel.fit:
+            raise not_storable(self, "a kernel")
+        return {"length": self.length}
 
     def __post_init__(self) -> None:
         if self.length < 2:
@@ -377,7 +601,7 @@ class WasteFree:
 def predicted_acceptance(
     proposal: Proposal, fitted: Proposal, system: ParticleSystem, target: Target
 ) -> float:
-    """Acceptance that independent moves from ``proposal`` would have, without a browse.
+    """Acceptance that independent moves from ``proposal`` would have, without evaluating any.
 
     With r = q / pi (pi unnormalised, Z its integral) the acceptance of independent
     Metropolis-Hastings is Z E min(r(x), r(y)) over independent x, y that follow the target, and

@@ -1,17 +1,29 @@
-"""The particle system: everything that belongs to a particle, moved together."""
+"""Weighted particles, and the densities they follow on the way to the posterior.
+
+Weights are kept as logarithms. A `ParticleSystem` moves everything that belongs to a particle
+together; a `Target` evaluates it for parameters. Between two targets the likelihood is raised to
+exponents that the weights can bear, see `next_exponent`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-# ---- Importance weights on the log scale.
+from smcpn.likelihood.contract import Likelihood
+from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
+
+WHOLE = 0.8
+"""A sample is assimilated whole while the ESS stays above this share of the threshold."""
+PRECISION = 1e-8
+"""Bisection ends at this relative width of the step."""
+BISECTIONS = 200
 
 
 def normalise(log_weights: Array) -> Array:
@@ -48,7 +60,7 @@ def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
 def accumulated(log_weights: Array, increments: Array) -> Array:
     """Log-weights (N,) before and after each of some increments (n, N), shape (n + 1, N).
 
-    Added in the order of time, row by row: the rounding does not see in which blocks they come.
+    Added in the order of time, row by row: rounding does not depend on the blocks they come in.
     `numpy.add.accumulate` adds the same column by column, which takes some thirty times as long.
     """
     weights = np.empty((len(increments) + 1, len(log_weights)))
@@ -73,24 +85,24 @@ class ParticleSystem:
         density, that one's until the end.
     log_likelihood : ndarray, (N,)
         Of the samples that are assimilated whole.
-    pending : ndarray, (N,)
-        Log-density of the next sample, while it is being assimilated by parts; 0 otherwise.
+    log_increment : ndarray, (N,)
+        log p(y_t | y_<t, theta) of the sample that is being assimilated in parts; 0 otherwise.
     state : ndarray, (k, N)
-        Solver state, at the pending sample if there is one.
+        Solver state at the last of these samples.
     ancestor : ndarray, (N,)
         Index of the ancestor at the start of the run.
-    family : ndarray, (N,)
-        The same since the evidence was last estimated independently of the ancestry.
+    lineage : ndarray, (N,)
+        Index of the ancestor when the evidence was last estimated independently of the ancestry.
     """
 
     theta: Array
     log_weights: Array
     log_prior: Array
     log_likelihood: Array
-    pending: Array
+    log_increment: Array
     state: Array
     ancestor: NDArray[np.int64]
-    family: NDArray[np.int64]
+    lineage: NDArray[np.int64]
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -112,10 +124,10 @@ class ParticleSystem:
             log_weights=self.log_weights[index],
             log_prior=self.log_prior[index],
             log_likelihood=self.log_likelihood[index],
-            pending=self.pending[index],
+            log_increment=self.log_increment[index],
             state=self.state[:, index],
             ancestor=self.ancestor[index],
-            family=self.family[index],
+            lineage=self.lineage[index],
         )
 
     @staticmethod
@@ -126,10 +138,10 @@ class ParticleSystem:
             log_weights=np.concatenate([s.log_weights for s in systems]),
             log_prior=np.concatenate([s.log_prior for s in systems]),
             log_likelihood=np.concatenate([s.log_likelihood for s in systems]),
-            pending=np.concatenate([s.pending for s in systems]),
+            log_increment=np.concatenate([s.log_increment for s in systems]),
             state=np.concatenate([s.state for s in systems], axis=1),
             ancestor=np.concatenate([s.ancestor for s in systems]),
-            family=np.concatenate([s.family for s in systems]),
+            lineage=np.concatenate([s.lineage for s in systems]),
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:
@@ -139,6 +151,171 @@ class ParticleSystem:
             theta=np.where(mask[:, None], other.theta, self.theta),
             log_prior=np.where(mask, other.log_prior, self.log_prior),
             log_likelihood=np.where(mask, other.log_likelihood, self.log_likelihood),
-            pending=np.where(mask, other.pending, self.pending),
+            log_increment=np.where(mask, other.log_increment, self.log_increment),
             state=np.where(mask, other.state, self.state),
         )
+
+
+class Start(Protocol):
+    """A normalised density of unconstrained coordinates: the prior, or one near the posterior."""
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` vectors, (size, d)."""
+        ...
+
+    def log_density(self, theta: Array) -> Array:
+        """Log density at (n, d), shape (n,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Target:
+    """prior x p(y_<t | theta) x p(y_t | y_<t, theta)^exponent, in unconstrained coordinates.
+
+    Attributes
+    ----------
+    sample : int
+        Number t of samples assimilated whole.
+    exponent : float
+        Power of the likelihood increment of sample t, 0 to 1.
+    """
+
+    prior: Prior
+    likelihood: Likelihood
+    sample: int
+    exponent: float
+
+    @property
+    def n_samples(self) -> int:
+        """Samples whose likelihood an evaluation computes."""
+        return self.sample + 1
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """Run the solver up to sample t for parameters (n, d); return them with weight one."""
+        values = self.prior.natural(theta)
+        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
+        state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
+        n = len(theta)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=finite_or_excluded(log_likelihood),
+            log_increment=finite_or_excluded(increments[0]),
+            state=state,
+            ancestor=np.zeros(n, dtype=np.int64),
+            lineage=np.zeros(n, dtype=np.int64),
+        )
+
+    def log_density(self, system: ParticleSystem) -> Array:
+        """Unnormalised log density of the particles, (N,)."""
+        return (
+            system.log_prior + system.log_likelihood + tempered(system.log_increment, self.exponent)
+        )
+
+
+@dataclass(frozen=True)
+class RecordTarget(Target):
+    """start x (prior x p(y_0, ..., y_T-1 | theta) / start)^exponent, over a whole record.
+
+    From the prior that is prior x p(y | theta)^exponent. From another start the ratio of the
+    normalisers at exponents 1 and 0 is the evidence all the same, for start is normalised.
+
+    Attributes
+    ----------
+    start : Start, optional
+        The density at exponent 0; the prior, where there is none.
+    """
+
+    start: Start | None = None
+
+    @property
+    def n_samples(self) -> int:
+        """Samples whose likelihood an evaluation computes."""
+        return self.likelihood.n_samples
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """Run the solver over the record for parameters (n, d); return them with weight one."""
+        state, log_likelihood = self.likelihood.evaluate(self.prior.natural(theta), self.n_samples)
+        n = len(theta)
+        begin, log_increment = self.parts(theta, log_likelihood)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=begin,
+            log_likelihood=np.zeros(n),
+            log_increment=log_increment,
+            state=state,
+            ancestor=np.zeros(n, dtype=np.int64),
+            lineage=np.zeros(n, dtype=np.int64),
+        )
+
+    def parts(self, theta: Array, log_likelihood: Array) -> tuple[Array, Array]:
+        """Log density at exponent 0, and what is log_increment, of parameters (n, d)."""
+        log_prior = self.prior.log_density(theta)
+        if self.start is None:
+            return log_prior, finite_or_excluded(log_likelihood)
+        begin = self.start.log_density(theta)
+        return begin, finite_or_excluded(log_likelihood + log_prior - begin)
+
+
+def finite_or_excluded(log_density: Array) -> Array:
+    """Return -inf, probability zero, where a solution diverged (NaN, inf)."""
+    return np.where(np.isfinite(log_density), log_density, -np.inf)
+
+
+def tempered(log_density: Array, exponent: float) -> Array:
+    """``exponent * log_density``, where excluded stays excluded at any exponent."""
+    excluded = log_density == -np.inf
+    return np.where(excluded, -np.inf, exponent * np.where(excluded, 0.0, log_density))
+
+
+def next_exponent(
+    log_weights: Array, log_increment: Array, exponent: float, threshold: float
+) -> tuple[float, Array]:
+    """Return the largest exponent at which the weights keep an effective sample size.
+
+    The weights are W x p(y_t | y_<t, theta)^(exponent - previous): so one informative sample is
+    assimilated in parts, with a rejuvenation after each, and never leaves a single particle.
+
+    Parameters
+    ----------
+    log_weights, log_increment : ndarray, (N,)
+    exponent : float
+        The one before.
+    threshold : float
+        Effective sample size to keep.
+
+    Returns
+    -------
+    exponent : float
+        1 if the rest can be assimilated at once; otherwise found by bisection on the ESS of the
+        *cumulative* weights. It may stay where it is when leaving out the diverged particles
+        already takes the ESS below the threshold.
+    log_weights : ndarray, (N,)
+        The weights at that exponent.
+
+    References
+    ----------
+    Del Moral, P., Doucet, A., Jasra, A. (2012). An adaptive sequential Monte Carlo method for
+    approximate Bayesian computation. Statistics and Computing 22 (bisection on the ESS).
+    """
+
+    def weights_at(value: float) -> Array:
+        return log_weights + tempered(log_increment, value - exponent)
+
+    if effective_sample_size(weights_at(1.0)) >= WHOLE * threshold:
+        return 1.0, weights_at(1.0)
+    low, high = exponent, 1.0
+    for _ in range(BISECTIONS):
+        if high - low <= PRECISION * (low - exponent):
+            break
+        middle = 0.5 * (low + high)
+        if effective_sample_size(weights_at(middle)) < threshold:
+            high = middle
+        else:
+            low = middle
+    excludes = np.isfinite(log_weights) & (log_increment == -np.inf)
+    if low == exponent and not excludes.any():
+        low = high
+    return low, weights_at(low)

@@ -1,9 +1,13 @@
-"""Proposals of independent Metropolis-Hastings, fitted to the weighted particles."""
+"""Proposals of independent Metropolis-Hastings, fitted to the weighted particles.
+
+A `Proposal` registers in `PROPOSALS` by being defined.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,27 +21,41 @@ TRUSTED_PER_DIMENSION = 10.0
 """Effective particles per dimension below which correlations are shrunk towards zero."""
 
 
-class Proposal(Protocol):
-    """A density that draws whole parameter vectors, whatever the particle they replace."""
+PROPOSALS: dict[str, type[Proposal]] = {}
+"""Every proposal by its name."""
+
+
+class Proposal(ABC):
+    """A density over parameters, in unconstrained coordinates, to draw from independently.
+
+    Attributes
+    ----------
+    name : str
+        Its name in records of rejuvenations and in checkpoints.
+    """
 
     name: ClassVar[str]
 
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            PROPOSALS[cls.name] = cls
+
     @classmethod
+    @abstractmethod
     def fit(cls, theta: Array, weights: Array) -> Self:
         """Fit to weighted particles, (N, d) and (N,); the weights sum to one."""
-        ...
 
+    @abstractmethod
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` vectors, (size, d)."""
-        ...
 
+    @abstractmethod
     def log_density(self, theta: Array) -> Array:
         """Normalised log density at (n, d), shape (n,)."""
-        ...
 
 
 @dataclass(frozen=True)
-class DefensiveGaussian:
+class DefensiveGaussian(Proposal):
     """A Gaussian with a share of Student's t around the same centre.
 
     A Gaussian alone is a safe proposal only where the target over the proposal is bounded; the
@@ -125,8 +143,6 @@ def student_log_density(square: Array, dimension: int, degrees: float) -> Array:
     )
 
 
-# ---- A mixture of Student's t, for posteriors with several modes or curved ridges.
-
 COMPONENTS = 5
 """Most components; each needs ten effective particles per dimension."""
 DEGREES = 5.0
@@ -141,10 +157,11 @@ JITTER = 1e-8
 
 
 @dataclass(frozen=True)
-class StudentMixture:
+class StudentMixture(Proposal):
     """A mixture of multivariate t densities with 5 degrees of freedom.
 
-    The last component is the defensive one: it has the moments of all particles.
+    It fits posteriors with several modes or curved ridges. The last component is the defensive
+    one: it has the moments of all particles.
 
     Attributes
     ----------

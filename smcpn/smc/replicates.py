@@ -1,4 +1,4 @@
-"""Independent populations taken together: the honest error of a Monte Carlo method."""
+"""Independent populations combined to one weighted sample, and warnings about a run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,19 @@ from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.sampler import Sampler
 
-# ---- What a user should know about a run that returned but may not have worked.
-
 LOW_ACCEPTANCE = 0.1
-FEW_FAMILIES = 10
+FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
 MANY_DIVERGED = 0.5
 """Share of a rejuvenation's proposals whose solution is NaN or infinite."""
 
 
 class SamplerWarning(UserWarning):
-    """A run returned, but what it returned deserves a second look."""
+    """A run finished, but its result may not be reliable."""
 
 
 def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
-    """Return one sentence for everything that looks wrong, by kind; empty for a healthy run.
+    """Return a warning, one sentence, for each kind of symptom of an unreliable run.
 
     Parameters
     ----------
@@ -46,9 +44,9 @@ def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
             f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
             "use more particles, moves=WasteFree() or a narrower prior"
         )
-    fewest = min(r.families for r in rejuvenations)
-    if fewest < FEW_FAMILIES:
-        found["families"] = (
+    fewest = min(r.lineages for r in rejuvenations)
+    if fewest < FEW_LINEAGES:
+        found["lineages"] = (
             f"only {fewest} particles had descendants when the evidence was last estimated from "
             "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
         )
@@ -100,7 +98,7 @@ class Populations:
     r_hat : ndarray, (d,)
         Potential scale reduction in unconstrained coordinates; nan for one population.
     warnings : tuple of str
-        What deserves a second look, one sentence of each kind.
+        One sentence for each kind of symptom, see `diagnose`.
     """
 
     theta: Array

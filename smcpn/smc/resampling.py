@@ -6,7 +6,8 @@ generator it is given. They differ in how far the number of copies n_i strays fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +16,21 @@ Array = NDArray[np.float64]
 Resample = Callable[[Array, np.random.Generator, int | None], NDArray[np.int64]]
 """``(weights (N,), rng, size) -> sorted indices (size,)``; the weights sum to one."""
 
+_Scheme = TypeVar("_Scheme", bound=Resample)
+
 ROUNDING = 1e-12
 """A fraction closer than this to 0 or 1 is whole."""
+SCHEMES: dict[str, Resample] = {}
+"""Every scheme by name."""
 
 
+def scheme(function: _Scheme) -> _Scheme:
+    """Register a resampling scheme under its name."""
+    SCHEMES[function.__name__] = function
+    return function
+
+
+@scheme
 def systematic(
     weights: Array, rng: np.random.Generator, size: int | None = None
 ) -> NDArray[np.int64]:
@@ -40,37 +52,7 @@ def systematic(
     return _inverse(weights, (rng.random() + np.arange(size)) / size)
 
 
-def stratified(
-    weights: Array, rng: np.random.Generator, size: int | None = None
-) -> NDArray[np.int64]:
-    """Stratified resampling (Kitagawa 1996): one uniform in each of ``size`` strata."""
-    size = len(weights) if size is None else size
-    return _inverse(weights, (rng.random(size) + np.arange(size)) / size)
-
-
-def multinomial(
-    weights: Array, rng: np.random.Generator, size: int | None = None
-) -> NDArray[np.int64]:
-    """Independent draws: the most variable scheme, and the one theory is written for."""
-    size = len(weights) if size is None else size
-    return _inverse(weights, np.sort(rng.random(size)))
-
-
-def residual(
-    weights: Array, rng: np.random.Generator, size: int | None = None
-) -> NDArray[np.int64]:
-    """Whole copies for certain, the rest multinomially (Liu and Chen 1998): n_i > size w_i - 1."""
-    size = len(weights) if size is None else size
-    expected = size * weights / weights.sum()
-    copies = np.floor(expected).astype(np.int64)
-    left = size - int(copies.sum())
-    if left > 0:
-        rest = expected - copies
-        drawn = multinomial(rest / rest.sum(), rng, left)
-        copies += np.bincount(drawn, minlength=len(weights))
-    return np.repeat(np.arange(len(weights)), copies)
-
-
+@scheme
 def ssp(weights: Array, rng: np.random.Generator, size: int | None = None) -> NDArray[np.int64]:
     """Srinivasan's sampling process: |n_i - size w_i| < 1 and negatively associated copies.
 
@@ -93,10 +75,38 @@ def ssp(weights: Array, rng: np.random.Generator, size: int | None = None) -> ND
     return np.repeat(np.arange(len(weights)), copies)
 
 
-SCHEMES: Mapping[str, Resample] = {
-    scheme.__name__: scheme for scheme in (systematic, ssp, stratified, residual, multinomial)
-}
-"""The schemes by name."""
+@scheme
+def stratified(
+    weights: Array, rng: np.random.Generator, size: int | None = None
+) -> NDArray[np.int64]:
+    """Stratified resampling (Kitagawa 1996): one uniform in each of ``size`` strata."""
+    size = len(weights) if size is None else size
+    return _inverse(weights, (rng.random(size) + np.arange(size)) / size)
+
+
+@scheme
+def residual(
+    weights: Array, rng: np.random.Generator, size: int | None = None
+) -> NDArray[np.int64]:
+    """Whole copies for certain, the rest multinomially (Liu and Chen 1998): n_i > size w_i - 1."""
+    size = len(weights) if size is None else size
+    expected = size * weights / weights.sum()
+    copies = np.floor(expected).astype(np.int64)
+    left = size - int(copies.sum())
+    if left > 0:
+        rest = expected - copies
+        drawn = multinomial(rest / rest.sum(), rng, left)
+        copies += np.bincount(drawn, minlength=len(weights))
+    return np.repeat(np.arange(len(weights)), copies)
+
+
+@scheme
+def multinomial(
+    weights: Array, rng: np.random.Generator, size: int | None = None
+) -> NDArray[np.int64]:
+    """Independent draws: the most variable scheme, and the one theory is written for."""
+    size = len(weights) if size is None else size
+    return _inverse(weights, np.sort(rng.random(size)))
 
 
 def _rounded(fractions: list[float], uniforms: list[float], total: int) -> list[int]:

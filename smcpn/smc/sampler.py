@@ -1,4 +1,9 @@
-"""What every path from prior to posterior has in common: a population, the bridge, the evidence."""
+"""The base of all samplers: a population, its rejuvenations, its evidence and cost.
+
+A sampler takes particles from the prior to the posterior through a sequence of targets, by
+importance weights between them and Metropolis moves where the effective sample size falls: the
+SMC sampler of Chopin (2002) and Del Moral, Doucet and Jasra (2006). Which targets, a subclass says.
+"""
 
 from __future__ import annotations
 
@@ -16,75 +21,96 @@ from smcpn.likelihood.contract import Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
-from smcpn.smc.particles import ParticleSystem, effective_sample_size, log_mean_exp
+from smcpn.smc.particles import (
+    ParticleSystem,
+    Start,
+    Target,
+    log_mean_exp,
+    next_exponent,
+    tempered,
+)
 from smcpn.smc.resampling import Resample, systematic
-from smcpn.smc.target import Start, Target, tempered
-from smcpn.smc.trace import Trace
-
-# ---- Across one informative sample in parts, so that it never kills the whole population.
-#
-# With small noise a single observation can leave one particle alive. Its
-# likelihood is raised to an exponent that keeps the effective sample size, the particles are
-# rejuvenated there, and so on until the exponent is one.
 
 Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
-WHOLE = 0.8
-"""A sample is assimilated whole while the ESS stays above this share of the threshold."""
-PRECISION = 1e-8
-"""Bisection ends at this relative width of the step."""
-BISECTIONS = 200
+TRACED = 4096
+"""Samples of a trace at most, the last one besides."""
 
 
-def next_exponent(
-    log_weights: Array, pending: Array, exponent: float, threshold: float
-) -> tuple[float, Array]:
-    """Choose how much more of the pending sample the weights can bear.
+@dataclass(frozen=True)
+class Trace:
+    """Effective sample size and log-evidence after every ``stride``-th sample, and after the last.
 
-    Parameters
+    The stride doubles whenever more than 4096 samples would be kept. What is kept depends on the
+    number of samples only, not on the blocks in which they came.
+
+    Attributes
     ----------
-    log_weights, pending : ndarray, (N,)
-    exponent : float
-        How much of the sample is assimilated already.
-    threshold : float
-        Effective sample size to keep.
-
-    Returns
-    -------
-    exponent : float
-        1 if the rest can be assimilated at once; otherwise found by bisection on the ESS of the
-        *cumulative* weights. It may stay where it is when leaving out the diverged particles
-        already takes the ESS below the threshold.
-    log_weights : ndarray, (N,)
-        The weights at that exponent.
+    length : int
+        Samples seen.
+    stride : int
+    kept : ndarray, (n, 2)
+        Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
+        0, stride, 2 stride, ...
+    last : ndarray, (2,)
+        Of the last sample seen.
     """
 
-    def weights_at(value: float) -> Array:
-        return log_weights + tempered(pending, value - exponent)
+    length: int
+    stride: int
+    kept: Array
+    last: Array
 
-    if effective_sample_size(weights_at(1.0)) >= WHOLE * threshold:
-        return 1.0, weights_at(1.0)
-    low, high = exponent, 1.0
-    for _ in range(BISECTIONS):
-        if high - low <= PRECISION * (low - exponent):
-            break
-        middle = 0.5 * (low + high)
-        if effective_sample_size(weights_at(middle)) < threshold:
-            high = middle
-        else:
-            low = middle
-    excludes = np.isfinite(log_weights) & (pending == -np.inf)
-    if low == exponent and not excludes.any():
-        low = high
-    return low, weights_at(low)
+    @classmethod
+    def empty(cls) -> Trace:
+        """Before the first sample."""
+        return cls(0, 1, np.empty((0, 2)), np.full(2, np.nan))
 
+    def extended(self, ess: Array, log_evidence: Array) -> Trace:
+        """Return the trace after further samples, (n,) of both."""
+        new = np.column_stack([ess, log_evidence])
+        if not len(new):
+            return self
+        length, stride = self.length + len(new), self.stride
+        kept = np.concatenate([self.kept, new[-self.length % stride :: stride]])
+        while len(kept) > TRACED:
+            kept, stride = kept[::2], 2 * stride
+        return Trace(length, stride, kept, new[-1])
 
-# ---- What a run has cost, and what the next rejuvenation would.
+    @classmethod
+    def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
+        """Of a path that knows nothing before the last of ``length`` samples."""
+        return cls(length, length, np.empty((0, 2)), np.array([ess, log_evidence]))
+
+    @property
+    def samples(self) -> NDArray[np.int64]:
+        """Number of samples assimilated at each entry of the paths."""
+        kept = np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
+        return np.append(kept, self.length) if self._last_is_extra else kept
+
+    @property
+    def ess(self) -> Array:
+        """Effective sample size at each of `samples`."""
+        return self._column(0)
+
+    @property
+    def log_evidence(self) -> Array:
+        """Log-evidence at each of `samples`."""
+        return self._column(1)
+
+    @property
+    def _last_is_extra(self) -> bool:
+        return self.length > (len(self.kept) - 1) * self.stride + 1 and self.length > 0
+
+    def _column(self, k: int) -> Array:
+        column = self.kept[:, k]
+        return np.append(column, self.last[k]) if self._last_is_extra else column.copy()
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Work in weighed samples: one sample of the record, for one parameter vector.
+    """Work, counted in likelihood increments: one sample of a record for one parameter vector.
 
     Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
     geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
@@ -92,40 +118,39 @@ class Cost:
     Attributes
     ----------
     advanced : int
-        Weighed once each, as the record went by.
-    browsed : int
-        Weighed again by rejuvenations.
-    next_browse : int
-        What a rejuvenation now would weigh, with as many moves as the last one.
+        Computed once each, as the record went by.
+    reevaluated : int
+        Computed again by rejuvenations.
+    next_rejuvenation : int
+        What a rejuvenation now would add, with as many moves as the last one.
     next_seconds : float
         And how long it would take, at the speed of the last one; nan before the first.
     """
 
     advanced: int
-    browsed: int
-    next_browse: int
+    reevaluated: int
+    next_rejuvenation: int
     next_seconds: float
 
     @property
     def evaluations(self) -> int:
-        """All samples weighed so far."""
-        return self.advanced + self.browsed
+        """All likelihood increments computed so far."""
+        return self.advanced + self.reevaluated
 
 
 def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
-    """Account for a run of ``particles`` particles that has assimilated ``sample`` samples."""
+    """Cost of a run of ``particles`` particles that has assimilated ``sample`` samples."""
     last = rejuvenations[-1] if rejuvenations else None
     following = (last.evaluations if last else particles) * (sample + 1)
-    seconds = last.seconds * following / last.browsed if last and last.browsed else float("nan")
+    seconds = float("nan")
+    if last is not None and last.increments:
+        seconds = last.seconds * following / last.increments
     return Cost(
         advanced=particles * sample,
-        browsed=sum(record.browsed for record in rejuvenations),
-        next_browse=following,
+        reevaluated=sum(record.increments for record in rejuvenations),
+        next_rejuvenation=following,
         next_seconds=seconds,
     )
-
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -139,7 +164,7 @@ class Settings:
     ess : float
         Rejuvenate when the effective sample size falls below this share of N.
     block : int
-        Most samples weighed in one call. Results do not depend on it.
+        Most samples evaluated in one call. Results do not depend on it.
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
@@ -177,7 +202,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All that a sampler is at a moment, but for what it was given: prior, likelihood, settings.
+    """The state of a sampler between two parts: all but its prior, likelihood and settings.
 
     Attributes
     ----------
@@ -185,11 +210,11 @@ class Snapshot:
     sample : int
         Number of samples assimilated whole.
     exponent : float or None
-        How much of the pending sample is assimilated, while a bridge is being crossed.
+        Power of the likelihood increment that is assimilated, between two parts of a sample.
     trace : Trace
     rejuvenations : tuple of Rejuvenation
     ess_before : float
-        Effective sample size at the pending sample, before the bridge.
+        Effective sample size at that sample, had it been assimilated whole.
     log_evidence_at_resampling, variance_at_start, unrelated_at_start : float
         The account of the evidence, see `smcpn.smc.evidence`.
     log_pair_ratios : tuple of float
@@ -216,8 +241,8 @@ class Snapshot:
 class Sampler(ABC):
     """One population of particles on its way from the prior, or another start, to the posterior.
 
-    It goes in parts: a block of samples weighed, or one exponent of a bridge with its
-    rejuvenation. Between parts a `snapshot` holds all there is.
+    It goes in parts: a block of samples, or one exponent of the next one with its rejuvenation.
+    Between parts a `snapshot` holds its state.
 
     Attributes
     ----------
@@ -226,7 +251,7 @@ class Sampler(ABC):
     sample : int
         Number of samples assimilated.
     exponent : float or None
-        How much of the pending sample is assimilated, while a bridge is being crossed.
+        Power of the likelihood increment that is assimilated, between two parts of a sample.
     factors : list of float
         Factors on the diffusion so far, on a path that lowers it.
     rejuvenations : list of Rejuvenation
@@ -258,10 +283,10 @@ class Sampler(ABC):
             log_weights=np.zeros(n),
             log_prior=begin.log_density(theta),
             log_likelihood=np.zeros(n),
-            pending=np.zeros(n),
+            log_increment=np.zeros(n),
             state=likelihood.start(prior.natural(theta)),
             ancestor=np.arange(n),
-            family=np.arange(n),
+            lineage=np.arange(n),
         )
         self.sample = 0
         self.exponent: float | None = None
@@ -316,30 +341,30 @@ class Sampler(ABC):
 
     @abstractmethod
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
-        """Weigh particles again from the first sample on.
+        """Likelihood of particles, evaluated from the first sample on.
 
         Returns
         -------
         state : ndarray, (k, n)
-        log_likelihood, pending : ndarray, (n,)
+        log_likelihood, log_increment : ndarray, (n,)
         """
 
-    def reweigh(self) -> None:
-        """Go on with a changed likelihood: the weights make up for the difference.
+    def reweight(self) -> None:
+        """Go on with a changed likelihood: importance weights make up for the difference.
 
         The input near the end of a record changes, for instance, when more of it becomes known.
         """
-        state, log_likelihood, pending = self.recomputed(slice(None))
+        state, log_likelihood, log_increment = self.recomputed(slice(None))
         system, exponent = self.system, self.exponent or 0.0
         alive = np.isfinite(system.log_weights)
         with np.errstate(invalid="ignore"):
             change = log_likelihood - system.log_likelihood
-            change += tempered(pending, exponent) - tempered(system.pending, exponent)
+            change += tempered(log_increment, exponent) - tempered(system.log_increment, exponent)
         self.system = replace(
             system,
             log_weights=np.where(alive, system.log_weights + change, -np.inf),
             log_likelihood=log_likelihood,
-            pending=pending,
+            log_increment=log_increment,
             state=state,
         )
 
@@ -365,19 +390,19 @@ class Sampler(ABC):
 
     @property
     def cost(self) -> Cost:
-        """Work done so far, and what the next rejuvenation would add."""
+        """Work done so far, and that of the next rejuvenation."""
         return cost_so_far(self.settings.particles, self.sample, self.rejuvenations)
 
     def _begin_bridge(self) -> None:
-        """Have what is pending assimilated in as many parts as the particles need."""
+        """Begin to assimilate the log increment, in as many parts as the particles need."""
         self._check_alive()
         self.exponent = 0.0
 
     def _cross(self, target: Target) -> bool:
-        """Assimilate one more part of what is pending; tell whether that was the last."""
+        """Assimilate one more part of the log increment; tell whether that was the last."""
         assert self.exponent is not None
         exponent, log_weights = next_exponent(
-            self.system.log_weights, self.system.pending, self.exponent, self._threshold
+            self.system.log_weights, self.system.log_increment, self.exponent, self._threshold
         )
         self.system = replace(self.system, log_weights=log_weights)
         if self.system.ess < self._threshold or exponent < 1.0:
@@ -406,22 +431,22 @@ class Sampler(ABC):
 
     def _begin_ancestry(self, variance: float) -> None:
         """Count the error of the evidence from here, where its variance is known."""
-        _, family = np.unique(self.system.theta[:, 0], return_inverse=True)
-        self.system = replace(self.system, family=family)
+        _, lineage = np.unique(self.system.theta[:, 0], return_inverse=True)
+        self.system = replace(self.system, lineage=lineage)
         self._variance_at_start = variance
-        self._unrelated_at_start = unrelated_share(self.system.weights, family)
+        self._unrelated_at_start = unrelated_share(self.system.weights, lineage)
         self._log_pair_ratios: list[float] = []
 
     def _evidence_variance(self) -> float:
         return self._variance_at_start + ancestral_variance(
             self.system.weights,
-            self.system.family,
+            self.system.lineage,
             self._unrelated_at_start,
             self._log_pair_ratios,
         )
 
     def _check_alive(self) -> None:
-        alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.pending)
+        alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.log_increment)
         if not alive.any():
             begin = "prior" if self.settings.start is None else "start"
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"

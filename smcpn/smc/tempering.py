@@ -1,26 +1,47 @@
-"""Tempering: the whole record at once, raised to exponents from 0 to 1."""
+"""Tempering: the likelihood of the whole record, made more informative step by step.
+
+`Tempering` raises it to exponents from 0 to 1. `DiffusionTempering` lowers the diffusion of a
+probabilistic solver: with a large one the solution interpolates the data whatever the parameters
+are, and the likelihood is smooth in them; as it falls to its value, valleys and peaks appear one
+by one (Tronarp et al., Fenrir, section 5.4, who let an optimiser find this path).
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.smc.sampler import Sampler
-from smcpn.smc.target import RecordTarget, finite_or_excluded
-from smcpn.smc.trace import Trace
+from smcpn.errors import InputError
+from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
+from smcpn.smc.particles import (
+    ParticleSystem,
+    RecordTarget,
+    effective_sample_size,
+    finite_or_excluded,
+)
+from smcpn.smc.sampler import Sampler, Trace
 
 Array = NDArray[np.float64]
 
+FACTORS = 10.0 ** np.arange(13)
+"""Factors on the diffusion that are tried in search of a flat likelihood."""
+GAIN = 0.1
+"""A larger factor must leave this share more particles effective."""
+FLAT = 0.9
+"""Share of the particles that a likelihood must leave effective to count as flat."""
+SLACK = 0.1
+"""A factor is accepted when the ESS is above the threshold by at most this share of it."""
+BISECTIONS = 30
+
 
 class Tempering(Sampler):
-    """An adaptive path of exponents over the whole record.
+    """Targets prior x p(y | theta)^exponent, with exponents chosen by the effective sample size.
 
-    It is the bridge that takes IBIS across one informative sample, with the record for a sample.
-    Fewer rejuvenations than the data path, each over the whole record; nothing is known until
-    the end. A likelihood needs no ``advance``.
+    Fewer rejuvenations than `Ibis`, each over the whole record; nothing is known until the end.
+    A likelihood needs no ``advance``.
 
     It may begin at a density near the posterior, such as a Laplace approximation, in place of the
     prior: the path is then short, and the evidence is that of the prior all the same.
@@ -34,11 +55,11 @@ class Tempering(Sampler):
     takes_start: ClassVar[bool] = True
 
     def advance(self, last: int) -> None:
-        """Weigh the record, then go on along the exponents, one at a time."""
+        """Evaluate the record, then raise the exponent once."""
         if self.exponent is None:
-            self._weigh()
+            self._evaluate()
         if self._cross(self._target):
-            self._assimilate_pending()
+            self._assimilate_increment()
 
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
@@ -55,16 +76,18 @@ class Tempering(Sampler):
     def _target(self) -> RecordTarget:
         return RecordTarget(self.prior, self.likelihood, 0, 0.0, self.settings.start)
 
-    def _weigh(self) -> None:
+    def _evaluate(self) -> None:
         values = self.prior.natural(self.system.theta)
         state, log_likelihood = self.likelihood.evaluate(values, self.likelihood.n_samples)
-        begin, pending = self._target.parts(self.system.theta, log_likelihood)
-        self.system = replace(self.system, log_prior=begin, pending=pending, state=state)
+        begin, log_increment = self._target.parts(self.system.theta, log_likelihood)
+        self.system = replace(
+            self.system, log_prior=begin, log_increment=log_increment, state=state
+        )
         self._begin_bridge()
 
-    def _assimilate_pending(self) -> None:
+    def _assimilate_increment(self) -> None:
         system, log_prior = self.system, self.system.log_prior
-        log_likelihood = system.pending
+        log_likelihood = system.log_increment
         if self.settings.start is not None:
             log_prior = self.prior.log_density(system.theta)
             log_likelihood = log_likelihood + (system.log_prior - log_prior)
@@ -72,7 +95,139 @@ class Tempering(Sampler):
             system,
             log_prior=log_prior,
             log_likelihood=log_likelihood,
-            pending=np.zeros(len(system)),
+            log_increment=np.zeros(len(system)),
         )
         self.sample = self.likelihood.n_samples
         self.trace = Trace.of_end(self.sample, self.system.ess, self.log_evidence)
+
+
+class DiffusionTempering(Sampler):
+    """Targets prior x L_k(theta) for factors k on the diffusion that fall from a flat L_k to one.
+
+    The next factor is the least that the effective sample size allows. Where no factor flattens
+    the likelihood, the first target is reached by exponents, as `Tempering` does; where none makes
+    it flatter, the path is that of `Tempering`.
+
+    Raises
+    ------
+    InputError
+        If the likelihood has no diffusion to raise.
+    """
+
+    def advance(self, last: int) -> None:
+        """Begin, assimilate more of the flat likelihood, or lower the diffusion once."""
+        if not self.factors:
+            self._begin()
+        if self.exponent is not None:
+            self._cross(self._target(self.factors[-1]))
+        else:
+            self._lower()
+        if self.exponent is None and self.factors[-1] <= 1.0:
+            self._finish()
+
+    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `Sampler.recomputed`."""
+        values = self.prior.natural(self.system.theta[index])
+        nothing = np.zeros(len(values))
+        if not self.factors:
+            return self.likelihood.start(values), nothing, nothing
+        likelihood = self._at(self.factors[-1])
+        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
+        whole = finite_or_excluded(log_likelihood)
+        return (state, whole, nothing) if self.sample else (state, nothing, whole)
+
+    def _at(self, factor: float) -> Likelihood:
+        """The likelihood at another diffusion.
+
+        Raises
+        ------
+        InputError
+            If it has none.
+        """
+        if not hasattr(self.likelihood, "at_diffusion"):
+            raise InputError(
+                "method='diffusion-tempering' needs a likelihood with a diffusion: choose "
+                "likelihood='fenrir', 'dalton' or 'filtering', or method='tempering'"
+            )
+        return cast(DiffusedLikelihood, self.likelihood).at_diffusion(factor)
+
+    def _begin(self) -> None:
+        """Begin at the diffusion that makes the likelihood flattest."""
+        factor, self.system = self._flattest()
+        self.factors.append(factor)
+        self._begin_bridge()
+
+    def _flattest(self) -> tuple[float, ParticleSystem]:
+        """Raise the diffusion while that leaves more particles effective.
+
+        Linearised filters are not flat at any: as the diffusion grows, the determinants of their
+        covariances begin to tell the parameters apart.
+        """
+        chosen, most = (1.0, self.system), -1.0
+        for factor in FACTORS:
+            evaluated = self._evaluated(factor)
+            effective = float(effective_sample_size(evaluated.log_increment))
+            if effective > most * (1.0 + GAIN):
+                chosen, most = (factor, evaluated), effective
+            if effective >= FLAT * np.isfinite(evaluated.log_increment).sum():
+                break
+        return chosen
+
+    def _lower(self) -> None:
+        """Go down to the least factor that the weights can bear, and rejuvenate there."""
+        factor, reweighted = self._next(self.factors[-1])
+        self.factors.append(factor)
+        self.system = reweighted
+        self._check_alive()
+        if self.system.ess < self._threshold * (1.0 + SLACK):
+            self._rejuvenate(replace(self._target(factor), exponent=1.0))
+
+    def _next(self, factor: float) -> tuple[float, ParticleSystem]:
+        """Bisect on the logarithm of the factor, with one evaluation for each candidate."""
+        whole = self._reweighted(1.0)
+        if whole.ess >= self._threshold:
+            return 1.0, whole
+        low, high, chosen = 0.0, float(np.log(factor)), None
+        for _ in range(BISECTIONS):
+            middle = 0.5 * (low + high)
+            candidate = self._reweighted(float(np.exp(middle)))
+            if candidate.ess < self._threshold:
+                low = middle
+                continue
+            high, chosen = middle, candidate
+            if candidate.ess < (1.0 + SLACK) * self._threshold:
+                break
+        if chosen is not None and np.exp(high) < 0.999 * factor:
+            return float(np.exp(high)), chosen
+        # Where solutions begin to diverge the likelihood jumps, and no step is small enough.
+        halved = max(1.0, 0.5 * factor)
+        return halved, self._reweighted(halved)
+
+    def _reweighted(self, factor: float) -> ParticleSystem:
+        """The population as it would be at another factor."""
+        there, here = self._evaluated(factor), self.system
+        alive = np.isfinite(here.log_increment) & np.isfinite(here.log_weights)
+        with np.errstate(invalid="ignore"):
+            change = there.log_increment - here.log_increment
+            weights = np.where(alive, here.log_weights + change, -np.inf)
+        return replace(there, log_weights=weights)
+
+    def _evaluated(self, factor: float) -> ParticleSystem:
+        values = self.prior.natural(self.system.theta)
+        likelihood = self._at(factor)
+        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
+        log_increment = finite_or_excluded(log_likelihood)
+        return replace(self.system, log_increment=log_increment, state=state)
+
+    def _target(self, factor: float) -> RecordTarget:
+        return RecordTarget(self.prior, self._at(factor), 0, 0.0)
+
+    def _finish(self) -> None:
+        samples = self.likelihood.n_samples
+        self.system = replace(
+            self.system,
+            log_likelihood=self.system.log_increment,
+            log_increment=np.zeros(len(self.system)),
+        )
+        self.sample = samples
+        self.trace = Trace.of_end(samples, self.system.ess, self.log_evidence)

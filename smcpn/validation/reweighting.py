@@ -23,8 +23,7 @@ from smcpn.likelihood.registry import (
     likelihood_name,
 )
 from smcpn.model.problem import Problem
-from smcpn.smc.particles import effective_sample_size, normalise
-from smcpn.smc.target import finite_or_excluded
+from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.solver import MAX_STEPS
 
 Array = NDArray[np.float64]

@@ -9,9 +9,8 @@ import smcpn
 from benchmarks.likelihood_problems import pendulum_problem
 from smcpn import EKF1, RK4, InputError
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.smc.diffusion_tempering import DiffusionTempering
 from smcpn.smc.sampler import Settings
-from smcpn.smc.tempering import Tempering
+from smcpn.smc.tempering import DiffusionTempering, Tempering
 from tests.models import decay_problem
 from tests.targets import LinearRegression
 
@@ -100,7 +99,9 @@ def test_diverging_parameters_do_not_stop_the_path():
 
 
 def test_a_likelihood_without_diffusion_is_refused():
-    with pytest.raises(InputError, match="path 'diffusion' needs a likelihood with a diffusion"):
+    with pytest.raises(
+        InputError, match="method='diffusion-tempering' needs a likelihood with a diffusion"
+    ):
         smcpn.identify(decay_problem(), solver=RK4(2), method="diffusion-tempering")
     with pytest.raises(InputError, match="method is 'up': choose one of ibis, tempering"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="up")

@@ -33,10 +33,10 @@ def run(likelihood, seed=0, **settings):
 
 def test_variance_before_any_resampling_is_that_of_a_mean_of_weights():
     weights = normalise(np.random.default_rng(0).normal(size=500))
-    family = np.arange(500)
-    start = unrelated_share(np.full(500, 1 / 500), family)
+    lineage = np.arange(500)
+    start = unrelated_share(np.full(500, 1 / 500), lineage)
     exact = (np.square(weights).sum() - 1 / 500) * 500 / 499
-    assert ancestral_variance(weights, family, start, []) == pytest.approx(exact)
+    assert ancestral_variance(weights, lineage, start, []) == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -49,14 +49,14 @@ def test_variance_by_ancestry_over_perfectly_mixing_steps(scheme):
     rng = np.random.default_rng(1)
     estimates = []
     for _ in range(200):
-        family, ratios = np.arange(n), []
-        start = unrelated_share(np.full(n, 1 / n), family)
+        lineage, ratios = np.arange(n), []
+        start = unrelated_share(np.full(n, 1 / n), lineage)
         for _ in range(steps):
             weights = normalise(s * rng.normal(size=n))
             index = SCHEMES[scheme](weights, rng, None)
-            ratios.append(log_pair_ratio(weights, family, index))
-            family = family[index]
-        estimates.append(ancestral_variance(np.full(n, 1 / n), family, start, ratios))
+            ratios.append(log_pair_ratio(weights, lineage, index))
+            lineage = lineage[index]
+        estimates.append(ancestral_variance(np.full(n, 1 / n), lineage, start, ratios))
     exact = steps * np.expm1(s**2) / n
     error = np.std(estimates) / np.sqrt(len(estimates))
     assert abs(np.mean(estimates) - exact) < 5 * error
@@ -170,23 +170,23 @@ def test_warning_comes_once_and_is_kept():
     assert len(set(texts)) == len(texts)
 
 
-def test_cost_counts_every_weighed_sample():
-    weighed = 0
+def test_cost_counts_every_computed_sample():
+    computed = 0
 
     class Counting(LinearRegression):
         def advance(self, values, state, a, b):
-            nonlocal weighed
-            weighed += (b - a) * len(values)
+            nonlocal computed
+            computed += (b - a) * len(values)
             return super().advance(values, state, a, b)
 
     likelihood = Counting()
     seen = []
     sampler = Ibis(likelihood.prior, likelihood, Settings(block=1), np.random.default_rng(0))
     sampler.run(progress=seen.append)
-    assert sampler.cost.evaluations == weighed
+    assert sampler.cost.evaluations == computed
     assert sampler.cost.advanced == 30 * 1000
     last = sampler.rejuvenations[-1]
-    assert sampler.cost.next_browse == last.evaluations * 31
+    assert sampler.cost.next_rejuvenation == last.evaluations * 31
     assert sampler.cost.next_seconds == pytest.approx(last.seconds * 31 / (last.sample + 1))
     assert seen[-1].cost == sampler.cost
     assert np.isnan(seen[0].cost.next_seconds) or seen[0].rejuvenations

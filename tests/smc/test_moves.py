@@ -11,8 +11,8 @@ from scipy import stats
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.mcmc import IndependentKernel
 from smcpn.smc.moves import (
+    IndependentKernel,
     IndependentMetropolis,
     MoveSettings,
     RandomWalkMetropolis,
@@ -20,11 +20,11 @@ from smcpn.smc.moves import (
     WasteFree,
     predicted_acceptance,
 )
+from smcpn.smc.particles import RecordTarget, Target
 from smcpn.smc.proposals import DefensiveGaussian, StudentMixture
 from smcpn.smc.replicates import diagnose
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
-from smcpn.smc.target import RecordTarget, Target
 
 
 class Known:
@@ -166,7 +166,7 @@ def test_number_of_moves_follows_acceptance_and_is_capped():
         records = run(likelihood, moves=capped).rejuvenations
         assert max(r.moves for r in records) <= cap
     for record in run(likelihood).rejuvenations:
-        assert record.evaluations == record.moves * 1000 == record.browsed
+        assert record.evaluations == record.moves * 1000 == record.increments
         assert 0 < record.accepted <= record.evaluations
         assert record.ess_after > record.ess
 
@@ -207,13 +207,13 @@ def test_healthy_run_raises_no_concern():
 
 
 def test_diagnose():
-    good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, eves=100, families=100)
+    good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, ancestors=100, lineages=100)
     assert diagnose([]) == diagnose([good]) == {}
     assert (
         "0.030 at sample 7"
         in diagnose([good, replace(good, sample=7, acceptance=0.03)])["acceptance"]
     )
-    assert "only 4" in diagnose([replace(good, families=4)])["families"]
+    assert "only 4" in diagnose([replace(good, lineages=4)])["lineages"]
     deep = [replace(good, exponent=k / 30) for k in range(1, 30)]
     assert "sample 5 took 29 parts" in diagnose(deep)["bridge"]
     assert "1 of 2" in diagnose([good, replace(good, diverged=1500)])["diverged"]

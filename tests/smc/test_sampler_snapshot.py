@@ -50,9 +50,9 @@ def test_particles_weighed_again_are_what_they_were(kind):
     last = sampler.likelihood.n_samples
     while sampler.sample < last:
         system = sampler.system
-        state, log_likelihood, pending = sampler.recomputed(slice(None))
+        state, log_likelihood, log_increment = sampler.recomputed(slice(None))
         np.testing.assert_allclose(log_likelihood, system.log_likelihood, rtol=1e-9, atol=1e-9)
-        np.testing.assert_allclose(pending, system.pending, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(log_increment, system.log_increment, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(state, system.state, rtol=1e-9)
         sampler.advance(last)
 
@@ -64,7 +64,7 @@ def test_a_changed_likelihood_is_made_up_for_by_the_weights():
     changed = LinearRegression(20, 2, 0.05)
     changed.y[3] += 0.02
     sampler.likelihood = changed
-    sampler.reweigh()
+    sampler.reweight()
     afresh = Ibis(changed.prior, changed, Settings(particles=1000), np.random.default_rng(0))
     afresh.run(12)
     error = np.hypot(sampler.log_evidence_se, afresh.log_evidence_se)

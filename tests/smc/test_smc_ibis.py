@@ -12,9 +12,9 @@ import smcpn
 from smcpn import EKF0, RK4
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import IndependentMetropolis, MoveSettings
+from smcpn.smc.particles import Target
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
-from smcpn.smc.target import Target
 from tests.models import duffing_problem
 from tests.targets import ExponentialRate, HalfNan, LinearRegression
 
@@ -156,7 +156,7 @@ def test_global_random_state_is_untouched():
 
 
 def test_carried_log_likelihood_and_state_are_those_of_theta():
-    """What rides along with a particle is what a fresh browse of it gives."""
+    """What rides along with a particle is what a fresh evaluation of it gives."""
     problem = duffing_problem(50)
     from smcpn.likelihood.registry import build_likelihood
 

@@ -114,8 +114,8 @@ def test_proposal_fit_on_one_particle_and_on_a_line():
 
 def test_next_exponent_keeps_the_ess():
     rng = np.random.default_rng(0)
-    pending = -1000 * rng.normal(size=500) ** 2
-    exponent, log_weights = next_exponent(np.zeros(500), pending, 0.0, 250.0)
+    log_increment = -1000 * rng.normal(size=500) ** 2
+    exponent, log_weights = next_exponent(np.zeros(500), log_increment, 0.0, 250.0)
     assert 0 < exponent < 1
     assert float(effective_sample_size(log_weights)) == pytest.approx(250.0, rel=1e-6)
     assert next_exponent(np.zeros(500), 0.1 * rng.normal(size=500), 0.0, 250.0)[0] == 1.0

@@ -49,7 +49,7 @@ def test_exponents_rise_to_one_and_keep_the_ess():
     assert 0 < exponents[0] < exponents[-1] <= 1.0
     for record in sampler.rejuvenations[:-1]:
         assert record.ess == pytest.approx(500, rel=1e-3)
-        assert record.browsed == record.evaluations * 30
+        assert record.increments == record.evaluations * 30
 
 
 def test_needs_no_increments():

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from smcpn.smc.trace import LENGTH, Trace
+from smcpn.smc.sampler import TRACED, Trace
 
 
 def trace_of(values, blocks):
@@ -23,8 +23,8 @@ def test_short_runs_are_remembered_whole():
 
 
 @given(
-    length=st.integers(1, 5 * LENGTH),
-    cuts=st.lists(st.integers(0, 5 * LENGTH), max_size=12),
+    length=st.integers(1, 5 * TRACED),
+    cuts=st.lists(st.integers(0, 5 * TRACED), max_size=12),
 )
 @settings(max_examples=50, deadline=None)
 def test_what_is_kept_depends_on_the_number_of_samples_only(length, cuts):
@@ -36,7 +36,7 @@ def test_what_is_kept_depends_on_the_number_of_samples_only(length, cuts):
     # Every entry is the value of its sample, and the last one is always there.
     np.testing.assert_array_equal(trace.ess, trace.samples - 1.0)
     assert trace.samples[-1] == length
-    assert len(trace.samples) <= LENGTH + 1
+    assert len(trace.samples) <= TRACED + 1
 
 
 def test_a_path_known_at_its_end():
