@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from smcpn.likelihood.registry import default_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.run.settings import Settings, solver_with
+from smcpn.settings import Settings, solver_with
 from smcpn.simulation.particles import Simulation
 from smcpn.solver import Solver
 

@@ -45,7 +45,7 @@ from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.run.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem

@@ -14,7 +14,7 @@ from typing import Self
 from smcpn.checkpoint.codec import Header, header_image, run_image
 from smcpn.checkpoint.container import CheckpointWarning, publish
 from smcpn.model.prior import Prior
-from smcpn.run.settings import RunSnapshot
+from smcpn.settings import RunSnapshot
 
 _log = logging.getLogger(__name__)
 

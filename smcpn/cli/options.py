@@ -15,7 +15,7 @@ from smcpn.errors import InputError
 from smcpn.io.parse import FORMATS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
-from smcpn.run.settings import METHODS, Settings
+from smcpn.settings import METHODS, Settings
 from smcpn.solver import EKF0
 
 SEED = 1
@@ -103,7 +103,7 @@ def check_options(
     Raises
     ------
     InputError
-        See `smcpn.run.settings.Settings`.
+        See `smcpn.settings.Settings`.
     """
     grid = {"order": order, "steps": steps}
     EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]

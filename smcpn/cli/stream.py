@@ -44,7 +44,7 @@ from smcpn.io.stream import EVERY_SECONDS, Checkpoints, Run, Stream
 from smcpn.io.watch import Watch, watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
-from smcpn.run.settings import Settings
+from smcpn.settings import Settings
 from smcpn.signals import Stop, stop_on_signals
 
 OF_STREAM = (

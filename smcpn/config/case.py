@@ -18,7 +18,7 @@ from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.run.settings import Settings, solver_options, solver_with
+from smcpn.settings import Settings, solver_options, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver
 
 OF_CHANNEL = ("column", "unit", "to")

@@ -23,7 +23,7 @@ from smcpn.online.change import ChangeTest
 from smcpn.online.state import Prediction, State, predicted, stream_posterior
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
-from smcpn.run.settings import RunSettings, Settings
+from smcpn.settings import RunSettings, Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.sampler import Snapshot
 from smcpn.solver import Solver

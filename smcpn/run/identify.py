@@ -20,7 +20,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
-from smcpn.run.settings import Settings
+from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import DefensiveGaussian

@@ -25,7 +25,7 @@ from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.problem import Problem
 from smcpn.run.run import Run
-from smcpn.run.settings import RunSettings, require_same
+from smcpn.settings import RunSettings, require_same
 from smcpn.signals import orderly_termination
 
 AGREEMENT = 1e-6

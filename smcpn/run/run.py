@@ -16,7 +16,7 @@ from smcpn.likelihood.steps import (
     sufficient_steps,
 )
 from smcpn.model.problem import Problem
-from smcpn.run.settings import METHODS, Method, RunSettings, RunSnapshot
+from smcpn.settings import METHODS, Method, RunSettings, RunSnapshot
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress

@@ -17,7 +17,7 @@ from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
 from smcpn.config.new import NOISE, TRUTH, write_new
-from smcpn.run.settings import Settings
+from smcpn.settings import Settings
 from smcpn.solver import EKF0
 from tests import models
 

@@ -19,7 +19,7 @@ import smcpn
 from smcpn.cases import load_case
 from smcpn.config.document import Document, key_lines
 from smcpn.config.files import Layout, read_columns
-from smcpn.run.settings import RunSettings, Settings
+from smcpn.settings import RunSettings, Settings
 
 MODEL = """import smcpn
 

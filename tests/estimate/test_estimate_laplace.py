@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError, LogLikelihood
-from smcpn.run.settings import RunSettings
+from smcpn.settings import RunSettings
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings

@@ -17,7 +17,7 @@ from smcpn.codegen.tangent import derived
 from smcpn.likelihood.lanes import CHUNK, LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.run import Run
-from smcpn.run.settings import RunSettings
+from smcpn.settings import RunSettings
 from tests.codegen.test_codegen import EXPRESSIONS, A, B
 from tests.models import (
     FITZHUGH_NAGUMO,
