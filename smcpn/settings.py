@@ -279,7 +279,7 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
 
 def solver_document(solver: Solver) -> dict[str, Any]:
     """Return a solver as JSON can hold it: the name of its kind, and its settings."""
-    return {"kind": type(solver).__name__, **asdict(solver)}
+    return {"kind": solver.kind, **asdict(cast(Any, solver))}
 
 
 def solver_of(document: Mapping[str, Any]) -> Solver:
@@ -296,9 +296,9 @@ def solver_of(document: Mapping[str, Any]) -> Solver:
     return cast(Any, kind)(**settings)
 
 
-def solver_options(kind: type[Any]) -> tuple[str, ...]:
+def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
     """Return the names of the settings of a kind of solver."""
-    return tuple(field.name for field in fields(kind))
+    return tuple(field.name for field in fields(cast(Any, solver)))
 
 
 def solver_with(solver: Solver, **settings: Any) -> Solver:
@@ -309,15 +309,15 @@ def solver_with(solver: Solver, **settings: Any) -> Solver:
     InputError
         For a setting that it does not have, or a value out of range.
     """
-    _refuse_others(type(solver), settings)
+    _refuse_others(solver, settings)
     return replace(solver, **settings)
 
 
-def _refuse_others(kind: type[Any], settings: Mapping[str, Any]) -> None:
+def _refuse_others(solver: Solver | type[Solver], settings: Mapping[str, Any]) -> None:
     for name, value in settings.items():
-        if name not in solver_options(kind):
+        if name not in solver_options(solver):
             raise InputError(
-                f"{name} is {shown(value)}: {kind.__name__} has no {name}, leave it out",
+                f"{name} is {shown(value)}: {solver.kind} has no {name}, leave it out",
                 argument=name,
             )
 

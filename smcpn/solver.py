@@ -25,6 +25,8 @@ class Solver:
 
     Attributes
     ----------
+    kind : str
+        Name of its class.
     likelihood : str
         Name of the likelihood that it stands for where none is named.
     probabilistic : bool
@@ -38,6 +40,7 @@ class Solver:
         `smcpn.likelihood.classical.Step` that is defined for it.
     """
 
+    kind: ClassVar[str]
     likelihood: ClassVar[str]
     step: ClassVar[type[Any]]
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -47,7 +50,8 @@ class Solver:
 
     def __init_subclass__(cls) -> None:
         if "likelihood" in cls.__dict__:
-            SOLVERS[cls.__name__] = cls
+            cls.kind = cls.__name__
+            SOLVERS[cls.kind] = cls
 
 
 @dataclass(frozen=True, repr=False)

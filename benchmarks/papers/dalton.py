@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.papers.dalton_figures import posterior_figure, starts_figure
@@ -199,7 +198,7 @@ def coarse(quick: bool) -> Outcome:
     start = fitted(study, "classical", RK4(RUNGE_KUTTA_STEPS), "")[1]
     if start is None:
         return outcome
-    points = start.sample(np.random.default_rng(0), QUICK_SEARCHES if quick else SEARCHES)
+    points = start.draw(QUICK_SEARCHES if quick else SEARCHES, seed=0)
     for likelihood in ("dalton", "fenrir", "filtering"):
         ends = ends_about_truth(study, likelihood, grid, points, "c")
         ours = f"{ends.covering} of {len(points)}; {ends.modes} different ends"

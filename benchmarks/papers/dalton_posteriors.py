@@ -121,8 +121,7 @@ def fitted(
 def of_laplace(study: Study, found: Laplace, step: str, seconds: float) -> Marginals:
     """Draws of a Laplace approximation, from the paper's seed."""
     size = DRAWS if found.success else 0
-    rng = np.random.default_rng(DRAW_SEED)
-    draws = found.sample(rng, size) if size else np.empty((0, len(study.truth)))
+    draws = found.draw(size, DRAW_SEED) if size else np.empty((0, len(study.truth)))
     return Marginals(
         study, step, found.likelihood, "Laplace", draws,
         found.maximum.log_density, seconds, found.reason,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smcpn.cases import Case, load_case
+from smcpn.cases import Case
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import (
     RUN,
@@ -28,6 +28,7 @@ from smcpn.cli.options import (
 )
 from smcpn.codegen.kernel import CLOCK
 from smcpn.columns import align
+from smcpn.config import load_system
 from smcpn.estimate.laplace import laplace
 from smcpn.io.sink import json_text
 from smcpn.results.laplace import Laplace
@@ -77,7 +78,7 @@ def fit(
         "steps": parsed_steps(steps),
     }
     check_options(**options)
-    case = load_case(system, hold=hold, model=model, split=split)
+    case = load_system(system, hold=hold, model=model, split=split)
     settings = settings_of(case, **options)
     chosen: int = settings.given["seed"]
     began, compiled = time.perf_counter(), CLOCK.compile_seconds

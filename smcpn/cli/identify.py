@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import smcpn
-from smcpn.cases import Case, load_case
+from smcpn.cases import Case
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
@@ -37,6 +37,7 @@ from smcpn.cli.options import (
 )
 from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
+from smcpn.config import load_system
 from smcpn.errors import InputError
 from smcpn.io.sink import json_text
 from smcpn.likelihood.registry import LIKELIHOODS
@@ -106,7 +107,7 @@ def identify(
     }
     check_options(**options)
     _check_files(report, picture, compare)
-    case = load_case(system, hold=hold, model=model, split=split)
+    case = load_system(system, hold=hold, model=model, split=split)
     report, picture = report or case.report, picture or case.picture
     _check_files(report, picture, compare)
     outcome = _identified(case, options, begin, before, not (as_json or quiet or verbose))

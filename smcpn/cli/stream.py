@@ -14,7 +14,6 @@ from typing import Annotated, Any
 
 import typer
 
-from smcpn.cases import load_case
 from smcpn.checkpoint.container import CheckpointWarning, exists, lock
 from smcpn.cli.options import (
     MESSAGES,
@@ -34,6 +33,7 @@ from smcpn.cli.options import (
     parsed_steps,
     settings_of,
 )
+from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
@@ -133,7 +133,7 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
-    case = load_case(options.model, hold=options.hold)
+    case = load_system(options.model, hold=options.hold)
     settings = settings_of(case, **options.settings)
     source = _source(options, case.problem)
     with ExitStack() as cleanup:

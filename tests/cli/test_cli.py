@@ -12,10 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from smcpn import RK4, Online, RandomWalkMetropolis
-from smcpn.cases import CASES, Case, load_case
+from smcpn.cases import CASES, Case
 from smcpn.cli.app import EXIT_CODES, app
 from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
+from smcpn.config import load_system
 from smcpn.config.new import NOISE, TRUTH, write_new
 from smcpn.settings import Settings
 from smcpn.solver import EKF0
@@ -238,7 +239,7 @@ def test_a_stream_honours_the_configuration(tmp_path, monkeypatch):
     assert (settings.particles, settings.seed, settings.ess) == (40, 6, 0.6)
     assert isinstance(settings.moves, RandomWalkMetropolis)
     live = Online(
-        load_case("rig").problem, solver=RK4(steps=8), particles=40, seed=6, ess=0.6,
+        load_system("rig").problem, solver=RK4(steps=8), particles=40, seed=6, ess=0.6,
         moves=RandomWalkMetropolis(), resampling="stratified",
     )  # fmt: skip
     for row in rows[1:]:

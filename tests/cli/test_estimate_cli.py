@@ -31,7 +31,7 @@ def small_case(monkeypatch):
         problem = decay_problem(prior=prior)
         return Case(name, problem, {"again": problem.records[0]}, {}, steps=4, note="simulated")
 
-    monkeypatch.setattr("smcpn.cli.fit.load_case", load)
+    monkeypatch.setattr("smcpn.cli.fit.load_system", load)
 
 
 def run(*arguments: str):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import io, stats
 
 import smcpn
-from smcpn.cases import load_case
+from smcpn.config import load_system
 from smcpn.config.document import Document, key_lines
 from smcpn.config.files import Layout, read_columns
 from smcpn.settings import RunSettings, Settings
@@ -75,7 +75,7 @@ def changed(folder, old: str, new: str):
 
 
 def problem(folder) -> smcpn.Problem:
-    return load_case("config.toml").problem
+    return load_system("config.toml").problem
 
 
 # Positions
@@ -156,7 +156,7 @@ def test_every_key_of_any_document_has_a_line(document):
 
 
 def test_a_configuration_is_the_problem_it_describes(folder):
-    case = load_case("config.toml")
+    case = load_system("config.toml")
     built = case.problem
     assert built.names == ("c", "k")
     assert built.observe == ["x"]
@@ -173,7 +173,7 @@ def test_a_configuration_is_the_problem_it_describes(folder):
 
 def test_a_folder_stands_for_the_configuration_in_it(folder, monkeypatch):
     monkeypatch.chdir(folder.parent)
-    assert load_case(folder.name).name == folder.name
+    assert load_system(folder.name).name == folder.name
 
 
 def test_rounded_times_are_an_interval_and_others_are_kept(folder):
@@ -208,13 +208,13 @@ def test_several_records_slices_and_tests(folder):
         'test = {file = "data.csv", samples = "30:", name = "late", hold = "foh"}\n'
         "initialise = 5",
     )
-    case = load_case("config.toml")
+    case = load_system("config.toml")
     assert [len(record) for record in case.problem.records] == [20, 10]
     assert case.problem.records[0].hold == "zoh"
     assert case.tests["late"].hold == "foh"
     assert len(case.tests["late"]) == 10
     assert case.initialise == 5
-    assert load_case("config.toml", hold="bandlimited").problem.records[0].hold == "bandlimited"
+    assert load_system("config.toml", hold="bandlimited").problem.records[0].hold == "bandlimited"
 
 
 def test_everything_a_problem_takes(folder):
@@ -237,7 +237,7 @@ def test_everything_a_problem_takes(folder):
             '[run]\nparticles = 50\nseed = 3\nmethod = "tempering"\nmoves = "waste-free"\n'
             'checkpoint = "run.h5"\nreport = "out.html"\n'
         )
-    case = load_case("config.toml")
+    case = load_system("config.toml")
     built = case.problem
     assert built.names == ("c", "k", "x0", "sigma", "kappa", "v(0)")
     assert built.fixed == {"gain": 2.0}
@@ -394,7 +394,7 @@ def test_csv_of_other_countries_and_without_a_header(folder):
 def test_what_is_refused_names_the_line_and_the_key(folder, old, new, message):
     changed(folder, old, new)
     with pytest.raises(smcpn.InputError, match=message):
-        load_case("config.toml")
+        load_system("config.toml")
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_problem_names_the_argument_that_does_not_fit(folder):
     assert caught.value.argument == "prior"
     changed(folder, "[prior]", "[prior]\nq = 2.0")
     with pytest.raises(smcpn.InputError) as caught:
-        load_case("config.toml")
+        load_system("config.toml")
     assert caught.value.argument == "prior.q"
 
 
@@ -461,7 +461,7 @@ def test_a_model_that_fails_is_reported_at_its_line(folder, old, new, message):
     changed(folder, "[prior]", "[prior]\nx0 = 0.5")
     (folder / "model.py").write_text(MODEL.replace(old, new))
     with pytest.raises(smcpn.InputError, match=message) as caught:
-        load_case("config.toml")
+        load_system("config.toml")
     assert "\n" not in str(caught.value)
 
 
@@ -470,20 +470,20 @@ def test_a_broken_line_of_the_data_is_named(folder):
     rows[3] = "0.1,abc,1"
     (folder / "data.csv").write_text("\n".join(rows))
     with pytest.raises(smcpn.InputError, match=r"data.csv, line 4: 'abc' is not a number"):
-        load_case("config.toml")
+        load_system("config.toml")
 
 
 def test_units_that_contradict_or_do_not_convert(folder):
     write_csv(folder / "data.csv", "t [s],force [N],position [mm]")
     changed(folder, 'column = "position"', 'column = "position", unit = "cm"')
     with pytest.raises(smcpn.InputError, match=r"line 8, outputs.x.unit: .*the file says 'mm'"):
-        load_case("config.toml")
+        load_system("config.toml")
     changed(folder, 'unit = "cm"', 'to = "s"')
     with pytest.raises(smcpn.InputError, match=r"line 8, outputs.x.to: unit 'mm' does not convert"):
-        load_case("config.toml")
+        load_system("config.toml")
     changed(folder, 'to = "s"', 'to = "smoots per blink"')
     with pytest.raises(smcpn.InputError, match=r"line 8, outputs.x.to: unit .* is not known"):
-        load_case("config.toml")
+        load_system("config.toml")
 
 
 def test_a_document_that_cannot_be_read(tmp_path):

@@ -17,9 +17,9 @@ import pytest
 from small_stream import SAMPLES, TEXT, online
 
 from smcpn import EKF0, Online
-from smcpn.cases import load_case
 from smcpn.cli.app import main
 from smcpn.cli.stream import StreamOptions, stream_model
+from smcpn.config import load_system
 from smcpn.errors import InputError
 from smcpn.io.events import KINDS, Event, EventLog
 from smcpn.io.sink import JsonSink, OutputClosedError, state_fields
@@ -207,14 +207,14 @@ def test_models_that_cannot_be(folder, text, message):
     (folder / "broken.py").write_text("\nproblem = Problem()\n")
     (folder / "wrong.py").write_text("problem = (\n")
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
-        load_case(text)
+        load_system(text)
 
 
 def test_a_model_is_found_by_its_name(folder):
-    case = load_case("model.py:problem")
+    case = load_system("model.py:problem")
     assert case.problem.names == ("c", "k")
     assert case.steps == "auto"
-    assert load_case(str(folder / "model.py")).problem.names == ("c", "k")
+    assert load_system(str(folder / "model.py")).problem.names == ("c", "k")
 
 
 @pytest.mark.parametrize(
