@@ -22,9 +22,17 @@ from dataclasses import dataclass
 import casadi as ca
 
 from smcpn.codegen.cache import FAST
-from smcpn.codegen.lower import Level, Operand, Statement, Statements, Value, Vector, lower
+from smcpn.codegen.lower import (
+    LaneProgram,
+    Level,
+    Operand,
+    Statement,
+    Statements,
+    Value,
+    Vector,
+    lower,
+)
 from smcpn.codegen.machine_code import Block, digest
-from smcpn.codegen.program import LaneProgram
 
 MAX_LANES = 64
 LEAST_LANES = 8

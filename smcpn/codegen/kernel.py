@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
 from smcpn.codegen.emit import MAX_LANES, kernel_code
-from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.lower import LaneProgram
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)

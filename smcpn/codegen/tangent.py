@@ -12,7 +12,7 @@ from functools import cache
 
 import casadi as ca
 
-from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.lower import LaneProgram
 from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
 _SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})

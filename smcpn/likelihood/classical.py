@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
-from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion

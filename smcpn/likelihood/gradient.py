@@ -12,13 +12,12 @@ from copy import copy
 from functools import cached_property
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.registry import UpperBound, build_likelihood, default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
@@ -26,43 +25,6 @@ from smcpn.model.record import Record
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
-
-ROUNDING = 1e-9
-"""Share by which a value may be beyond what is possible."""
-
-
-class UpperBound:
-    """Upper bound of a log-likelihood: the density of every measurement at its densest.
-
-    Given the state, a measurement is no likelier than where its noise is densest. A solution that
-    explodes, or a diffusion next to nothing, leaves large numbers whose difference is rounding, and
-    may be beyond. Only Gaussian noise has a bound here.
-
-    Parameters
-    ----------
-    problem : Problem
-    likelihood : str
-    """
-
-    def __init__(self, problem: Problem, likelihood: str) -> None:
-        model = problem.model
-        self._highest: ca.Function | None = None
-        if model.density is not None:
-            return
-        seen = sum(np.isfinite(record.y).sum(axis=0) for record in problem.records)
-        variance = ca.substitute(
-            model.noise_variance, model.constants, ca.DM(model.constant_values)
-        )
-        densest = LIKELIHOODS[likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
-        self._highest = ca.Function("upper_bound", [model.theta], [ca.dot(ca.DM(seen), densest)])
-
-    def admits(self, values: Array, total: Array) -> NDArray[np.bool_]:
-        """Whether log-likelihoods (N,) at values (N, d) can be those of a likelihood."""
-        if self._highest is None:
-            return np.isfinite(total)
-        highest = np.array(self._highest(values.T)).ravel()
-        return np.isfinite(total) & (total <= highest + ROUNDING * (1.0 + np.abs(highest)))
-
 
 DIFFERENCE = 1e-3
 """Step of a difference of gradients, in units of the standard error of a parameter."""

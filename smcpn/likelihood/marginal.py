@@ -12,7 +12,7 @@ data:
 and log p(y | theta) is the sum of these log-densities over the samples (eq. 21). The mean over all
 steps is the quasi-maximum-likelihood estimate of a diagonal diffusion; taken over those so far it
 is causal, so that increments do not change as samples come. P, s and K do not depend on theta: all
-particles share them (`smcpn.pn.gains`).
+particles share them (`smcpn.pn.iwp`).
 
 Where the input jumps or bends at the samples (hold zoh, foh), and where these are not equally
 spaced, the derivatives of the state restart at every sample from their exact values: the smooth
@@ -31,7 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
-from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
@@ -39,7 +39,7 @@ from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.pn.gains import shared_gains
+from smcpn.pn.iwp import shared_gains
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, Solver
 

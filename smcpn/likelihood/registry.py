@@ -8,15 +8,19 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.program import LaneProgram
+from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.rows import RowWriter
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import EKF0, SOLVERS, Solver, check_solver
+
+Array = NDArray[np.float64]
 
 LIKELIHOODS: dict[str, type[Recursion]] = {}
 """Every likelihood by its name; each registers itself where it is defined."""
@@ -254,3 +258,40 @@ def check_likelihood(likelihood: str) -> None:
         raise InputError(
             f"likelihood is {shown(likelihood)}: choose one of {', '.join(LIKELIHOODS)}"
         )
+
+
+ROUNDING = 1e-9
+"""Share by which a value may be beyond what is possible."""
+
+
+class UpperBound:
+    """Upper bound of a log-likelihood: the density of every measurement at its densest.
+
+    Given the state, a measurement is no likelier than where its noise is densest. A solution that
+    explodes, or a diffusion next to nothing, leaves large numbers whose difference is rounding, and
+    may be beyond. Only Gaussian noise has a bound here.
+
+    Parameters
+    ----------
+    problem : Problem
+    likelihood : str
+    """
+
+    def __init__(self, problem: Problem, likelihood: str) -> None:
+        model = problem.model
+        self._highest: ca.Function | None = None
+        if model.density is not None:
+            return
+        seen = sum(np.isfinite(record.y).sum(axis=0) for record in problem.records)
+        variance = ca.substitute(
+            model.noise_variance, model.constants, ca.DM(model.constant_values)
+        )
+        densest = LIKELIHOODS[likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
+        self._highest = ca.Function("upper_bound", [model.theta], [ca.dot(ca.DM(seen), densest)])
+
+    def admits(self, values: Array, total: Array) -> NDArray[np.bool_]:
+        """Whether log-likelihoods (N,) at values (N, d) can be those of a likelihood."""
+        if self._highest is None:
+            return np.isfinite(total)
+        highest = np.array(self._highest(values.T)).ravel()
+        return np.isfinite(total) & (total <= highest + ROUNDING * (1.0 + np.abs(highest)))

@@ -12,7 +12,7 @@ from os import PathLike
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.gradient import UpperBound
+from smcpn.likelihood.registry import UpperBound
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace

@@ -16,9 +16,8 @@ from smcpn import EKF0, InputError, Problem, Record
 from smcpn.codegen import cache, kernel
 from smcpn.codegen.emit import kernel_code
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.lower import Level, Literal, Statement, Value, Vector, lower
+from smcpn.codegen.lower import LaneProgram, Level, Literal, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import FUNCTIONS, INSTRUCTIONS
-from smcpn.codegen.program import LaneProgram
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import instructions

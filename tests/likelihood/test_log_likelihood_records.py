@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import EKF1, LogLikelihood, Problem, Record
-from smcpn.likelihood.gradient import UpperBound
+from smcpn.likelihood.registry import UpperBound
 from smcpn.run.identify import beyond_the_data
 from tests.models import FITZHUGH_NAGUMO_START, fitzhugh_nagumo, fitzhugh_nagumo_solution
 

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-from smcpn.pn.gains import shared_gains
-from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor, transition
+from smcpn.pn.iwp import lower_factor, pascal, process_noise_factor, shared_gains, transition
 from smcpn.pn.taylor import taylor_derivatives
 from tests.models import lotka_volterra
 from tests.reference import wiener
