@@ -81,7 +81,7 @@ def posterior(of: smcpn.Problem | None = None, **options: Any) -> list[np.ndarra
 
 
 def arrays_of(result: smcpn.Posterior) -> list[np.ndarray]:
-    """What a posterior is made of."""
+    """The arrays that make a posterior."""
     evidence = np.array([result.log_evidence, result.log_evidence_se])
     return [result.theta, result.log_weights, result.log_likelihood, evidence]
 

@@ -59,7 +59,7 @@ def golden_problem() -> Problem:
 
 
 def peer(quick: bool) -> Iterator[Row]:
-    """Value and gradient at one theta, beside rodeo's, which keeps the Jacobian's diagonal."""
+    """Value and gradient at one theta, against rodeo's, which keeps the Jacobian's diagonal."""
     repeats = 5 if quick else 30
     problem = golden_problem()
     for method in ("fenrir", "dalton"):

@@ -9,7 +9,7 @@ Built = TypeVar("Built")
 
 
 def skipped(package: str) -> str:
-    """What stands in a table in place of figures."""
+    """The text in place of figures that could not be measured."""
     return f"skipped: the package {package} is not installed"
 
 

@@ -1,4 +1,4 @@
-"""Likelihoods that see the data: golden values, agreement, times beside peers, case studies.
+"""Likelihoods that see the data: golden values, agreement, times against peers, case studies.
 
 ``--quick`` takes fewer seeds and particles; it shows that everything runs. Peers are timed where
 they are installed (rodeo and probdiffeq need a folder of their own: both want JAX).
@@ -68,7 +68,7 @@ def golden(quick: bool) -> Iterator[Row]:
     yield Row("fenrir EKF1, predator and prey", value, "43.71020374 to 1e-7", met)
     solver = EKF1(2, 10, diffusion=0.1, jacobian="diagonal")
     value = _at(Dalton.build(counts_problem(), solver, start_order=1), FITZHUGH_NAGUMO)
-    # The paper's form, which has no increments, is tested beside the plain reference.
+    # The paper's form, which has no increments, is tested with the plain reference.
     met = round(value, 2) == round(-119.3438, 2)
     note = f"the exact likelihood is {COUNTS_EXACT}"
     yield Row("dalton, counts", value, "-119.34 (paper's form -119.3438)", met, note)
@@ -235,7 +235,7 @@ def _browse(likelihood: LaneLikelihood) -> Batch:
 
 
 def _same_as(own: Mapping[str, LaneLikelihood], peer: str) -> LaneLikelihood:
-    """What a peer computes, by our name: rodeo keeps the diagonal of the Jacobian."""
+    """The likelihood a peer computes, by our name: rodeo keeps the Jacobian's diagonal."""
     package, kind = peer.split(" ", 1)
     return own[f"{kind} EKF1 diagonal" if package == "rodeo" else kind]
 

@@ -1,4 +1,4 @@
-"""What a newcomer waits for: ``python benchmarks/newcomer.py [--json] [--check]``.
+"""Times that a new user waits for: ``python benchmarks/newcomer.py [--json] [--check]``.
 
 The wheel is built and installed where nothing else is, without the kernels that this machine has
 compiled before; then the commands of docs/tutorials/command-line.md are run. The exit code is 1 if

@@ -50,7 +50,7 @@ SPOILT = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a disturbed source.
+    """The outcome of a disturbed source.
 
     Attributes
     ----------

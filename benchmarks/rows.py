@@ -32,7 +32,7 @@ class Row:
     value : float, int, bool, str or None
         None where nothing was measured.
     target : str
-        Empty for a figure that is told without one.
+        Empty for a figure without one.
     met : bool or None
         None without a target, and where nothing was measured, as of a peer that is not installed.
     note : str

@@ -60,7 +60,7 @@ def noise_ladder(quick: bool) -> Iterator[Row]:
 
 
 def logistic_regression(quick: bool) -> Iterator[Row]:
-    """T = 500, d = 5: time and sd of the log-evidence over 20 seeds, beside peers."""
+    """T = 500, d = 5: time and sd of the log-evidence over 20 seeds, against peers."""
     target = LogisticRegression()
     for name, kind in (("smcpn_ibis", Ibis), ("smcpn_tempering", Tempering)):
         runs = [run(target, seed, kind) for seed in range(21)][1:]
@@ -109,7 +109,7 @@ def error_bar(quick: bool) -> Iterator[Row]:
     """Stated over true standard error of the log-evidence.
 
     The root mean square of the stated errors is compared, as a variance estimate is unbiased if
-    anything is; their median stands beside it. The true one is known to 1 / sqrt(2 seeds).
+    anything is; their median is printed with it. The true one is known to 1 / sqrt(2 seeds).
     """
     linear = LinearRegression(60, 3, 0.5)
     for name, target, moves, seeds in (

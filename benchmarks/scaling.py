@@ -2,16 +2,16 @@
 
 Every study changes one size and keeps the others: particles N, samples T, states and parameters
 d, solver steps per sample, threads. One thread works, but for the last: how many share a small
-browse depends on its size. Two times are given. That of a *browse*, one evaluation of
-the log-likelihood of N particles over T samples, is arithmetic and has to be linear. That of a
-whole *run* of IBIS also counts how often the past was browsed, which is given beside it:
-rejuvenations come at about geometric times, a browse of N particles each. Slopes are those of a
+evaluation depends on its size. Two times are given. That of an *evaluation* of the log-likelihood
+of N particles over T samples is arithmetic and has to be linear. That of a whole *run* of IBIS
+also counts how often the past was evaluated, which is printed with it: rejuvenations come at about
+geometric times, an evaluation of N particles each. Slopes are those of a
 line through the logarithms; a run's is also given between the two largest sizes, where what does
-not grow matters least, and of the processor time of one browse.
+not grow matters least, and of the processor time of one evaluation.
 
 Memory is the growth of the resident set during a run (Linux: VmHWM, set back before it) in a
 process of its own, beyond what was there before: interpreter, kernels, the record, and the
-tables made of it (inputs of every solver step), whose bytes per sample stand beside it.
+tables made of it (inputs of every solver step), whose bytes per sample are printed too.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def run(problem: Problem, particles: int, threads: int = 1) -> Taken:
     likelihood = build_likelihood(problem, SOLVER, threads)
     sampler = Ibis(problem.prior, likelihood, Settings(particles), np.random.default_rng(1))
     taken = timed(sampler.run)
-    weighed = sampler.cost.evaluations / (particles * likelihood.n_samples)
-    return replace(taken, weighed=weighed)
+    evaluations = sampler.cost.evaluations / (particles * likelihood.n_samples)
+    return replace(taken, evaluations=evaluations)
 
 
 def particles(quick: bool) -> list[Study]:
@@ -81,7 +81,9 @@ def particles(quick: bool) -> list[Study]:
     sizes = [128, 1024, 8192] if quick else [128, 512, 2048, 8192, 32768, 131072]
     problem = oscillator(2000)
     return [
-        Study("browse, T = 2000", "particles", sizes, [evaluate(problem, n) for n in sizes], 1.0),
+        Study(
+            "evaluation, T = 2000", "particles", sizes, [evaluate(problem, n) for n in sizes], 1.0
+        ),
         Study("run, T = 2000", "particles", sizes, [run(problem, n) for n in sizes], 1.0),
     ]
 
@@ -91,7 +93,7 @@ def samples(quick: bool) -> list[Study]:
     sizes = [1000, 10_000] if quick else [1000, 10_000, 100_000, 1_000_000]
     problems = [oscillator(size) for size in sizes]
     return [
-        Study("browse, N = 256", "samples", sizes, [evaluate(p, 256) for p in problems], 1.0),
+        Study("evaluation, N = 256", "samples", sizes, [evaluate(p, 256) for p in problems], 1.0),
         Study("run, N = 1024", "samples", sizes, [run(p, 1024) for p in problems], 1.0),
     ]
 
@@ -100,7 +102,7 @@ def states(quick: bool) -> list[Study]:
     """Masses in a row: d states and d parameters."""
     masses = [1, 4] if quick else [1, 2, 4, 8, 16]
     taken = [evaluate(chain(n, 1000), 1024) for n in masses]
-    return [Study("browse, N = 1024, T = 1000", "states", [2 * n for n in masses], taken)]
+    return [Study("evaluation, N = 1024, T = 1000", "states", [2 * n for n in masses], taken)]
 
 
 def steps(quick: bool) -> list[Study]:
@@ -108,17 +110,17 @@ def steps(quick: bool) -> list[Study]:
     sizes = [1, 4, 16] if quick else [1, 2, 4, 8, 16, 32, 64]
     problem = oscillator(2000)
     taken = [evaluate(problem, 1024, smcpn.EKF0(order=3, steps=count)) for count in sizes]
-    return [Study("browse, N = 1024, T = 2000", "steps", sizes, taken)]
+    return [Study("evaluation, N = 1024, T = 2000", "steps", sizes, taken)]
 
 
 def threads(quick: bool) -> list[Study]:
     """Threads up to the processors there are."""
     sizes = [n for n in (1, 2, 4, 8, 16, 32) if n <= processors()]
     problem, count = oscillator(2000), 1024 if quick else 8192
-    browses = [evaluate(problem, count, threads=n) for n in sizes]
+    evaluations = [evaluate(problem, count, threads=n) for n in sizes]
     runs = [run(problem, 1024, threads=n) for n in sizes]
     return [
-        Study(f"browse, N = {count}, T = 2000", "threads", sizes, browses),
+        Study(f"evaluation, N = {count}, T = 2000", "threads", sizes, evaluations),
         Study("run, N = 1024, T = 2000", "threads", sizes, runs),
     ]
 

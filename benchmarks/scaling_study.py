@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 TOLERANCE = 0.05
-SLOPES = ("slope", "last_slope", "processor_slope", "weighed_slope")
+SLOPES = ("slope", "last_slope", "processor_slope", "evaluation_slope")
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What one measurement took.
+    """Time of one measurement, and how often it evaluated the record.
 
     Attributes
     ----------
@@ -21,13 +21,13 @@ class Taken:
         Wall time.
     processor_seconds : float
         Of all threads. It differs where the machine does something else too.
-    weighed : float
-        How often each particle and sample was weighed.
+    evaluations : float
+        How often each particle and sample was evaluated.
     """
 
     seconds: float
     processor_seconds: float
-    weighed: float = 1.0
+    evaluations: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class Study:
         return _slope(self.sizes[-2:], self.seconds[-2:])
 
     @property
-    def weighed_slope(self) -> float:
-        """Of the processor time of one browse: what a run took over how often it browsed."""
-        each = [taken.processor_seconds / taken.weighed for taken in self.taken]
+    def evaluation_slope(self) -> float:
+        """Of the processor time of one evaluation: that of a run over its `evaluations`."""
+        each = [taken.processor_seconds / taken.evaluations for taken in self.taken]
         return _slope(self.sizes, each)
 
     @property

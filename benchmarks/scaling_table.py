@@ -11,7 +11,7 @@ from benchmarks.scaling_study import SLOPES, TOLERANCE, Study
 
 FLAT_MB = 20.0
 COLUMNS = (
-    "study", "target", "slope", "last two sizes", "processor time", "processor time per browse",
+    "study", "target", "slope", "last two sizes", "processor time", "processor time per evaluation",
     "seconds",
 )  # fmt: skip
 
@@ -30,7 +30,8 @@ def rows(studies: Studies, used: Memory) -> Iterator[Row]:
             ]
             yield Row(f"{_title(curve)}, slope", curve.slope, target, curve.met, ", ".join(others))
         for size, taken in zip(curve.sizes, curve.taken, strict=True):
-            note = f"of processors {taken.processor_seconds:.4g}, weighed {taken.weighed:.3g} N T"
+            seconds = taken.processor_seconds
+            note = f"of processors {seconds:.4g}, evaluations {taken.evaluations:.3g} N T"
             yield Row(f"{_title(curve)}, {size}, s", taken.seconds, note=note)
     for one in used:
         note = (
@@ -52,7 +53,9 @@ def markdown(studies: Studies, used: Memory, machine: dict[str, Any]) -> str:
             for size, seconds in zip(curve.sizes, curve.seconds, strict=True)
         )
         lines.append(_row([_title(curve), *_slopes(curve), times]))
-    remarks = [f"- {remark}" for remark in (*_weighed(studies), *_memory(used), described(machine))]
+    remarks = [
+        f"- {remark}" for remark in (*_evaluations(studies), *_memory(used), described(machine))
+    ]
     return "\n".join([*lines, "", *remarks]) + "\n"
 
 
@@ -77,12 +80,12 @@ def _slopes(curve: Study) -> list[str]:
     return [target, *(f"{getattr(curve, name):.3f}" for name in SLOPES)]
 
 
-def _weighed(studies: Studies) -> Iterator[str]:
-    """How often the runs browsed."""
+def _evaluations(studies: Studies) -> Iterator[str]:
+    """How often the runs evaluated each particle and sample."""
     for curve in _curves(studies):
-        if any(taken.weighed != 1.0 for taken in curve.taken):
-            counts = ", ".join(f"{taken.weighed:.3g}" for taken in curve.taken)
-            yield f"{_title(curve)}: each particle and sample was weighed {counts} times"
+        if any(taken.evaluations != 1.0 for taken in curve.taken):
+            counts = ", ".join(f"{taken.evaluations:.3g}" for taken in curve.taken)
+            yield f"{_title(curve)}: each particle and sample was evaluated {counts} times"
 
 
 def _memory(used: Memory) -> Iterator[str]:

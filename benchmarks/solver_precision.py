@@ -1,4 +1,4 @@
-"""What an accuracy costs: errors, and times or evaluations, over a ladder of tolerances.
+"""The cost of an accuracy: errors, and times or evaluations, over a ladder of tolerances.
 
 The error is the Euclidean norm of the difference to the reference at the end of the span, as in the
 paper. The cost at an error is interpolated in log-log between the two tolerances that bracket it.
@@ -152,7 +152,7 @@ def step_counts(problem: InitialValueProblem, solver: Solver, control: str) -> t
 
 
 def own_solvers(problem: InitialValueProblem) -> tuple[Solver, ...]:
-    """What a user would choose for a problem: filters with dynamic diffusion."""
+    """The solvers a user would choose for a problem: filters with dynamic diffusion."""
     if problem.stiff:
         chain = smcpn.EKF1(order=5, form="chain")
         return smcpn.EKF1(order=3), smcpn.EKF1(order=5), chain
@@ -200,7 +200,7 @@ def _timed(problem: InitialValueProblem, run: Run, ladder: Sequence[float]) -> C
 def evaluations() -> Iterator[Line]:
     """Evaluations of f and its Jacobian against error on Lotka-Volterra (Figure 5).
 
-    All use order 5 and dynamic scalar diffusion, and Dormand-Prince 4/5 stands beside them.
+    All use order 5 and dynamic scalar diffusion, and Dormand-Prince 4/5 is run for comparison.
     """
     problem = LOTKA_VOLTERRA
     for smooth in (False, True):

@@ -1,4 +1,4 @@
-"""The probabilistic solvers beside their targets.
+"""The probabilistic solvers against their targets.
 
 A row per topic with its target, then what this run measured. ``--figures`` also draws those of
 ``docs/solvers.md``. ``--quick`` takes fewer tolerances: it shows that everything runs, and its

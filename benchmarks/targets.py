@@ -23,7 +23,7 @@ def normal_prior(name: str, d: int, scale: float) -> Prior:
 class LogisticRegression:
     """P(y = 1) = 1 / (1 + exp(-x'theta)), theta ~ N(0, 25 I).
 
-    Samples are weighed by chunks, whose factors 1 + exp(-|z|) share one logarithm.
+    Samples are evaluated by chunks, whose factors 1 + exp(-|z|) share one logarithm.
     """
 
     CHUNK = 16

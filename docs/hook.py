@@ -1,4 +1,4 @@
-"""What the site build does beyond mkdocs: execute pages, show what they printed and drew."""
+"""Execute the code of pages during `mkdocs build`, and insert its output and pictures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _executed: dict[str, Executed] = {}
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Execute every page; its pictures become files of the site, beside the page."""
+    """Execute every page; its pictures become files of the site, in the folder of the page."""
     for file in list(files.documentation_pages()):
         page = Path(file.abs_src_path)
         try:

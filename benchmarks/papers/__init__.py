@@ -1,1 +1,1 @@
-"""The experiments of papers, each paper one command: ours beside the published numbers."""
+"""The experiments of papers, each paper one command: ours against the published numbers."""

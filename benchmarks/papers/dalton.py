@@ -1,4 +1,4 @@
-"""The experiments of the DALTON paper, ours beside its statements.
+"""The experiments of the DALTON paper, ours against its statements.
 
 ``fn``, ``counts`` and ``lorenz`` are posteriors (Figures 1, 2, 4), ``starts`` is Figure 5, and
 ``coarse`` looks closer at the longest step of FitzHugh-Nagumo. Scores are truth less mean in
@@ -57,7 +57,7 @@ DRAWS_OF_PRIOR = 20
 
 @dataclass
 class Outcome:
-    """What a study found.
+    """The result of a study.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ def convergence_rows(posteriors: list[Marginals]) -> Iterable[Row]:
         if m.step == CONVERGED_AT[m.study.name] and m.likelihood != "filtering":
             paper, met = "as RK", max(shift, spread) <= CONVERGED_WITHIN
         ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
-        yield Row(f"{m.likelihood} {m.step} beside RK", ours, paper, met)
+        yield Row(f"{m.likelihood} {m.step} against RK", ours, paper, met)
 
 
 def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
@@ -104,7 +104,7 @@ def laplace_row(posteriors: list[Marginals]) -> Iterable[Row]:
             if pair and (one.likelihood, one.step) == (other.likelihood, other.step):
                 shift, spread = one.beside(other)
                 ours = f"means within {shift:.2f} sd, sd within {100 * spread:.0f} %"
-                name = f"{one.likelihood} {one.step} Laplace beside sampled"
+                name = f"{one.likelihood} {one.step} Laplace against sampled"
                 yield Row(name, ours)
 
 
@@ -208,7 +208,7 @@ def coarse(quick: bool) -> Outcome:
 
 
 def newton_row(study: Study, likelihood: str) -> Row:
-    """What the paper's own search and start make of c."""
+    """The value of c by the paper's own search and start."""
     grid = GRIDS["fn"][0]
     score = newton_cg_scores(study, likelihood, grid)["c"]
     covers = bool(abs(score) <= HALF_WIDTH)

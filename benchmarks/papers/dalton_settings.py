@@ -32,7 +32,7 @@ LEVEL = 0.99
 HALF_WIDTH = float(stats.norm.ppf((1 + LEVEL) / 2))
 """Half of it, in standard deviations of a normal distribution."""
 RUNGE_KUTTA_STEPS = 40
-"""Per time unit of FitzHugh-Nagumo: an error of 1e-6, nothing beside the noise."""
+"""Per time unit of FitzHugh-Nagumo: an error of 1e-6, negligible against the noise."""
 CHAOTIC_RUNGE_KUTTA_STEPS = 1000
 """Per time unit of Lorenz63."""
 

@@ -1,4 +1,4 @@
-"""The experiments of the Fenrir paper, ours beside the published numbers.
+"""The experiments of the Fenrir paper, ours against the published numbers.
 
 ``--figures FOLDER`` draws them as well
 (``docs/figures`` for the documentation). ``--quick`` takes few runs and a solver of order 2: it

@@ -49,7 +49,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Fit:
-    """What came of one record.
+    """The fits of one record.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What an experiment hands back: rows beside the published numbers, and figures."""
+"""The result of an experiment: rows with the published numbers, and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Fenrir paper and the results in its public code say; figures of 100 runs."""
+"""Figures of the Fenrir paper and of the results in its public code; of 100 runs."""
 
 from __future__ import annotations
 

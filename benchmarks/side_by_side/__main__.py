@@ -1,4 +1,4 @@
-"""Whole identification of the Silverbox paper record, beside other packages.
+"""Whole identification of the Silverbox paper record, compared with other packages.
 
 The same record, prior and likelihood (Runge-Kutta, four steps per sample, noise known) for every
 method. The row "EKF0 marginal" is this package with its own likelihood instead, whose posterior

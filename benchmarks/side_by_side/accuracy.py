@@ -2,7 +2,7 @@
 
 A posterior of n independent draws has means off by 1 / sqrt(n) posterior standard deviations and
 standard deviations off by 1 / sqrt(2 n), root mean square. What a method's results are off by is
-therefore told as a number of draws. It belongs to the sampler, whatever evaluates the likelihood:
+therefore given as a number of draws. It belongs to the sampler, whatever evaluates the likelihood:
 rows with the same sampler and size share the runs of the row that has most.
 """
 

@@ -1,5 +1,5 @@
 # type: ignore - written as users write, against packages that need not be installed
-"""NUTS of blackjax: chains side by side, begun about the maximum, scaled by its curvature."""
+"""NUTS of blackjax: parallel chains, started about the maximum, scaled by its curvature."""
 
 from __future__ import annotations
 

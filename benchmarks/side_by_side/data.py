@@ -1,4 +1,4 @@
-"""What every method is given, as plain numbers: no peer has to import this package."""
+"""The record and the prior of every method, as plain numbers: no peer has to import smcpn."""
 
 from __future__ import annotations
 

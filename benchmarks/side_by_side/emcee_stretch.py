@@ -1,5 +1,5 @@
 # type: ignore - written as users write, against packages that need not be installed
-"""The ensemble sampler emcee, begun about the maximum that Nelder-Mead finds from the prior."""
+"""The ensemble sampler emcee, started about the maximum that Nelder-Mead finds from the prior."""
 
 from __future__ import annotations
 

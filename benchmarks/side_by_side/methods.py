@@ -17,7 +17,7 @@ from benchmarks.side_by_side.data import NAMES, Array, Data
 HERE = "benchmarks.side_by_side"
 BEGIN, END = "# user code begins", "# user code ends"
 DRAWS = 1000
-"""What the sizes below are worth, about, in independent draws."""
+"""Independent draws that the sizes below are worth, about."""
 Run = Callable[[int, int], tuple[Array, Array]]
 """From a seed and a size to log-parameters (N, 4) and weights (N,)."""
 

@@ -22,7 +22,7 @@ MOVES = 3
 
 
 class CarriedIBIS(smc_samplers.IBIS):
-    """Particles have a field ``state`` beside ``theta``."""
+    """Particles with a field ``state`` besides ``theta``."""
 
     def __init__(self, data, log_likelihood, **options):
         super().__init__(**options)

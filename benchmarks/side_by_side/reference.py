@@ -1,7 +1,7 @@
 """The posterior to which all are compared, found by two methods that are none of those compared.
 
 Importance sampling from a Student t fitted to the posterior, 200 000 draws of which some 85 %
-count; and random-walk Metropolis, 512 chains from those draws, to check it. Both weigh with the
+count; and random-walk Metropolis, 512 chains from those draws, to check it. Both evaluate the
 numba likelihood, which agrees with this package's to rounding (a test says so).
 """
 
@@ -68,11 +68,11 @@ def importance_reference(data: Data, draws: int, rng: np.random.Generator) -> Re
     ).x
     fitted = Reference(mean, np.eye(4) * 1e-6, 0.0)
     for _ in range(ROUNDS):
-        fitted = _weighed(data, fitted, PILOT, rng)
-    return _weighed(data, fitted, draws, rng)
+        fitted = _reweighted(data, fitted, PILOT, rng)
+    return _reweighted(data, fitted, draws, rng)
 
 
-def _weighed(data: Data, fitted: Reference, draws: int, rng: np.random.Generator) -> Reference:
+def _reweighted(data: Data, fitted: Reference, draws: int, rng: np.random.Generator) -> Reference:
     family: Any = stats.multivariate_t
     proposal = family(fitted.mean, fitted.covariance, df=DEGREES, seed=rng)
     theta = proposal.rvs(draws)

@@ -22,7 +22,7 @@ from benchmarks.side_by_side.methods import METHODS
 
 
 def measured(name: str, path: Path, size: int, seeds: int) -> dict[str, Any]:
-    """Run a method with the seeds 0, ..., ``seeds``; the times of others stand beside failures."""
+    """Run a method with the seeds 0, ..., ``seeds``; a failure does not lose the other times."""
     try:
         run = METHODS[name].prepared(path)
     except ImportError as error:

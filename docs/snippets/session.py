@@ -34,7 +34,7 @@ class SnippetError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a block.
+    """Outcome of a block: its output, or why it was not executed.
 
     Attributes
     ----------

@@ -98,14 +98,14 @@ def test_absent_peer_is_an_import_error(monkeypatch, tmp_path):
 
 def test_slopes_of_a_power():
     sizes = [10, 100, 1000]
-    # Twice the processor time of the wall time, and twice as much weighed at the largest.
+    # Twice the processor time of the wall time, and twice as many evaluations at the largest.
     taken = [
         Taken(2.0 * n**1.04, 4.0 * n**1.04 * k, k) for n, k in zip(sizes, (1, 1, 2), strict=True)
     ]
     study = Study("", "samples", sizes, taken, 1.0)
     assert study.slope == pytest.approx(1.04)
     assert study.last_slope == pytest.approx(1.04)
-    assert study.weighed_slope == pytest.approx(1.04)
+    assert study.evaluation_slope == pytest.approx(1.04)
     assert study.processor_slope == pytest.approx(1.04 + np.log10(2.0) / 2.0)
     assert study.met
 
