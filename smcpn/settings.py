@@ -152,7 +152,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         return Settings(**{**self.given, **others})
 
     def resolved(self, problem: Problem) -> RunSettings:
-        """Return the settings with all chosen that was left open.
+        """Return the settings with every option that was None chosen.
 
         Raises
         ------
@@ -236,7 +236,7 @@ class RunSettings(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """Where a run is: the solver in force and its populations, finished ones first."""
+    """State of a run: the solver in force and its populations, finished ones first."""
 
     solver: Solver
     samplers: tuple[Snapshot, ...] = ()
@@ -253,9 +253,9 @@ class RunSnapshot:
 
 
 def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Path) -> None:
-    """Refuse to go on with a run that was asked something else.
+    """Raise `InputError` if the settings of a call differ from those of the stored run.
 
-    Blocks do not matter to a result; nor does the entropy where no seed is asked for.
+    Blocks do not matter to a result; nor does the entropy where no seed is given.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
         free = name in ("block", "entropy") or (name == "seed" and value is None)
         if not free and stored.get(name) != value:
             raise InputError(
-                f"{path} was begun with {name} = {stored.get(name)}, not {value}: use the same, "
+                f"{path} was started with {name} = {stored.get(name)}, not {value}: use the same, "
                 "another file, or existing='overwrite' to begin anew",
                 argument=name,
             )

@@ -75,12 +75,12 @@ def _leave(number: int) -> None:
 
 
 class Stop:
-    """A request to stop, set by a signal or a limit and asked for between samples.
+    """A request to stop, set by a signal or a limit and read between samples.
 
     Attributes
     ----------
     signal : int, optional
-        The signal that asked for it.
+        The signal that set it.
     requested : bool
     at_once : bool
         Nothing more is to be kept: the next signal ends the process, whatever it is doing.

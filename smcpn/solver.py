@@ -28,7 +28,7 @@ class Solver:
     kind : str
         Name of its class.
     likelihood : str
-        Name of the likelihood that it stands for where none is named.
+        Name of the likelihood to use with it where none is named.
     probabilistic : bool
         Whether it says how large its error is.
     jacobian : {"none", "diagonal", "full"}
@@ -56,7 +56,7 @@ class Solver:
 
 @dataclass(frozen=True, repr=False)
 class ProbabilisticSolver(Solver):
-    """What `EKF0` and `EKF1` share: prior, grid, diffusion."""
+    """Base class of `EKF0` and `EKF1`: order of the prior, steps, form and diffusion."""
 
     probabilistic: ClassVar[bool] = True
 
@@ -178,7 +178,7 @@ class RK4(Solver):
 
 
 def check_solver(solver: Solver) -> None:
-    """Refuse what is no solver.
+    """Raise `InputError` for a value that is no solver.
 
     Raises
     ------

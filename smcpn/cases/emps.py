@@ -1,6 +1,6 @@
 """PN-SMC section 4.3: the electro-mechanical positioning system.
 
-What a model of the EMPS is given beside its parameters makes its score:
+The score of a model of the EMPS depends on what it is given besides its parameters:
 
 ======================  ==========================================================================
 protocol                given
@@ -14,7 +14,7 @@ protocol                given
 
 The first 20 samples never count. The 95 % band of a protocol holds the spread over the particles
 and, as the variance of all that the model misses, the mean squared error of the same protocol on
-the training record; so its coverage on the test record says whether training told the error.
+the training record; so its coverage on the test record says whether training showed the error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checkpoints of runs and streams: files that are whole or not there, of plain data only.
+"""Checkpoints of runs and streams: HDF5 files of plain data, replaced atomically.
 
 `container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
 turns runs, records and streams into such files and back; `problem` does so for a problem and its

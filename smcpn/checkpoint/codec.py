@@ -246,7 +246,7 @@ class Header(Document):
     n_samples : int
         Samples of the records that the run is to assimilate.
     data_file : str
-        Name of the file beside this one that holds the records; empty where there is none.
+        Name of the file in the same folder that holds the records; empty where there is none.
     created : str
         Date and time, UTC.
     versions : dict of str to str
@@ -338,14 +338,14 @@ def read_run(path: Path) -> StoredRun:
     return read(path, RUN, parse)
 
 
-# Payload of a run's records: a file of its own beside the checkpoint, written once
+# Payload of a run's records: a file of its own in the same folder, written once
 
 DIGITS = 8
 """Digits of the fingerprint in a file's name."""
 
 
 def records_path(checkpoint: Path, fingerprint: str) -> Path:
-    """Return where the records of a checkpoint are: ``run.data-0123abcd.h5`` beside ``run.h5``."""
+    """Return the path of a checkpoint's records: ``run.data-0123abcd.h5`` of ``run.h5``."""
     return checkpoint.with_name(f"{checkpoint.stem}.data-{fingerprint[:DIGITS]}.h5")
 
 
@@ -376,7 +376,7 @@ def read_records(path: Path) -> tuple[Record, ...]:
     """
     if not path.exists():
         raise InputError(
-            f"{path.name}, which holds the records, is not beside the checkpoint in "
+            f"{path.name}, which holds the records, is not with the checkpoint in "
             f"{path.parent}: put it there, or resume from the script that has the data"
         )
     payload = read_version(path, RECORDS, decoded)
@@ -395,7 +395,7 @@ def remove_other_records(checkpoint: Path, used: set[str]) -> None:
 
 @dataclass(frozen=True)
 class StoredStream:
-    """All that an `Online` is at a moment.
+    """The state of an `Online` at one time.
 
     Attributes
     ----------

@@ -1,9 +1,9 @@
-"""A file that is whole or not there: plain HDF5 behind a header with its checksum.
+"""Write and read a plain HDF5 file atomically, behind a header with its checksum.
 
 The first 512 bytes, which HDF5 leaves to the user, hold three lines of text: the kind of the file,
 the SHA-256 of all that follows, and its length. Readers of HDF5 (h5py, MATLAB, Julia) skip them.
 
-A file is written under another name, synchronised and renamed; its last version stays beside it
+A file is written under another name, synchronised and renamed; its last version is kept
 as ``run.h5.previous``, and ``run.h5.lock`` keeps other processes from writing it.
 """
 
@@ -163,7 +163,7 @@ def _file_lock(path: Path) -> Generator[None]:
 
 
 def _keep_previous(path: Path) -> None:
-    """Give the file a second name; where the file system cannot, there is a moment without it."""
+    """Keep the file as the previous version, by a hard link; renamed where that is impossible."""
     if not path.exists():
         return
     previous = previous_of(path)

@@ -27,11 +27,11 @@ def inspect(path: Path) -> str:
     header = stored.header
     lines = [
         f"{path}: {stored.status}, format {FORMAT_VERSION}, {path_size(path)}",
-        f"begun {header.created}, written {stored.written}, "
+        f"started {header.created}, written {stored.written}, "
         + ", ".join(f"{name} {version}" for name, version in header.versions.items()),
         _model_line(header),
         _records_line(header, path),
-        "asked for   "
+        "requested   "
         + ", ".join(f"{k} {v}" for k, v in header.settings.items() if k not in _UNSHOWN),
         f"solver      {stored.snapshot.solver}",
     ]

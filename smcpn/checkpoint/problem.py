@@ -122,7 +122,7 @@ FAMILIES = {
     for name, family in vars(stats).items()
     if isinstance(family, stats.rv_continuous)
     and family.name == name
-    # Its parameterization is an attribute beside its arguments.
+    # Its parameterization is an attribute and none of its arguments.
     and name != "levy_stable"
 }
 """The continuous distributions of `scipy.stats` by name; a file can name no other."""
@@ -213,7 +213,7 @@ def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
         again = family(**arguments)
         same = vars(again) == vars(distribution)
     except Exception as error:
-        raise _not_storable(name, f"({family.__name__}) does not tell its arguments") from error
+        raise _not_storable(name, f"({family.__name__}) does not keep its arguments") from error
     if not same:
         raise _not_storable(name, f"({family.__name__}) was changed after it was made")
     return {

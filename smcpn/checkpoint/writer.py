@@ -59,7 +59,7 @@ class CheckpointWriter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write the last snapshot, whatever the run ended with."""
+        """Write the last snapshot, also where the run ended with an exception."""
         self.close("finished" if kind is None else "interrupted")
         if (
             kind is not None
@@ -73,7 +73,7 @@ class CheckpointWriter:
             )
 
     def offer(self, snapshot: RunSnapshot) -> None:
-        """Write a snapshot if it is time to, and remember it for `close` otherwise."""
+        """Write a snapshot if one is due; keep it for `close` otherwise."""
         self._offered = snapshot
         if self._due(snapshot) and (self._under_way is None or self._under_way.done()):
             self._settle()

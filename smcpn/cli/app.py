@@ -20,7 +20,7 @@ from smcpn.signals import exit_code, orderly_termination
 
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
-    "cannot be used, told in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
+    "cannot be used, named in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
     "terminated (SIGTERM), both after what was under way has been kept; 141 the reader of standard "
     "output has left (stream)."
 )
@@ -30,7 +30,7 @@ class Commands(TyperGroup):
     """Commands that an interrupt ends in one sentence."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Invoke a command; what Click does with an interrupt differs from version to version."""
+        """Invoke a command, with one exit code for an interrupt under every version of Click."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

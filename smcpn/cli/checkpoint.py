@@ -46,7 +46,7 @@ def resume(
 
     Example: smcpn resume run.h5 --data more.csv
     """
-    with told_once():
+    with as_sentences():
         more = (
             None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
         )
@@ -64,7 +64,7 @@ def inspect(file: File) -> None:
 
     Example: smcpn inspect run.h5
     """
-    with told_once():
+    with as_sentences():
         print(described(file))
 
 
@@ -78,14 +78,14 @@ def report(
 
     Example: smcpn report run.h5 --to run.html
     """
-    with told_once():
+    with as_sentences():
         posterior = load(file)
         written = posterior.report(file.with_suffix(".html") if to is None else to)
     print(written)
 
 
 @contextmanager
-def told_once() -> Generator[None]:
+def as_sentences() -> Generator[None]:
     """Print warnings about the file as sentences; those about the sampler are in the summary."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)

@@ -1,4 +1,4 @@
-"""``smcpn identify``: run a case, score it on its tests, and print what came out."""
+"""``smcpn identify``: run a case, score it on its tests, and print the result."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def _written(
     picture: Path | None,
     compare: bool,
 ) -> Iterator[tuple[str, Path]]:
-    """Write what is asked for, and yield what it is and where."""
+    """Write the requested files, and yield the kind and path of each."""
     case, simulations = outcome.case, outcome.simulations
     if picture is not None:
         simulation = next(iter(simulations.values()))

@@ -22,7 +22,7 @@ SEED = 1
 SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
 """Titles under which ``--help`` lists options."""
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
-"""Least level that is told, by the number of ``-v``; beyond it everything is."""
+"""Least level that is printed, by the number of ``-v``; beyond it everything is."""
 
 
 def complete_system(incomplete: str) -> list[str]:
@@ -69,7 +69,7 @@ def complete_format(incomplete: str) -> list[str]:
 
 
 def tell(count: int) -> int:
-    """Send what the package logs to standard error, from a level of importance on."""
+    """Log the package to standard error, from the level that ``count`` times ``-v`` selects."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("smcpn: %(message)s"))
     logger = logging.getLogger("smcpn")

@@ -59,7 +59,7 @@ samples at 610 Hz."""
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """The options of ``smcpn stream``, which explains them."""
+    """The options of ``smcpn stream``, as `stream` describes them."""
 
     model: str
     source: str = STANDARD
@@ -87,12 +87,12 @@ class StreamOptions:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Options that stand in for the settings of the case where they are not None."""
+        """Options that replace settings of the case where they are not None."""
         names = ("particles", "seed", "likelihood", "order", "steps")
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
-        """Refuse what cannot be, before files are looked for.
+        """Check the options, before files are looked for.
 
         Raises
         ------
@@ -222,7 +222,7 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
 
 
 def _unused(settings: Settings) -> str:
-    """Say which settings of a configuration a stream has no use for; empty where there are none."""
+    """Return a sentence on settings that do not apply to a stream; empty where all do."""
     unused: list[str] = []
     if settings.method not in (None, "ibis"):
         unused.append(f"method = '{settings.method}'")
@@ -285,7 +285,7 @@ def stream(
     format: Annotated[
         str | None,
         typer.Option(
-            help="Told by each line if left out.",
+            help="Recognised line by line if left out.",
             metavar="|".join(FORMATS),
             autocompletion=complete_format,
             rich_help_panel=SAMPLES,
@@ -353,7 +353,9 @@ def stream(
     to: Annotated[
         str, typer.Option(help="Where lines go.", metavar="FILE|-", rich_help_panel=OUTPUT)
     ] = STANDARD,
-    quantiles: Annotated[bool, typer.Option(help="Tell quantiles.", rich_help_panel=OUTPUT)] = True,
+    quantiles: Annotated[
+        bool, typer.Option(help="Write quantiles.", rich_help_panel=OUTPUT)
+    ] = True,
     events: Annotated[
         str | None,
         typer.Option(
@@ -370,7 +372,7 @@ def stream(
 ) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.
 
-    Options stand in for what a configuration says.
+    Options replace what a configuration says.
 
     Example: smcpn stream model.py --from tcp://rig:5000 --checkpoint rig.h5 --watch
 

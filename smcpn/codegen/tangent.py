@@ -1,6 +1,6 @@
-"""The forward derivative of a recursion, which is a recursion again.
+"""Directional derivative of a `LaneProgram`, by forward differentiation, as a `LaneProgram`.
 
-Every graph of a `LaneProgram` stands beside its derivative in one direction, so that the same
+Every graph of a `LaneProgram` is extended by its derivative in one direction, so that the same
 generator makes the kernel and the same rows feed it. A lane runs one pair of parameters and
 direction.
 """

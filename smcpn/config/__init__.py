@@ -1,4 +1,4 @@
-"""What a command identifies: a case study by name, a configuration with its files, or a script."""
+"""Load a `Case` by the name of a case study, or from a configuration or a Python script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration as a case: the problem of the user's own model and files, and their tests."""
+"""Make a `Case` of a TOML configuration: the problem, the test records and the settings."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _file(section: Section, key: str) -> Path | None:
 
 
 def _training(train: Mapping[str, Record]) -> dict[str, Record]:
-    """Training records stand in where there is no test."""
+    """Return the training records as tests, for a configuration without a test."""
     return {f"{name}, trained on": record for name, record in train.items()}
 
 

@@ -21,7 +21,7 @@ FAMILY, COORDINATE = "dist", "coordinate"
 
 @dataclass(frozen=True)
 class Form:
-    """A prior by the numbers that people think in.
+    """A prior given by its median and spread, mean and sd, or bounds.
 
     Attributes
     ----------

@@ -220,7 +220,7 @@ class Document:
 
     @property
     def root(self) -> Section:
-        """The whole of it."""
+        """The top-level table."""
         return Section(self, (), self.tables)
 
     def beside(self, name: str) -> Path:
@@ -228,7 +228,7 @@ class Document:
         return self.path.parent / Path(name).expanduser()
 
     def error(self, key: KeyPath, reason: str) -> ConfigurationError:
-        """Say what is wrong where; a key that is not there is said to be where its table is."""
+        """Return an error with the line of a key, or of its table where the key is absent."""
         known = key
         while known and known not in self.lines:
             known = known[:-1]
@@ -259,7 +259,7 @@ class Section:
         return key in self.table
 
     def error(self, key: str | None, reason: str) -> ConfigurationError:
-        """Say what is wrong with a key, or with the table."""
+        """Return an error about a key, or about the table."""
         path = self.path if key is None else (*self.path, key)
         return self.document.error(path, reason)
 

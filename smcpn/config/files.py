@@ -225,7 +225,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> Columns:
 
 
 def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Array, str]:
-    """Return a variable, (T,), and the unit that is noted beside it."""
+    """Return a variable, (T,), and the unit stored with it."""
     match = None if column in tree else _INDEXED.fullmatch(column)
     name, index = (column, None) if match is None else (match["name"], int(match["index"]))
     found: Any = tree
@@ -267,7 +267,7 @@ def _series(path: Path, column: str, values: NDArray[Any], index: int | None) ->
 def _no_column(
     path: Path, column: str, known: list[str], remedy: str, part: str | None = None
 ) -> ColumnError:
-    """Say that a column, or this part of its nested name, is none of the known ones."""
+    """Return the error for a column, or a part of its nested name, that the file lacks."""
     has = f"it has {', '.join(known)}" if known else "it has none"
     close = nearest(part or column, known)
     meant = f", {close}" if close.startswith("did") else ""

@@ -106,7 +106,7 @@ class Channel:
         )
 
     def blamed(self) -> tuple[Section, str | None]:
-        """Where an error about the column belongs."""
+        """The key of the configuration that an error about the column names."""
         if "column" in self.section.table:
             return self.section, "column"
         return self.section, self.name if self.name in self.section.table else None

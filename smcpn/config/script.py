@@ -1,4 +1,4 @@
-"""Run a Python file of the user's, say where in it something failed, and find the problem in it."""
+"""Run a user's Python file, name the line that failed, and find the problem in it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run_file(path: Path) -> ModuleType:
         raise InputError(f"'{path}' is no Python file")
     module = importlib.util.module_from_spec(spec)
     folder = str(path.parent.resolve())
-    # What the file imports may lie beside it, as when Python runs it.
+    # The file may import modules of its own folder, as when Python runs it.
     sys.path.insert(0, folder)
     try:
         with blaming_user_code(path.parent):

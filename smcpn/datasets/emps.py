@@ -62,7 +62,7 @@ class Controller:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One of the two records, open and closed loop.
+    """One of the two records, with its inputs in open and in closed loop.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 
 STATIONARY = 1e-6
 """Squared distance of a point from the mode, as its derivatives predict it, in posterior sd, beyond
-which Newton's method is asked to finish."""
+which Newton's method finishes the search."""
 RESOLVED = 1e-13
 """Curvature along a direction, relative to the largest, that rounding leaves."""
 

@@ -39,7 +39,7 @@ class LogDensity:
         Median and spread of the prior in these coordinates; the spread is that of a normal with
         the same quartiles.
     bounds : ndarray, (d, 2)
-        Where the support of the prior ends for all that can be told.
+        Ends of the support of the prior, to rounding.
     """
 
     def __init__(self, log_likelihood: LogLikelihood, target: str = POSTERIOR) -> None:

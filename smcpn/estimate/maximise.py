@@ -24,8 +24,6 @@ from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
 
-# ---- Where searches begin.
-
 Array = NDArray[np.float64]
 
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
@@ -254,7 +252,7 @@ def _searched(
 
 
 def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
-    """Take the highest end of those that converged; of all, where none did.
+    """Return the highest point of the searches that converged; of all, where none did.
 
     A likelihood may run off to where its arithmetic breaks down, such as a diffusion of zero.
     """
@@ -292,7 +290,7 @@ def _start_result(prior: Prior, found: Found) -> StartResult:
 
 
 def _finer(maximum: Maximum) -> Solver | None:
-    """Return the solver with the steps that the maximum asks for; None if it has enough."""
+    """Return the solver with the steps needed at the maximum; None if it has enough."""
     problem, solver, name = maximum.problem, maximum.solver, maximum.function.likelihood
     try:
         if error_budget(problem, solver, maximum.values, name).share <= SOLVER_SHARE:

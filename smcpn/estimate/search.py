@@ -23,7 +23,7 @@ GRADIENT = 1e-6
 GAIN = 1e-12
 """A step that gains a smaller share of the log density ends L-BFGS-B."""
 ROUNDING = 1e-8
-"""The same share, where no better point is found: the best one is as good as can be told."""
+"""The same share, where no better point is found: the best one is exact to rounding."""
 
 CONVERGED = "converged"
 LIMIT = "the limit of iterations"

@@ -44,7 +44,7 @@ def to_arviz(populations: Populations, problem: Problem, seed: int = 0) -> Any:
 def arviz_groups(
     populations: Populations, problem: Problem, seed: int = 0
 ) -> dict[str, dict[str, np.ndarray]]:
-    """Groups of variables as ArviZ wants them, replicates on the first axis (``chain``).
+    """Return the groups of variables of an ArviZ DataTree, replicates along ``chain``.
 
     ArviZ does not know weighted samples: the group ``posterior`` is an equally weighted resample
     of each replicate, (R, N), in random order; ``sample_stats`` keeps the log-weight and the

@@ -180,7 +180,7 @@ class TimeAxis:
 
 
 class Arrival(NamedTuple):
-    """A sample that has its place, after those missing before it.
+    """A sample placed on the time axis, with the missing samples before it.
 
     Attributes
     ----------

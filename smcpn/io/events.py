@@ -18,7 +18,7 @@ KINDS = {
     "duplicate": "samples that were assimilated before, skipped",
     "late": "samples older than one assimilated before, skipped: their information is lost",
     "gap": "more than one and a half sampling intervals without a sample",
-    "untimed": "lines without time or sequence number: what is doubled or lost cannot be told",
+    "untimed": "lines without time or sequence number: what is doubled or lost is not recognised",
     "connected": "a connection was made",
     "disconnected": "a connection was lost or refused; it is tried again",
     "restarted": "a followed file was cut short or replaced",

@@ -63,7 +63,7 @@ class BadLineError(ValueError):
 class Channels:
     """Names of the inputs and outputs, and the words that stand for them in a line.
 
-    Beside its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
+    Besides its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
     ``y1``...; time is ``t`` or ``time``, a sequence number ``n`` or ``seq``. A name of the problem
     wins over such a word.
 
@@ -186,7 +186,7 @@ class LineSplitter:
             self._too_long, self._rest = True, self._rest[: self._longest]
 
     def cut(self) -> Line | None:
-        """Return the line that has begun and will not be completed, if any."""
+        """Return the incomplete last line, if any."""
         if not self._rest and not self._too_long:
             return None
         text, self._rest = self._rest, b""

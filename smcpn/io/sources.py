@@ -340,7 +340,7 @@ class FollowedFile:
     def _grow(self, file: BinaryIO, stop: Flag) -> Iterator[bytes | Event | Break]:
         """Read one file until another has its name."""
         while not stop.is_set():
-            # Asked before the read: what is written until the name changes is read too.
+            # Checked before the read: what is written until the name changes is read too.
             replaced = self._replaced(file)
             if chunk := file.read(CHUNK):
                 yield chunk

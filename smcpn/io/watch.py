@@ -27,7 +27,7 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 @dataclass
 class Watch:
-    """The figures that the view shows; the identifying thread only stores into it.
+    """The figures that the view shows, written by the identifying thread.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What a sequential sampler needs from a likelihood."""
+"""Protocols of a likelihood as sequential samplers evaluate it: start, advance, evaluate."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class CalibratedDiffusion:
         raise NotImplementedError
 
     def is_number(self, theta: ca.SX) -> bool:
-        """It depends on a particle's solution."""
+        """False: the diffusion depends on the solution of each particle."""
         return False
 
     def free_noise(self, scale: ca.SX, factor: ca.SX) -> ca.SX:

@@ -1,4 +1,4 @@
-"""What a likelihood expects of every sample, and the local error of the step before it; compiled.
+"""Compiled predictions: mean and solver covariance of every sample, and local error of its step.
 
 One kernel serves both: the local error of a step is known from the mean alone. Under a local
 diffusion of its own the standard deviation D_n of a residual is the size of that residual, so the
@@ -42,7 +42,7 @@ class Averages(NamedTuple):
 
 
 class CompiledPrediction:
-    """A recursion that emits what it expects, and the local error of the last step.
+    """A recursion compiled to emit the predicted outputs, and the local error of the last step.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def compiled_prediction(
 ) -> CompiledPrediction:
     """The kernel of a problem's model for a record, whatever the number of steps.
 
-    It is compiled once: a search for the number of steps and the error budget after it ask again.
+    It is compiled once and used by the search for the number of steps and by the error budget.
     """
     solver, grid = replace(solver, steps=1), Grid.of([record])
     known, key = problem.model.kernels, ("prediction", likelihood, solver, grid)
@@ -84,7 +84,7 @@ def compiled_prediction(
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a likelihood expects over one record, for any parameters and number of steps.
+    """Predictions of one record by a likelihood, for any parameters and number of steps.
 
     Attributes
     ----------

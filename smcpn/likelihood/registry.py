@@ -28,14 +28,14 @@ LIKELIHOODS: dict[str, type[Recursion]] = {}
 
 @dataclass(frozen=True)
 class Expected:
-    """Graphs of what a likelihood expects at a sample.
+    """Graphs of the mean and solver covariance of a sample's outputs, and of the states.
 
     Attributes
     ----------
     outputs : casadi.SX, (q, 1)
         Mean of the noise-free outputs.
     covariance : casadi.SX, (q, q)
-        What the solver is uncertain of.
+        That of the solver's error in the outputs.
     states : casadi.SX, (n, 1)
     """
 
@@ -97,7 +97,7 @@ class Recursion(ABC):
 
     @abstractmethod
     def expected(self) -> Expected:
-        """What is expected at a sample, given those before where the likelihood sees them."""
+        """Mean and solver covariance of a sample's outputs, as its likelihood predicts them."""
 
     @abstractmethod
     def local_error(self) -> ca.SX:
@@ -109,7 +109,7 @@ class Recursion(ABC):
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
-        """Whether it can be computed with a solver; by default those that stand for it."""
+        """Whether it can be computed with a solver; by default those that name it."""
         return solver.likelihood == cls.name
 
     @classmethod
@@ -119,19 +119,19 @@ class Recursion(ABC):
 
     @classmethod
     def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
-        """Solver with as many steps as another, to see the same records by this likelihood."""
+        """Return a solver for this likelihood with as many steps as ``solver``."""
         return replace(cls.default_solver(problem), steps=solver.steps)
 
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
-        """The recursion where `expected` and `local_error` are asked of it."""
+        """Return the recursion from which `expected` and `local_error` are compiled."""
         return cls(problem, solver, grid, **options)
 
     @classmethod
     def build(
         cls, problem: Problem, solver: Solver, threads: int | None = None, **options: Any
     ) -> LaneLikelihood:
-        """Compile it for a problem's records; ``options`` are those of its own.
+        """Compile it for a problem's records; ``options`` are those of the subclass.
 
         Raises
         ------
@@ -174,7 +174,7 @@ def build_likelihood(
 def suitable_likelihood(
     problem: Problem, solver: Solver, likelihood: str | None = None
 ) -> type[Recursion]:
-    """Likelihood of a name, or the one the solver stands for, checked against the problem.
+    """Return the likelihood of a name, or the solver's default, checked against the problem.
 
     Raises
     ------
@@ -220,7 +220,7 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
 
 
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
-    """Solver of an identification that names none: `EKF0`, or what goes with the likelihood.
+    """Return the solver of an identification that names none: `EKF0`, or the likelihood's.
 
     Raises
     ------
@@ -247,7 +247,7 @@ def number_of_steps(solver: Solver) -> int:
 
 
 def check_likelihood(likelihood: str) -> None:
-    """Refuse what is no likelihood.
+    """Raise `InputError` for a name that is no likelihood.
 
     Raises
     ------

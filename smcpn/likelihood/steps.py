@@ -67,7 +67,7 @@ def error_budget(
 ) -> ErrorBudget:
     """Measure the solver's error at parameter values (d,), in two ways.
 
-    A variance alone may be told wrong: what the solver does not see, it does not claim. Of a
+    The claimed variance alone may be wrong: what the solver does not see, it does not claim. Of a
     likelihood that sees the data both are errors of predictions one sample ahead.
     """
     found = predictions(problem, solver, enumerate(problem.records), likelihood)

@@ -1,1 +1,1 @@
-"""What is identified: an equation, records of it, and what is known beforehand."""
+"""The identification problem: an ODE, measured records, noise and prior distributions."""

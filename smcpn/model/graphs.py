@@ -1,4 +1,4 @@
-"""From an equation and what is said of it to a `Model`: all traced over one set of symbols."""
+"""`Model`: a problem's ODE, outputs, noise and initial states as graphs over shared symbols."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.prior import Distribution
 from smcpn.model.trace import argument_names, trace
-
-# ---- What is identified as expression graphs: what kernels are generated from.
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class Model:
     diffusion : casadi.SX or None
         Standard deviation of a solver's Wiener processes, where the problem names it.
     density : OutputDensity or None
-        How the measurements scatter, where that is not Gaussian for all outputs.
+        Noise densities of the outputs, where not all are Gaussian.
     """
 
     x: ca.SX
@@ -63,7 +61,7 @@ class Model:
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
-        """What was compiled of the model already, by whoever compiles and asks again."""
+        """Cache of the kernels compiled for this model, by the settings that they depend on."""
         return {}
 
     def with_numbers(self) -> Model:
@@ -150,8 +148,6 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
         and all(size == n for size in [rates, *initial])
     )
 
-
-# ---- What the sensors measure, as expression graphs, and how noisy they are.
 
 Parameter = Callable[..., ca.SX]
 """The symbol or value of a parameter by its name; a second argument is its value otherwise."""

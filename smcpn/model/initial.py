@@ -19,7 +19,7 @@ Constant = Callable[[float, str], ca.SX]
 
 @dataclass
 class AddedParameters:
-    """Parameters that an initial state with a distribution brings along."""
+    """Parameters added for initial states that have a distribution."""
 
     distributions: dict[str, Distribution] = field(default_factory=dict)
     symbols: list[ca.SX] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Measurements that do not scatter as a Gaussian: log densities about an output, as graphs.
+"""Noise densities that are not Gaussian: log p(y | output) as expression graphs.
 
 A density stands where a standard deviation stands otherwise, in ``noise=``. It says how a measured
 value y scatters about an output g of the model, which ``observe`` has named; a function of y, g
@@ -29,7 +29,7 @@ STIRLING_FROM = 8
 
 @dataclass(frozen=True)
 class Symbols:
-    """Where a density finds its parameters.
+    """Symbols of the numbers and parameters of a density.
 
     Attributes
     ----------
@@ -49,14 +49,14 @@ class Symbols:
 
 @runtime_checkable
 class Density(Protocol):
-    """How a measured value scatters about an output."""
+    """Protocol of a noise density: log p(y | output) of a measured value y."""
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """Log density or probability of y, (1, 1)."""
         ...
 
     def misfit(self, y: Array) -> str | None:
-        """What is wrong with measured values, and None if nothing is."""
+        """Return why measured values cannot have this density, or None if they can."""
         ...
 
 

@@ -1,4 +1,7 @@
-"""Named prior distributions, and the map to the unconstrained coordinates of the sampler."""
+"""Named prior distributions, and the map to the unconstrained coordinates of the sampler.
+
+Distributions of `scipy.stats` and `particles.distributions` are taken by duck typing.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-
-# ---- Distributions of several libraries by duck typing: their draws, their support, their text.
 
 Array = NDArray[np.float64]
 
@@ -49,9 +50,9 @@ def draw(distribution: Any, rng: np.random.Generator, size: int) -> Array:
 
 
 def support(distribution: Any) -> tuple[float, float]:
-    """Bounds of a distribution's support; the whole line where it does not tell.
+    """Return the bounds of a distribution's support; the whole line where they are not known.
 
-    ``support()`` of `scipy.stats` is asked first, then the quantile function at 0 and 1, which
+    ``support()`` of `scipy.stats` is called first, then the quantile function at 0 and 1, which
     distributions of `particles` have.
     """
     method = getattr(distribution, "support", None)
@@ -94,7 +95,7 @@ def _takes_generator(rvs: Callable[..., Any]) -> bool:
 
 @contextmanager
 def _global_generator(rng: np.random.Generator) -> Generator[None]:
-    """Lend numpy's global generator a seed, and leave it as it was."""
+    """Seed numpy's global generator from ``rng``, and restore its state at the end."""
     before = np.random.get_state()  # noqa: NPY002
     np.random.seed(rng.integers(2**32, dtype=np.uint32))  # noqa: NPY002
     try:
@@ -104,7 +105,7 @@ def _global_generator(rng: np.random.Generator) -> Generator[None]:
 
 
 class Distribution(Protocol):
-    """What a prior must offer; frozen `scipy.stats` distributions do."""
+    """Protocol of a prior: ``rvs`` and ``logpdf``, as of a frozen `scipy.stats` distribution."""
 
     def rvs(self, *, size: int) -> Any: ...
     def logpdf(self, x: Array, /) -> Any: ...
@@ -115,7 +116,7 @@ class Coordinate(Protocol):
 
     @property
     def name(self) -> str:
-        """How a user names it."""
+        """Name in ``coordinates``: "identity", "log" or "logit"."""
         ...
 
     def natural(self, z: Array) -> Array:
@@ -140,12 +141,12 @@ class Coordinate(Protocol):
 
 
 def _nearest(bound: float, towards: float) -> float:
-    """Return the number beside a bound.
+    """Return the floating-point number next to a bound.
 
-    Beside zero that is the smallest normal number: below, digits are lost and densities overflow.
+    Next to zero that is the smallest normal number: below, digits are lost and densities overflow.
     """
-    beside = np.nextafter(bound, towards)
-    return float(np.copysign(max(abs(beside), np.finfo(float).tiny), beside))
+    adjacent = np.nextafter(bound, towards)
+    return float(np.copysign(max(abs(adjacent), np.finfo(float).tiny), adjacent))
 
 
 @dataclass(frozen=True)
@@ -340,8 +341,8 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:
-    """Bounds of the support, once the distribution has shown that it is one of a number."""
-    mend = "give a frozen scipy.stats distribution of one number, such as stats.lognorm(0.5)"
+    """Return the bounds of the support of a distribution, checked to be that of one number."""
+    remedy = "give a frozen scipy.stats distribution of one number, such as stats.lognorm(0.5)"
     density = np.empty(0)
     try:
         lower, upper = support(distribution)
@@ -354,7 +355,7 @@ def _support(name: str, distribution: Distribution) -> tuple[float, float]:
     except Exception as error:
         why = f"{type(error).__name__}: {shown(str(error))}"
         raise InputError(
-            f"prior of '{name}' cannot be used ({why}): {mend}", argument=f"prior.{name}"
+            f"prior of '{name}' cannot be used ({why}): {remedy}", argument=f"prior.{name}"
         ) from error
     if not lower < upper:
         raise InputError(
@@ -363,7 +364,7 @@ def _support(name: str, distribution: Distribution) -> tuple[float, float]:
         )
     if density.shape != (1,):
         raise InputError(
-            f"prior of '{name}' has a density of shape {density.shape}: {mend}",
+            f"prior of '{name}' has a density of shape {density.shape}: {remedy}",
             argument=f"prior.{name}",
         )
     return lower, upper

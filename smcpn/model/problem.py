@@ -1,4 +1,8 @@
-"""What is to be identified: an equation, its records, what was measured, and the priors."""
+"""`Problem`: an ODE, its records, the measured outputs with their noise, and the priors.
+
+It keeps what a user gave as plain data for tables and reports (`labelled`), and the graphs made of
+it as a `Model`.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +22,9 @@ from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
 
-# ---- What a user gave, as plain data: a function by its name, a distribution by its text.
-
 
 def labelled(value: Any) -> Any:
-    """Numbers and text as they are, in lists and mappings; all else by what it is called."""
+    """Return a value as plain data: a function as its name, a distribution as its text."""
     if isinstance(value, Mapping):
         return {str(name): labelled(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
@@ -79,7 +81,7 @@ class Problem:
     Raises
     ------
     InputError
-        One sentence that names what does not fit and how to mend it.
+        One sentence that names what does not fit and the remedy.
 
     Examples
     --------

@@ -15,7 +15,7 @@ Array = NDArray[np.float64]
 InputFunction = Callable[[Array], ArrayLike]
 
 HOLDS = ("zoh", "foh", "bandlimited")
-_DT_MEND = "give a positive number of seconds"
+_DT_REMEDY = "give a positive number of seconds"
 CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
@@ -83,9 +83,9 @@ class Record:
         )
         put("start", start)
         if self.dt is not None:
-            dt = real_number(f"{self.name}: dt", self.dt, _DT_MEND, argument="dt")
+            dt = real_number(f"{self.name}: dt", self.dt, _DT_REMEDY, argument="dt")
             if dt <= 0.0:
-                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_MEND}", argument="dt")
+                raise InputError(f"{self.name}: dt is {dt!r}: {_DT_REMEDY}", argument="dt")
             put("dt", dt)
         y = None if self.y is None else _columns(self.y, "y", self.name)
         u = None if self.u is None else _columns(self.u, "u", self.name)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
 
-OPERATOR_MEND = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
-BRANCH_MEND = (
+OPERATOR_REMEDY = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
+BRANCH_REMEDY = (
     "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
     "in place of if, max() and 'and'"
 )
@@ -85,17 +85,19 @@ def trace(
             returned = function(*positional, **keyword)
     except Exception as error:
         if "truth value" in str(error):
-            raise InputError(f"model '{name}' branches on a traced value: {BRANCH_MEND}") from error
+            raise InputError(
+                f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
+            ) from error
         reason = str(error).splitlines()[-1] if str(error) else "no message"
-        mend = f"; {OPERATOR_MEND}" if _OPERATORS.search(reason) else ""
+        remedy = f"; {OPERATOR_REMEDY}" if _OPERATORS.search(reason) else ""
         raise InputError(
-            f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){mend}"
+            f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error
     return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
 
 
 def _entries(returned: Any) -> list[Any]:
-    """What a function returned, entry by entry: of a sequence, or of an array (n,) or (n, 1)."""
+    """Return the entries that a function returned, as a sequence or an array (n,) or (n, 1)."""
     if returned is None:
         return []
     if isinstance(returned, (tuple, list)):

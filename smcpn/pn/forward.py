@@ -80,7 +80,7 @@ class Control(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the loop is, changed in place: it goes on from here when called again.
+    """State of the loop, changed in place; a further call continues from it.
 
     ``clock`` holds time, step that the coordinates belong to, step to try, and error of the step
     before. ``counts`` holds accepted and rejected steps, grid points stored, and stops reached.
@@ -110,7 +110,7 @@ class Store(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Storage of one step."""
+    """Work arrays of one step."""
 
     predicted: Array
     x: Array

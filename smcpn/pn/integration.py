@@ -245,7 +245,7 @@ MESSAGES = {
 
 @dataclass(frozen=True)
 class Settings:
-    """Arguments of `solve` beside the solver; the exponents are those of `forward.Control`."""
+    """Arguments of `solve` besides the solver; the exponents are those of `forward.Control`."""
 
     rtol: float
     atol: float

@@ -130,7 +130,7 @@ class Solution:
 
     @cached_property
     def t(self) -> Array:
-        """Times asked for, as far as reached; where none were, the `grid`, (T,)."""
+        """The requested times, as far as reached, (T,); the `grid` where none were given."""
         if self.outputs is None:
             return self.grid
         return self.outputs[self.outputs <= self.run.time[-1]]

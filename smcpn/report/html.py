@@ -45,7 +45,7 @@ _DECIMALS = re.compile(r"(\.\d\d)\d+")
 
 
 def settings(posterior: WeightedDraws) -> dict[str, str]:
-    """Everything but the data that the result depends on, as text."""
+    """Return the settings that the result depends on, as text; the data are not among them."""
     problem, ode = posterior.problem, posterior.problem.ode
     return {
         "model": ode.name,
@@ -116,7 +116,7 @@ class Table:
 
 
 def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
-    """The figures a reader looks for first, as (name, value)."""
+    """Return the main figures of the run as (name, value)."""
     timing = posterior.timing
     return [
         ("samples", f"{posterior.problem.n_samples}"),
@@ -130,7 +130,7 @@ def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
 
 
 def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Table:
-    """Posterior of each parameter beside its prior, and beside the truth where it is known."""
+    """Table of the posterior and prior of each parameter, with the truth where it is known."""
     columns = ["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %"]
     rows = [
         [

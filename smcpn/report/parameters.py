@@ -1,4 +1,4 @@
-"""Figures of the parameters: prior beside posterior, and every pair."""
+"""Figures of the parameters: prior and posterior densities, and every pair."""
 
 from __future__ import annotations
 

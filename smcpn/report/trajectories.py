@@ -1,4 +1,4 @@
-"""Curves over time with a 95 % band: a simulation beside what was measured, an ODE solution."""
+"""Curves over time with a 95 % band: simulated and measured outputs, an ODE solution."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def simulation_figure(
     -------
     Figure
         Four axes: the whole record, the error below it, and the samples about the largest error,
-        outputs and errors beside each other. Without measurements one.
+        outputs and errors next to each other. Without measurements one.
     """
     t, unit, half = record.t, record.y_unit, upper - mean
     title = f"{plain(record.name)}: free simulation"

@@ -33,7 +33,7 @@ def weighted_quantile(values: Array, weights: Array, q: float | list[float]) -> 
 
 @dataclass(frozen=True)
 class Timing:
-    """Where the time of a run went, in seconds, and its size."""
+    """Wall, compilation and kernel time of a run in seconds, and its size."""
 
     wall: float
     compile: float

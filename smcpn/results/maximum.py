@@ -1,4 +1,4 @@
-"""The result of `smcpn.maximise`: the highest point found, and what came of every start."""
+"""The result of `smcpn.maximise`: the highest point found, and the search of every start."""
 
 from __future__ import annotations
 

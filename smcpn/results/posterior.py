@@ -164,7 +164,7 @@ class Posterior(WeightedDraws):
 
     @cached_property
     def _validation(self) -> Validation:
-        """Of the records learned from."""
+        """Validation on the records of the identification."""
         return self._validated(None)
 
     def _validated(self, record: Record | None) -> Validation:

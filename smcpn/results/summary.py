@@ -1,4 +1,4 @@
-"""The parameter table: each parameter beside its prior, and what to know before it is used."""
+"""The parameter table: posterior and prior of each parameter, with flags for ridges."""
 
 from __future__ import annotations
 

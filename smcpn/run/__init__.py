@@ -1,1 +1,1 @@
-"""From a problem to its posterior."""
+"""Runs of an identification: begin, resume, and load from a checkpoint."""

@@ -1,4 +1,4 @@
-"""From a problem to its posterior."""
+"""`smcpn.identify`: the posterior of a problem by IBIS or tempering."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ def identified(
     progress: bool | Callable[[Progress], None] | None,
     writer: CheckpointWriter | None = None,
 ) -> Posterior:
-    """Take a run to its end.
+    """Advance a run to its end and return its posterior.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def identified(
     progress
         As of `identify`.
     writer : CheckpointWriter, optional
-        Is offered a snapshot after every part.
+        Receives a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report, writer or nullcontext():
@@ -216,7 +216,7 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
 
 
 def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
-    """Tell of weight on log-likelihoods that no density of the measurements can have."""
+    """Return a warning if log-likelihoods above what the noise density allows have weight."""
     likelihood = run.settings.likelihood
     values = run.problem.prior.natural(populations.theta)
     possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
@@ -231,7 +231,7 @@ def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
 
 
 def _check_start(start: Laplace, problem: Problem) -> None:
-    """Refuse a start in other coordinates than those of the problem."""
+    """Raise `InputError` for a start in other coordinates than those of the problem."""
     if not isinstance(start, Laplace):
         raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)", argument="start")
     if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:

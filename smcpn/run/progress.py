@@ -1,4 +1,4 @@
-"""One line on standard error that says how far a run is."""
+"""Progress of a run as one line on standard error."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ProgressLine:
         self._last: int | None = None
 
     def show(self, progress: Progress) -> None:
-        """Show where the run stands."""
+        """Show the progress of the run."""
         if self._last is None or progress.sample < self._last:
             # The speed is that of what is done here: a run may go on from a checkpoint, and a new
             # population begins again, with more steps for instance.

@@ -92,7 +92,7 @@ def stored_settings(header: Header, path: Path) -> RunSettings:
 
 
 def stored_problem(header: Header, path: Path) -> Problem:
-    """Return the problem of a checkpoint, of plain data and records beside it.
+    """Return the problem of a checkpoint, of plain data and its file of records.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def restored(
 
 
 def _verify(run: Run, path: Path, header: Header) -> None:
-    """Evaluate two particles again: other arithmetic would end in a posterior of neither."""
+    """Evaluate two particles again, and refuse a likelihood that differs from the stored one."""
     for sampler in run.samplers:
         alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))[[0, -1]]
         system = sampler.system.take(alive)
@@ -198,7 +198,7 @@ def written_run(
 
 
 def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -> Header:
-    """Return the header of a run's checkpoint, and write its records beside it."""
+    """Return the header of a run's checkpoint, and write its file of records."""
     reason = settings.not_storable
     try:
         stored, arrays = problem_document(problem)

@@ -1,4 +1,4 @@
-"""Go on with a run from its checkpoint, or look at the posterior in it."""
+"""`smcpn.resume` and `smcpn.load`: continue a run from its checkpoint, or read its posterior."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def resume(
 ) -> Posterior:
     """Go on with the run of a checkpoint to the result it would have had uninterrupted.
 
-    Everything is read from the file and the file of records beside it; no code is run from
+    Everything is read from the file and its file of records; no code is run from
     either. Where a part of the run could not be stored, such as a prior of your own class, run
     the script again instead: ``identify(problem, checkpoint=path)`` goes on as well.
 

@@ -1,4 +1,4 @@
-"""An identification under way: from what was asked to the populations of a posterior."""
+"""`Run`: the populations of an identification, advanced part by part."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Run:
-    """One population after the other; all again with more steps, where these are chosen here.
+    """Populations computed one after the other, all again with more steps where ``steps="auto"``.
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class Run:
         snapshot: RunSnapshot,
         threads: int | None = None,
     ) -> Run:
-        """Return the run that a snapshot was taken of; it goes on to the same bytes."""
+        """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings, run.threads = problem, settings, threads
         run.outcome = None
@@ -63,11 +63,11 @@ class Run:
         return run
 
     def snapshot(self) -> RunSnapshot:
-        """Take what is needed to go on from here; nothing in it changes later."""
+        """Return an immutable copy of the state, from which `resumed` continues."""
         return RunSnapshot(self.solver, tuple(sampler.snapshot() for sampler in self.samplers))
 
     def advance(self) -> None:
-        """Do the next part: a block of samples, a rejuvenation, or the verdict on the steps."""
+        """Compute the next part: a block of samples, a rejuvenation, or the check of the steps."""
         last = self.likelihood.n_samples
         if self.samplers and self.samplers[-1].sample < last:
             self.samplers[-1].advance(last)
@@ -78,7 +78,7 @@ class Run:
             self._conclude()
 
     def progress(self) -> Progress | None:
-        """Where the population at work stands; None before the first."""
+        """Progress of the current population; None before the first."""
         return self.samplers[-1].progress() if self.samplers else None
 
     @property
@@ -98,13 +98,13 @@ class Run:
         self.samplers: list[Method] = []
 
     def judged(self) -> tuple[Populations, ErrorBudget]:
-        """Return the populations as they are, and the solver's error at their centre."""
+        """Return the combined populations, and the error budget at their mean."""
         populations = combine(self.samplers)
         centre, likelihood = self._centre(populations), self.settings.likelihood
         return populations, error_budget(self.problem, self.solver, centre, likelihood)
 
     def _conclude(self) -> None:
-        """Accept the populations, or begin again with the steps that their centre asks for."""
+        """Accept the populations, or begin again with the steps needed at their mean."""
         populations, budget = self.judged()
         if not self._automatic or budget.share <= SOLVER_SHARE:
             self.outcome = populations, budget

@@ -96,7 +96,7 @@ def fitted_initial_states(model: Model, window: Record, values: Array, steps: in
 class _Sensitivity:
     """Errors over a window and the outputs' derivatives by the initial state, by lane kernel.
 
-    Beside the state x a lane carries S = dx/dx(0): a Runge-Kutta step F moves it to (dF/dx) S.
+    Besides the state x a lane carries S = dx/dx(0): a Runge-Kutta step F moves it to (dF/dx) S.
     """
 
     def __init__(self, model: Model, window: Record, values: Array, steps: int) -> None:
@@ -147,7 +147,7 @@ def simulate_started(
     steps: int | str = "auto",
     step_length: float | None = None,
 ) -> Simulation:
-    """Simulate a record from the states that its first ``samples`` tell; these do not count.
+    """Simulate a record from states fitted to its first ``samples``; these do not count.
 
     Parameters as for `simulate_particles`.
 

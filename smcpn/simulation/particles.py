@@ -224,7 +224,7 @@ class _Moments:
         return rmse
 
     def spoiled_by(self, parts: Iterator[tuple[int, int, Array]]) -> bool:
-        """Accumulate a run; tell whether a particle diverged that did not before."""
+        """Accumulate a run; return whether a particle diverged that did not before."""
         known = self.diverged.copy()
         self._squares[:] = 0.0
         for a, b, outputs in parts:

@@ -1,7 +1,8 @@
 """Estimates of the evidence and of their variance.
 
-The importance weights give an estimate whose variance grows with every rejuvenation. It is told
-from the ancestry: the share of pairs of particles with different ancestors (Lee and Whiteley 2018).
+The importance weights give an estimate whose variance grows with every rejuvenation. That is
+estimated from the ancestry: the share of pairs of particles with different ancestors (Lee and
+Whiteley 2018).
 Independent proposals give a second one: they are draws from a known density q, so that the mean of
 target / q is unbiased. Where q fits, its variance is far smaller, and the ancestry starts anew.
 """
@@ -19,7 +20,7 @@ from smcpn.smc.particles import ess_and_log_mean
 Array = NDArray[np.float64]
 
 TRUSTED_ESS = 50.0
-"""Effective draws below which an importance estimate cannot even tell its own variance."""
+"""Effective draws below which an importance estimate cannot estimate its own variance."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ class Ibis(Sampler):
             self._begin_bridge()
 
     def _assimilate_increment(self) -> None:
-        """Count the sample among those assimilated."""
+        """Add the log increment to the log-likelihood, and advance by one sample."""
         self.trace = self.trace.extended(
             np.array([self._ess_before]), np.array([self.log_evidence])
         )

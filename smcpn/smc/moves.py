@@ -357,7 +357,7 @@ POOR_ACCEPTANCE = 0.3
 HOPELESS_ACCEPTANCE = 0.05
 """Acceptance below which no independent proposal is of use and a random walk takes over."""
 PREDICTED_ACCEPTANCE = 0.5
-"""Predicted acceptance from which the simplest proposal is taken up again."""
+"""Predicted acceptance from which the simplest proposal is tried again."""
 
 
 MOVES: dict[str, type[MoveStrategy]] = {}

@@ -64,7 +64,7 @@ class Trace:
 
     @classmethod
     def empty(cls) -> Trace:
-        """Before the first sample."""
+        """Return the trace before the first sample."""
         return cls(0, 1, np.empty((0, 2)), np.full(2, np.nan))
 
     def extended(self, ess: Array, log_evidence: Array) -> Trace:
@@ -80,7 +80,7 @@ class Trace:
 
     @classmethod
     def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
-        """Of a path that knows nothing before the last of ``length`` samples."""
+        """Return the trace of a method that has results at the last of ``length`` samples only."""
         return cls(length, length, np.empty((0, 2)), np.array([ess, log_evidence]))
 
     @property
@@ -190,7 +190,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a run stands; given to the ``progress`` callback."""
+    """Progress of a run, as given to the ``progress`` callback."""
 
     sample: int
     n_samples: int
@@ -399,7 +399,7 @@ class Sampler(ABC):
         self.exponent = 0.0
 
     def _cross(self, target: Target) -> bool:
-        """Assimilate one more part of the log increment; tell whether that was the last."""
+        """Assimilate one more part of the log increment; return whether that was the last."""
         assert self.exponent is not None
         exponent, log_weights = next_exponent(
             self.system.log_weights, self.system.log_increment, self.exponent, self._threshold
@@ -430,7 +430,7 @@ class Sampler(ABC):
             self._begin_ancestry(both.variance)
 
     def _begin_ancestry(self, variance: float) -> None:
-        """Count the error of the evidence from here, where its variance is known."""
+        """Restart the estimate of the evidence's variance, from a point where it is known."""
         _, lineage = np.unique(self.system.theta[:, 0], return_inverse=True)
         self.system = replace(self.system, lineage=lineage)
         self._variance_at_start = variance

@@ -34,7 +34,7 @@ class Validation:
         Name of the ODE.
     innovations : tuple of Innovations
         One per record, at the posterior mean in the sampler's coordinates. (On a curved ridge of
-        parameters the mean of the values themselves lies beside the ridge.)
+        parameters the mean of the values themselves lies off the ridge.)
     outputs : tuple of Whiteness
         Tests of the innovations, one per output.
     responses : tuple of FrequencyResponse

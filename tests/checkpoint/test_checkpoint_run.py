@@ -204,7 +204,7 @@ def test_records_that_are_absent_or_damaged_are_refused(finished, tmp_path):
     _, content, _ = finished
     path = tmp_path / "run.h5"
     path.write_bytes(content)
-    with pytest.raises(smcpn.InputError, match="not beside the checkpoint"):
+    with pytest.raises(smcpn.InputError, match="not with the checkpoint"):
         smcpn.resume(path)
     records_path(path, read_run(path).header.data_fingerprint).write_bytes(b"no records")
     with pytest.raises(smcpn.InputError, match="no smcpn records"):
@@ -214,9 +214,9 @@ def test_records_that_are_absent_or_damaged_are_refused(finished, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"particles": 200}, "begun with particles = 100, not 200"),
-        ({"seed": 2}, "begun with seed = 1, not 2"),
-        ({"solver": smcpn.RK4(steps=2)}, "begun with solver"),
+        ({"particles": 200}, "started with particles = 100, not 200"),
+        ({"seed": 2}, "started with seed = 1, not 2"),
+        ({"solver": smcpn.RK4(steps=2)}, "started with solver"),
         ({"samples": 84}, "other data"),
     ],
 )

@@ -243,7 +243,7 @@ def test_a_checkpointed_run_keeps_its_start(decay, tmp_path):
     file = tmp_path / "run.h5"
     first = smcpn.identify(decay.problem, start=decay, seed=1, progress=False, checkpoint=file)
     np.testing.assert_array_equal(smcpn.resume(file, progress=False).theta, first.theta)
-    with pytest.raises(InputError, match="was begun with start"):
+    with pytest.raises(InputError, match="was started with start"):
         smcpn.identify(
             decay.problem, solver=decay.solver, seed=1, method="tempering", progress=False,
             checkpoint=file,
