@@ -1,7 +1,7 @@
 """SIGINT and SIGTERM: the first lets the process end in order, the second ends it at once.
 
-A run of `identify` ends by an exception (`orderly_termination`), a stream by a request that it asks
-for between samples (`stop_on_signals`).
+A run of `identify` ends by an exception (`orderly_termination`), a stream by a request that it
+reads between samples (`stop_on_signals`).
 """
 
 from __future__ import annotations

@@ -54,11 +54,11 @@ class Case:
     split : str
         One of `SPLITS`; "" for records of the user's own.
     initialise : int
-        First samples of each test that tell its initial state and are not compared.
+        First samples of each test, from which its initial state is fitted; they are not compared.
     protocols : mapping of str to callable
         Scores that are not a free run of a test record: a posterior to a simulation.
     settings : Settings
-        What a configuration asks for; a case study leaves it to the command.
+        Those of a configuration; the defaults for a case study.
     report, picture : Path, optional
         Files to write.
     """

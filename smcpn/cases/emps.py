@@ -205,7 +205,7 @@ def emps_problem(record: Record, width: float | None = None) -> Problem:
     Parameters
     ----------
     record : Record
-        Force and position; the first `INITIALISATION` samples tell the state.
+        Force and position; the state is estimated from the first `INITIALISATION` samples.
     width : float, optional
         Width of the smoothed sign, m/s, where not the model's.
     """

@@ -2,7 +2,7 @@
 
 `container` writes and reads a file as bytes, with its lock, checksum and previous version; `codec`
 turns runs, records and streams into such files and back; `problem` does so for a problem and its
-records; `fingerprint` tells whether two problems or data sets are the same; `writer` writes a run
+records; `fingerprint` compares problems and data sets by SHA-256; `writer` writes a run
 while it goes on; `inspection` describes a file as text. `smcpn.run.restore` makes a
 run of a file again.
 """

@@ -400,7 +400,7 @@ class StoredStream:
     Attributes
     ----------
     problem : Problem
-        Its first record tells how the stream is sampled.
+        Its first record defines how the stream is sampled.
     settings : RunSettings
         With the solver in force.
     options : dict

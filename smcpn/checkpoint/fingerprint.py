@@ -1,4 +1,4 @@
-"""Whether two problems, or the data used so far of two runs, are the same."""
+"""SHA-256 of a problem, and of the data that a run has used so far."""
 
 from __future__ import annotations
 

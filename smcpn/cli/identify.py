@@ -89,7 +89,7 @@ def identify(
 ) -> None:
     """Identify a system and score the posterior on its test records.
 
-    Options stand in for what a configuration says.
+    Options replace what a configuration says.
 
     Example: smcpn identify mysystem/config.toml --report mysystem.html
 

@@ -195,7 +195,7 @@ Verbose = Annotated[
         "-v",
         count=True,
         callback=tell,
-        help="Tell of compilation, chosen steps and rejuvenations; -vv of more.",
+        help="Print compilation, chosen steps and rejuvenations; -vv of more.",
         rich_help_panel=MESSAGES,
         show_default=False,
     ),

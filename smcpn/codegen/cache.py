@@ -1,7 +1,7 @@
 """Keep compiled code on disk, so that a second start compiles nothing.
 
 The source of a generated kernel is written once to a file named by its content, numba's own cache
-lies beside it. The folder is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be
+lies in the same folder. That is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be
 written, a temporary one that lasts as long as the process. It keeps the newest `KERNELS_KEPT`
 kernels.
 

@@ -1,6 +1,6 @@
 """A TOML file as read: its tables, and the line of every key, which an error names.
 
-`tomllib` does not tell lines, so that a scanner of the tokens finds them.
+`tomllib` returns no line numbers; a scanner of the tokens finds them.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ INTERVAL = 1e-3
 """Seconds."""
 SAMPLES = 24841
 INITIALISATION = 20
-"""Samples at the start of a record that tell the state and are not compared."""
+"""Samples at the start of a record from which the state is estimated; they are not compared."""
 SATURATION = 10.0
 """Volts, of the controller's command."""
 

@@ -29,7 +29,7 @@ OFFICIAL_TESTS = {
 }
 """Half-open, counted from zero. "No extrapolation" ends where the training amplitude does."""
 OFFICIAL_INITIALISATION = 50
-"""Samples at the start of an official test that tell the state and are not compared."""
+"""First samples of an official test: the state is estimated from them, they are not compared."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ def laplace(
     Returns
     -------
     Laplace
-        A failure is a value as well: ``success`` is False, and ``reason`` tells the direction in
+        A failure is a value as well: ``success`` is False, and ``reason`` names the direction in
         which the posterior does not fall.
 
     Raises

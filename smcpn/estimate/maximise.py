@@ -179,7 +179,7 @@ def maximise(
     -------
     Maximum
         The highest end of a search that converged; where none did, the highest end. A failure
-        is a value as well: ``success`` is False, and ``reason`` tells why.
+        is a value as well: ``success`` is False, and ``reason`` says why.
 
     Raises
     ------

@@ -60,8 +60,8 @@ class UnconstrainedPrior:
 class SequentialStaticModel(StaticModel):
     """A likelihood as a `particles.smc_samplers.StaticModel`.
 
-    `particles` asks for log p(y_t | y_<t, theta) without handing a solver state on. The state of
-    the latest theta is remembered: a step of IBIS then costs one sample, and only moved particles
+    `particles` evaluates log p(y_t | y_<t, theta) without passing a solver state on. The state of
+    the latest theta is kept: a step of IBIS then costs one sample, and only moved particles
     are evaluated on their past.
 
     Parameters

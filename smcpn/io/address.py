@@ -42,7 +42,7 @@ def open_source(
     give_up : float, optional
         Seconds without data after which a lost connection is not tried again.
     session : str
-        Tells apart the readers of one MQTT topic.
+        Identifies one reader of an MQTT topic among several.
 
     Raises
     ------

@@ -207,7 +207,7 @@ class Arrivals:
     Parameters
     ----------
     problem : Problem
-        Its first record tells the sampling and the hold.
+        Its first record defines the sampling and the hold.
 
     Attributes
     ----------

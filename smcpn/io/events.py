@@ -46,7 +46,7 @@ class Event:
     t : float, optional
         Time of the sample, seconds.
     count : int
-        Samples or lines it speaks of.
+        Samples or lines that it covers.
     """
 
     kind: str

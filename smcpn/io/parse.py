@@ -220,7 +220,7 @@ class CsvLines:
     columns : sequence of str, optional
         Names instead of a header.
     delimiter, decimal : str
-        What stands between columns, and before the decimals of a number.
+        Separator of columns, and decimal mark of numbers.
 
     Raises
     ------

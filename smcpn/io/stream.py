@@ -40,7 +40,7 @@ class Live(Protocol):
 
 
 class Clock:
-    """Tells the times of samples.
+    """Assigns times to samples.
 
     A sample's time is the one its source states; else its sequence number times the sampling
     interval; else that of the sample before and one interval. In the last case a bad line keeps
@@ -187,7 +187,7 @@ class Stream:
                 self._refuse(*self._doubtful, "no sample follows it")
 
     def _resume_source(self) -> float | None:
-        """Tell a source its place where it goes on; return the time of its next sample if known."""
+        """Set the position that a source resumes from; return its next time if known."""
         axis, position = self._axis, self._source.position
         if self._source.replays or not math.isfinite(axis.given):
             return None

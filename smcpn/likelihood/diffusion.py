@@ -1,6 +1,6 @@
 """The diffusion of the Wiener processes: a number, a parameter, or calibrated from the residuals.
 
-A calibrated diffusion is a class that has a ``name``; solvers and problems know the name once the
+A calibrated diffusion is a class that has a ``name``; solvers and problems accept the name once the
 class is defined.
 """
 
@@ -82,7 +82,7 @@ class CalibratedDiffusion:
     `variances` estimates the diffusion without filtering again. The filter that is conditioned on
     the data has no such scaling; it takes the value.
 
-    A subclass that sets ``name`` becomes a diffusion that solvers know by that name.
+    A subclass that sets ``name`` becomes a diffusion that solvers accept by that name.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""One extended Kalman filter over the processes of a model, as functions of expression graphs.
+"""An extended Kalman filter over the processes of a model, as functions of expression graphs.
 
 The prior is an integrated Wiener process for every state, or for a chain x, v = x', ... of them
 (`pn.layout.Layout`). The filter's state is a mean in Nordsieck coordinates, h^i / i! times the i-th

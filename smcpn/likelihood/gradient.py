@@ -44,11 +44,11 @@ class LogLikelihood:
     ----------
     problem : Problem
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
-        By default the one the solver stands for, see `ibis`.
+        By default the one of the solver, see `identify`.
     solver : EKF0, EKF1 or RK4, optional
         By default what goes with ``likelihood``. Steps ``"auto"`` are
         chosen from the prior; elsewhere they may be too few, and a solution that diverges has
-        -inf. `maximise` and `ibis` judge them again where they end: take their ``solver``.
+        -inf. `maximise` and `identify` judge them again where they end: take their ``solver``.
     threads : int, optional
         Threads of the kernels; all processors by default. Results do not depend on it.
 
@@ -159,7 +159,7 @@ class LogLikelihood:
         """Hessian (N, d, d) at parameter values (N, d), symmetric.
 
         Fourth-order central differences of the exact gradient, all in one batch. The step is a
-        small part of the standard error that the scores of the samples tell, one over the root of
+        small part of the standard error by the scores of the samples, one over the root of
         the sum of their squares, so that it fits every parameter's scale. A second tangent would
         be exact, but takes minutes to compile where the first takes ten seconds.
         """

@@ -161,7 +161,7 @@ def build_likelihood(
     Parameters
     ----------
     likelihood : str, optional
-        One of `LIKELIHOODS`; by default the one the solver stands for.
+        One of `LIKELIHOODS`; by default the one of the solver.
 
     Raises
     ------

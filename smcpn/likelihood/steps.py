@@ -1,4 +1,4 @@
-"""How many solver steps per sample an error asks for, and how much error is left.
+"""Choose the solver steps per sample from the solver's error, and measure that error.
 
 Before anything has been learned from the data, the local error over a pilot set of prior draws
 gives a first guess (`pilot_steps`): it needs neither a reference nor a solution that is accurate
@@ -93,9 +93,9 @@ def affordable(problem: Problem, steps: int) -> bool:
 
 
 def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
-    """Variance of the noise, (T, q); where it is not Gaussian, what a value would tell exactly.
+    """Variance of the noise, (T, q); where it is not Gaussian, the inverse information of a value.
 
-    That is the inverse of its information about the output, at the outputs (T, q).
+    The information is that about the output, at the outputs (T, q).
     """
     model = problem.model.with_numbers()
     if model.density is None:
@@ -252,6 +252,6 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
     try:
         return sufficient_steps(problem, solver, median, likelihood, least=guess or 1)
     except InputError:
-        # The median of a wide prior may diverge where the posterior does not: begin with what the
-        # pilot set asks for, the posterior mean decides.
+        # The median of a wide prior may diverge where the posterior does not: begin with the
+        # steps of the pilot set, the posterior mean decides.
         return replace(solver, steps=guess or _FALLBACK_STEPS)

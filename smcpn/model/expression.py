@@ -181,7 +181,7 @@ class ExpressionTable:
         """Build the graphs again, row by row: fresh symbols of the arguments, and the results.
 
         CasADi simplifies what it builds. What it has simplified once it leaves as it is, so that
-        the rows come out the same; `same_as` tells.
+        the rows come out the same, which `same_as` checks.
         """
         arguments = [
             ca.SX.sym(f"i{k}", int(rows), int(columns))

@@ -196,7 +196,7 @@ def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
 def noise_variances(noise: list[Any], parameter: Parameter, constant: Constant) -> ca.SX:
     """Variance of each output's noise, from a standard deviation or a parameter's name.
 
-    Infinite where a density stands in its place.
+    Infinite where a density takes its place.
     """
     variances: list[ca.SX] = []
     for number, sd in enumerate(noise):

@@ -1,7 +1,7 @@
 """Noise densities that are not Gaussian: log p(y | output) as expression graphs.
 
-A density stands where a standard deviation stands otherwise, in ``noise=``. It says how a measured
-value y scatters about an output g of the model, which ``observe`` has named; a function of y, g
+A density is given in ``noise=`` in place of a standard deviation: log p(y | g) of a measured
+value y given an output g of the model, which ``observe`` has named; a function of y, g
 and keyword-only parameters, traced once, does the same for any other density.
 """
 

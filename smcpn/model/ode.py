@@ -55,7 +55,7 @@ def ode(function: Callable[..., Any]) -> ODE:
 
     Positional arguments are the states, then the inputs, and ``t`` where time is used;
     keyword-only arguments are the parameters (a default makes one a constant unless it is given
-    a prior). The function returns the derivative of each state, and so tells how many there are,
+    a prior). The function returns the derivative of each state, which gives their number,
     as a tuple, a list or an array.
 
     ``np.round`` rounds half away from zero in a model, where numpy rounds half to even.

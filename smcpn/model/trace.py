@@ -41,8 +41,7 @@ def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, A
         signature = inspect.signature(function)
     except ValueError as error:
         raise InputError(
-            f"model '{function_name(function)}' does not tell its arguments: "
-            "give a function written in Python"
+            f"model '{function_name(function)}' has no signature: give a function written in Python"
         ) from error
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):

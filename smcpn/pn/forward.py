@@ -222,7 +222,7 @@ def _next_step(control: Control, wanted: float, h: float, last: float, error: fl
         if before > 0.0:
             factor *= (before / SAFETY**control.order) ** control.exponent_before
     following = h * max(SHRINK, min(GROW, factor))
-    # A step cut short by a stop tells little about the longest one allowed.
+    # A step cut short by a stop says little about the longest one allowed.
     return max(following, wanted) if last else following
 
 

@@ -283,7 +283,7 @@ class Integration:
         self._exact = ExactDerivatives(compiled.equations, self._layout, self._inputs, theta)
 
     def solution(self, outputs: Array | None, variance: float | None) -> Solution:
-        """Run to the end, calibrate, and smooth where the solver asks for it."""
+        """Run to the end, calibrate, and smooth under ``solver.smooth``."""
         series = self._exact.series(self._x0, float(self._grid[0]))
         control, h = self._control_at_start(variance, series)
         state, store = self._start(series, h)

@@ -71,7 +71,7 @@ def solve(
     Returns
     -------
     Solution
-        Also where the solver fails: ``success`` and ``message`` tell.
+        Also where the solver fails: see ``success`` and ``message``.
 
     Raises
     ------

@@ -43,7 +43,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class WeightedDraws(Populations):
-    """Particles of a posterior with the problem they solve; `Posterior` tells of the attributes."""
+    """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Problem
     solver: Solver
@@ -104,7 +104,7 @@ class WeightedDraws(Populations):
 
     @property
     def likelihood_name(self) -> str:
-        """Name of the likelihood, also where it is the one that the solver stands for."""
+        """Name of the likelihood, also where it is the solver's default."""
         return likelihood_name(self.solver, self.likelihood)
 
     @property

@@ -59,7 +59,7 @@ class Posterior(WeightedDraws):
     warnings : tuple of str
         Problems found in the run, one sentence each.
     likelihood : str or None
-        Name of the likelihood; None for the one that the solver stands for.
+        Name of the likelihood; None for the solver's default.
     """
 
     def simulate(
@@ -80,7 +80,7 @@ class Posterior(WeightedDraws):
         Parameters
         ----------
         record : Record
-            Its hold tells what the input does between samples; the initial state is that of the
+            Its hold defines the input between samples; the initial state is that of the
             problem. Samples whose y is NaN are simulated but not compared.
         observe : str, callable, or sequence of these, optional
             What the record measures, where that is not what the problem observes. The band then

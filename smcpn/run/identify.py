@@ -62,7 +62,7 @@ def identify(
         `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
         does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
-        By default the one the solver stands for: marginal for `EKF0`, filtering for `EKF1`,
+        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`,
         classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
         that coarse steps and chaos do less harm.
     particles : int

@@ -2,9 +2,9 @@
 
 The importance weights give an estimate whose variance grows with every rejuvenation. That is
 estimated from the ancestry: the share of pairs of particles with different ancestors (Lee and
-Whiteley 2018).
-Independent proposals give a second one: they are draws from a known density q, so that the mean of
-target / q is unbiased. Where q fits, its variance is far smaller, and the ancestry starts anew.
+Whiteley 2018). Independent proposals give a second one: they are draws from a known density q, so
+that the mean of target / q is unbiased. Where q fits, its variance is far smaller, and the
+ancestry starts anew.
 """
 
 from __future__ import annotations

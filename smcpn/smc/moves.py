@@ -168,7 +168,7 @@ def _diverged(log_density: Array) -> int:
 
 @dataclass(frozen=True)
 class MoveSettings:
-    """How much to move.
+    """Number of moves of a rejuvenation.
 
     Attributes
     ----------
@@ -477,7 +477,7 @@ class IndependentMetropolis(MoveStrategy):
         known = previous is not None and previous.proposal == proposal.name
         acceptance = previous.acceptance if previous is not None and known else None
         if acceptance is not None and acceptance < POOR_ACCEPTANCE:
-            # A short round tells whether it has become better: moves are left for another kernel.
+            # A short round shows whether it has become better: moves are left for another kernel.
             acceptance = None
         tried: list[tuple[float, Kernel]] = []
         while True:
@@ -497,7 +497,7 @@ class IndependentMetropolis(MoveStrategy):
     def _first(
         self, theta: Array, weights: Array, rounds: Rounds, previous: Rejuvenation | None
     ) -> tuple[int, Proposal]:
-        """Begin with the proposal of last time, or the simplest if that promises to do."""
+        """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
         simplest = self.proposals[0].fit(theta, weights)
         names = [proposal.name for proposal in self.proposals]
         if previous is None or previous.proposal == names[0]:

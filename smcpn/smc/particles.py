@@ -1,4 +1,4 @@
-"""Weighted particles, and the densities they follow on the way to the posterior.
+"""Weighted particles, and the densities that they target: prior, tempered and posterior.
 
 Weights are kept as logarithms. A `ParticleSystem` moves everything that belongs to a particle
 together; a `Target` evaluates it for parameters. Between two targets the likelihood is raised to

@@ -126,7 +126,7 @@ def _rounded(fractions: list[float], uniforms: list[float], total: int) -> list[
         else:
             raised[opened] = round(a)
             opened, a = j, b
-    # The last one is whole up to rounding: the sum tells which way.
+    # The last one is whole up to rounding: the sum determines it.
     raised[opened] = total - sum(raised)
     return raised
 

@@ -155,7 +155,7 @@ def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenatio
 
 @dataclass(frozen=True)
 class Settings:
-    """How the sampler runs.
+    """Settings of a sampler.
 
     Attributes
     ----------
@@ -239,7 +239,7 @@ class Snapshot:
 
 
 class Sampler(ABC):
-    """One population of particles on its way from the prior, or another start, to the posterior.
+    """A population of particles, moved from the prior, or another start, to the posterior.
 
     It goes in parts: a block of samples, or one exponent of the next one with its rejuvenation.
     Between parts a `snapshot` holds its state.
@@ -350,7 +350,7 @@ class Sampler(ABC):
         """
 
     def reweight(self) -> None:
-        """Go on with a changed likelihood: importance weights make up for the difference.
+        """Replace the likelihood, and multiply the weights by the ratio of the new to the old one.
 
         The input near the end of a record changes, for instance, when more of it becomes known.
         """
@@ -460,7 +460,7 @@ class Sampler(ABC):
         return self.settings.ess * self.settings.particles
 
     def progress(self) -> Progress:
-        """Where the run stands."""
+        """Return the `Progress` of the run."""
         return Progress(
             sample=self.sample,
             n_samples=self.likelihood.n_samples,

@@ -161,7 +161,7 @@ class DiffusionTempering(Sampler):
         """Raise the diffusion while that leaves more particles effective.
 
         Linearised filters are not flat at any: as the diffusion grows, the determinants of their
-        covariances begin to tell the parameters apart.
+        covariances begin to depend on the parameters.
         """
         chosen, most = (1.0, self.system), -1.0
         for factor in FACTORS:

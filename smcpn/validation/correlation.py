@@ -1,4 +1,4 @@
-"""Posterior correlation of the parameters, and the two that the data tell apart least."""
+"""Posterior correlation of the parameters, and the pair with the largest."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def test_other_refusals():
             out[0], out[1] = v, -k * np.sin(x)
             return out
 
-    with pytest.raises(InputError, match="model 'dict' does not tell its arguments"):
+    with pytest.raises(InputError, match="model 'dict' has no signature"):
         ode(dict)
 
     with pytest.raises(InputError, match=r"gives 'u' a default: .* write '\*, u'"):
