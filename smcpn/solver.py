@@ -21,7 +21,7 @@ SOLVERS: dict[str, type[Solver]] = {}
 
 
 class Solver:
-    """How an ODE is integrated: a frozen dataclass of settings, which registers by being defined.
+    """Base of the ODE solvers: a frozen dataclass of settings; subclasses register by name.
 
     Attributes
     ----------

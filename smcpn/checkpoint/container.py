@@ -127,7 +127,7 @@ _LOCKED: set[str] = set()
 
 @contextmanager
 def lock(path: Path) -> Generator[None]:
-    """Keep others from writing a file; the lock falls with the process.
+    """Lock a file for writing by this process; the lock ends with the process at the latest.
 
     Raises
     ------

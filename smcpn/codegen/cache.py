@@ -1,4 +1,4 @@
-"""Keep compiled code on disk, so that a second start compiles nothing.
+"""Cache compiled code on disk, so that a second start compiles nothing.
 
 The source of a generated kernel is written once to a file named by its content, numba's own cache
 lies in the same folder. That is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be

@@ -264,7 +264,7 @@ def _samples(key: str, value: Any) -> int:
 
 @contextmanager
 def _blaming(root: Section, folder: Path | None = None) -> Generator[None]:
-    """Let an `InputError` raised inside name the line of the configuration, or of a user's file.
+    """Add the line of the configuration, or of a user's file, to an `InputError` raised inside.
 
     Parameters
     ----------

@@ -265,7 +265,7 @@ class Section:
 
     @contextmanager
     def blame(self, key: str | None) -> Generator[None]:
-        """Let an `InputError` raised inside name the file, the line and this key."""
+        """Add the file, the line and this key to an `InputError` raised inside."""
         try:
             yield
         except ConfigurationError:

@@ -263,7 +263,7 @@ class Reader:
         )
 
     def _clock(self, entry: Section) -> tuple[Section, Channel | None]:
-        """Where the time axis is described, and the column of times if that is how."""
+        """Return the table that defines the time axis, and the column of times, if there is one."""
         holder = entry if any(key in entry for key in CLOCKS) else self.data
         given = [key for key in CLOCKS if key in holder]
         if len(given) != 1:

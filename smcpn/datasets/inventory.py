@@ -1,4 +1,4 @@
-"""The benchmark files: where they are, whether they are the published ones, how to get them."""
+"""The benchmark files: paths, checksums against the published ones, and downloads."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class BatchedEvaluation:
             return self._results.pop(number)
 
     def end(self) -> None:
-        """Count one search as ended, so that no other waits for it."""
+        """Remove a search that has ended from those that an evaluation waits for."""
         with self._changed:
             self._searches -= 1
             self._evaluate_if_complete()

@@ -133,7 +133,7 @@ class Objective:
 
     @property
     def bounds(self) -> Array:
-        """Of the free coordinates, (k, 2)."""
+        """Bounds of the free coordinates, (k, 2)."""
         return self._region.scaled_bounds[self._free]
 
     @property

@@ -36,7 +36,7 @@ class Backoff:
         self._last_success = time.monotonic()
 
     def reset(self) -> None:
-        """Count from here: data has come. A connection alone says little."""
+        """Restart the waiting times, after data have come."""
         self._next, self._last_success = FIRST_SECONDS, time.monotonic()
 
     def wait(self) -> float | None:

@@ -134,7 +134,7 @@ def _continued(path: str, after: float | None) -> BinaryIO:
 
 
 def _end_of(file: BinaryIO, after: float) -> int:
-    """Where the lines of samples up to a time end; a line cut off ends them too."""
+    """Return the byte offset after the last whole line of a sample up to a time."""
     end = 0
     for line in file:
         try:

@@ -1,4 +1,4 @@
-"""Where samples come from: Python iterables, files, standard input.
+"""Sources of samples: Python iterables, files, standard input.
 
 A `Source` yields items in the order they came: samples, events (a bad line, a connection lost) and
 receipts. A `ByteSource` yields bytes, of which `Lines` makes samples. A `Reader` reads a source in

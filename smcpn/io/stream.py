@@ -31,7 +31,7 @@ class Live(Protocol):
 
     @property
     def axis(self) -> TimeAxis:
-        """Where its samples lie in time."""
+        """Time axis of its samples."""
         ...
 
     def update(self, u: Any, y: Any, t: float | None = None) -> Any:
@@ -255,7 +255,7 @@ class Stream:
         self._report(Event("bad-time", message, sample.line, t))
 
     def _report_counted(self, sample: Sample, t: float) -> None:
-        """Say once that a resumed source without times is taken to go on where it was left."""
+        """Report once that a resumed source without times is assumed to continue where it was."""
         if self._counted_on is not None and sample.t is None and sample.number is None:
             message = f"the lines state no time: counted on from t = {t:g}"
             self._report(Event("untimed", message, sample.line, t))

@@ -59,7 +59,7 @@ class Factor:
 
 @dataclass(frozen=True)
 class ResidualGain:
-    """How the residuals z of a block's ODE move its mean.
+    """Gain of a block's mean by the residuals z of its ODE, mu = mu^- + K z.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ResidualGain:
 
 @dataclass(frozen=True)
 class OutputGain:
-    """How a measured output moves a mean.
+    """Gain of the mean by a measured output, mu = mu^- + K (y - g).
 
     Attributes
     ----------
@@ -361,7 +361,7 @@ def _dot(a: Sequence[Any], b: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True)
 class SharedGains:
-    """Gains that are the same for all particles.
+    """Kalman gains that are the same for all particles.
 
     Attributes
     ----------

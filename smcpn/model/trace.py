@@ -146,7 +146,7 @@ def _has_nan_constant(expression: ca.SX) -> bool:
 
 @contextmanager
 def _numpy_functions_on_symbols() -> Generator[None]:
-    """Let ``np.where`` and friends act on CasADi symbols, for the time of one trace.
+    """Make ``np.where`` and similar functions accept CasADi symbols, during one trace.
 
     What they return refuses to enter an array: ``np.array([v, np.sin(x)])`` would fail, though
     ``np.array([v, x])`` works. So it is given the way in that a symbol has.

@@ -247,7 +247,7 @@ def _smoothing_rows(
     noise: Array,
     step: _Step,
 ):
-    """Do as `_kernel` for a step with process noise, whose P holds all entries."""
+    """Compute the rows of `_kernel` for a step with process noise, whose P has all entries."""
     entries, rows = (layout.order + 1) * layout.width, step.rows
     predicted_rows(layout, block, factor, entries, ratio, noise, rows)
     power = 1.0

@@ -79,7 +79,7 @@ class Calibration:
 
     @cached_property
     def log_likelihood(self) -> float:
-        """Of the residuals of the ODE being zero, (15)."""
+        """Log-likelihood of the ODE residuals being zero, (15)."""
         squares, variance = self._store.residual[self._steps], self.scale**2
         n, d = squares.shape
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -158,7 +158,7 @@ class Laplace:
 
     @property
     def mean(self) -> dict[str, float]:
-        """Mean of each value, which is not the value of the mean coordinate."""
+        """Mean of each parameter (not the parameter at the mean coordinate)."""
         return {name: self._moments(j)[0] for j, name in enumerate(self.names)}
 
     @property

@@ -127,7 +127,7 @@ class Maximum:
 
     @property
     def found(self) -> bool:
-        """Whether there is a point at all: some start does not diverge."""
+        """Whether some start does not diverge, so that there is a point."""
         return bool(np.isfinite(self.log_density))
 
     @property

@@ -1,4 +1,4 @@
-"""Begin a run that is written to a checkpoint, or restore one from it, verified."""
+"""Begin a run with a checkpoint, or restore it from one and verify its likelihood."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def resume(
     progress: bool | Callable[[Progress], None] | None = None,
     checkpoint_every: float = 60.0,
 ) -> Posterior:
-    """Go on with the run of a checkpoint to the result it would have had uninterrupted.
+    """Continue the run of a checkpoint, to the result of an uninterrupted run.
 
     Everything is read from the file and its file of records; no code is run from
     either. Where a part of the run could not be stored, such as a prior of your own class, run

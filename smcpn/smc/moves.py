@@ -365,7 +365,7 @@ MOVES: dict[str, type[MoveStrategy]] = {}
 
 
 class MoveStrategy(ABC):
-    """How a population is rejuvenated: a frozen dataclass of settings.
+    """Base of the strategies that rejuvenate a population: a frozen dataclass of settings.
 
     Attributes
     ----------
@@ -413,7 +413,7 @@ class MoveStrategy(ABC):
 
 
 def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
-    """The error of moves of which a part cannot be written to a file."""
+    """Return the error for moves that cannot be written to a file."""
     return NotStorableError(
         f"moves is {type(moves).__name__} with {part} of your own, which a file cannot hold"
     )

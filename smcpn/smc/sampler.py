@@ -301,7 +301,7 @@ class Sampler(ABC):
     def resumed(
         cls, prior: Prior, likelihood: Likelihood, settings: Settings, snapshot: Snapshot
     ) -> Self:
-        """Return the sampler that `snapshot` was taken of; it goes on to the same bytes."""
+        """Return the sampler of a `snapshot`; continued, it ends in the same bytes."""
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
         bits = getattr(np.random, snapshot.random_state["bit_generator"])()
@@ -319,7 +319,7 @@ class Sampler(ABC):
         return sampler
 
     def snapshot(self) -> Snapshot:
-        """Take what is needed to go on from here; nothing in it changes later."""
+        """Return an immutable copy of the state, from which `resumed` continues."""
         return Snapshot(
             system=self.system,
             sample=self.sample,
@@ -337,7 +337,7 @@ class Sampler(ABC):
 
     @abstractmethod
     def advance(self, last: int) -> None:
-        """Do the next part on the way to sample ``last``."""
+        """Compute the next part on the way to sample ``last``."""
 
     @abstractmethod
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
@@ -394,7 +394,7 @@ class Sampler(ABC):
         return cost_so_far(self.settings.particles, self.sample, self.rejuvenations)
 
     def _begin_bridge(self) -> None:
-        """Begin to assimilate the log increment, in as many parts as the particles need."""
+        """Begin to assimilate the log increment in parts, at exponents from 0 to 1."""
         self._check_alive()
         self.exponent = 0.0
 

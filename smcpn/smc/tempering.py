@@ -40,8 +40,8 @@ BISECTIONS = 30
 class Tempering(Sampler):
     """Targets prior x p(y | theta)^exponent, with exponents chosen by the effective sample size.
 
-    Fewer rejuvenations than `Ibis`, each over the whole record; nothing is known until the end.
-    A likelihood needs no ``advance``.
+    Fewer rejuvenations than `Ibis`, each over the whole record; there is no posterior before the
+    end. A likelihood needs no ``advance``.
 
     It may begin at a density near the posterior, such as a Laplace approximation, in place of the
     prior: the path is then short, and the evidence is that of the prior all the same.
@@ -115,7 +115,7 @@ class DiffusionTempering(Sampler):
     """
 
     def advance(self, last: int) -> None:
-        """Begin, assimilate more of the flat likelihood, or lower the diffusion once."""
+        """Compute the next part: assimilate the flat likelihood, or lower the diffusion once."""
         if not self.factors:
             self._begin()
         if self.exponent is not None:
@@ -174,7 +174,7 @@ class DiffusionTempering(Sampler):
         return chosen
 
     def _lower(self) -> None:
-        """Go down to the least factor that the weights can bear, and rejuvenate there."""
+        """Lower the factor as far as the effective sample size allows, and rejuvenate there."""
         factor, reweighted = self._next(self.factors[-1])
         self.factors.append(factor)
         self.system = reweighted
@@ -204,7 +204,7 @@ class DiffusionTempering(Sampler):
         return halved, self._reweighted(halved)
 
     def _reweighted(self, factor: float) -> ParticleSystem:
-        """The population as it would be at another factor."""
+        """Return the population reweighted to another factor."""
         there, here = self._evaluated(factor), self.system
         alive = np.isfinite(here.log_increment) & np.isfinite(here.log_weights)
         with np.errstate(invalid="ignore"):
