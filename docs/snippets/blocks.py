@@ -47,7 +47,7 @@ class Block:
 def blocks(text: str) -> list[Block]:
     """Find the blocks of a page whose language is executed, in their order.
 
-    A remark on the line before a block tells why it is not: ``<!-- not executed: reason -->``,
+    A remark on the line before a block says why it is not: ``<!-- not executed: reason -->``,
     or, where the records are not there, ``<!-- needs: silverbox -->``.
     """
     found: list[Block] = []

@@ -134,7 +134,7 @@ def _tables_kept() -> Iterator[None]:
 
 def _python(block: Block, page: Path, scope: dict[str, Any]) -> str:
     printed = io.StringIO()
-    # Empty lines before it make tracebacks tell the line of the page.
+    # Empty lines before it make tracebacks give the line of the page.
     code = compile("\n" * (block.line - 1) + block.code, page, "exec")
     with contextlib.redirect_stdout(printed):
         exec(code, scope)

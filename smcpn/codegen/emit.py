@@ -166,7 +166,7 @@ def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> KernelCode
 
 
 class _Layout:
-    """Where each value of a lane lives in the work array, and the code around it."""
+    """Places of a lane's values in the work array, and the code around them."""
 
     def __init__(
         self,

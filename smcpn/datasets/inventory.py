@@ -31,7 +31,7 @@ def find_file(system: str, name: str) -> Path | None:
 
 
 def require_file(system: str, name: str, source: str) -> Path:
-    """Find a file that cannot be generated.
+    """Return the path of a file that cannot be generated.
 
     Raises
     ------

@@ -87,7 +87,7 @@ class ProgressLine:
 
 
 def description(progress: Progress) -> str:
-    """Return what a line says of the population."""
+    """Return the text of the line for a population."""
     last = progress.rejuvenations[-1:]
     moved = f"  accepted {last[0].acceptance:.2f} x {last[0].moves}" if last else ""
     return (
