@@ -109,7 +109,7 @@ def _damaged(content: bytes, flips: int, rng: np.random.Generator) -> Iterator[b
 
 def _outcome(path: Path, expected: str) -> str:
     """Return how loading ends: refused in a sentence, previous version used, unharmed, or wrong."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             posterior = smcpn.load(path)
@@ -119,7 +119,7 @@ def _outcome(path: Path, expected: str) -> str:
             return "traceback"
     if digest(posterior) != expected:
         return "wrong"
-    said = any(issubclass(w.category, smcpn.CheckpointWarning) for w in told)
+    said = any(issubclass(w.category, smcpn.CheckpointWarning) for w in caught)
     return "previous used" if said else "unharmed"
 
 
@@ -210,10 +210,10 @@ def no_room(quick: bool) -> Iterator[Row]:
 
 
 def _starved(name: str, path: Path, expected: str) -> Row:
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         posterior = _small_run(path, quiet=False)
-    kinds = Counter(w.category.__name__ for w in told)
+    kinds = Counter(w.category.__name__ for w in caught)
     same, notes = digest(posterior) == expected, sum("checkpoint" in w for w in posterior.warnings)
     target = "same bytes, one warning, one note in the result"
     met = same and kinds["CheckpointWarning"] == notes == 1

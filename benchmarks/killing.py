@@ -80,12 +80,12 @@ def _uninterrupted(run: Identify, path: Path) -> tuple[dict[str, int], float]:
     """Count the events of a run that nobody kills, and time it."""
     begin = time.perf_counter()
     child, pipe = _child(run, path)
-    told = b""
+    output = b""
     while piece := os.read(pipe, 4096):
-        told += piece
+        output += piece
     os.waitpid(child, 0)
     os.close(pipe)
-    return {m: told.count(m[0].encode()) for m in MOMENTS[1:]}, time.perf_counter() - begin
+    return {m: output.count(m[0].encode()) for m in MOMENTS[1:]}, time.perf_counter() - begin
 
 
 def _kill(
@@ -101,8 +101,8 @@ def _kill(
         time.sleep(rng.uniform(0.0, duration))
     else:
         left = int(rng.integers(1, events[moment] + 1))
-        while left > 0 and (told := os.read(pipe, 1)):
-            left -= told == moment[0].encode()
+        while left > 0 and (output := os.read(pipe, 1)):
+            left -= output == moment[0].encode()
         time.sleep(rng.uniform(0.0, DELAY))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -109,7 +109,7 @@ def speed(quick: bool) -> Iterator[Row]:
         "dalton EKF1 diagonal": Dalton.build(problem, DIAGONAL, start_order=1),
         "fenrir EKF1": Fenrir.build(problem, EKF1(2, 20, diffusion=1.0), start_order=1),
     }
-    taken = {name: _microseconds(_browse(one), theta) for name, one in own.items()}
+    taken = {name: _microseconds(_evaluation(one), theta) for name, one in own.items()}
     figure = taken["fenrir EKF0"]
     yield Row("fenrir EKF0, us", figure, "<= 10", figure <= 10)
     for name in list(own)[1:]:
@@ -230,7 +230,7 @@ def _at(likelihood: LaneLikelihood, theta: Array) -> float:
     return float(likelihood.evaluate(np.asarray(theta)[None, :], likelihood.n_samples)[1][0])
 
 
-def _browse(likelihood: LaneLikelihood) -> Batch:
+def _evaluation(likelihood: LaneLikelihood) -> Batch:
     return lambda theta: likelihood.evaluate(theta, likelihood.n_samples)[1]
 
 

@@ -172,7 +172,7 @@ def main(arguments: list[str] | None = None) -> int:
     if given[:1] == ["--memory-of"]:
         print(json.dumps(memory_of(int(given[1]))))
         return 0
-    begun, curves, used = machine(), dict[str, list[Study]](), list[dict[str, float]]()
+    hardware, curves, used = machine(), dict[str, list[Study]](), list[dict[str, float]]()
 
     def measured(name: str, quick: bool) -> Iterator[Row]:
         curves[name] = STUDIES[name](quick)
@@ -184,7 +184,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     def write(options: argparse.Namespace) -> None:
         if options.markdown:
-            options.markdown.write_text(markdown(curves, used, begun))
+            options.markdown.write_text(markdown(curves, used, hardware))
         if options.figures:
             from benchmarks.scaling_figures import draw
 

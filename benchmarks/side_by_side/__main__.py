@@ -82,7 +82,7 @@ def measure(
 def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]:
     """Measure the methods whose name holds ``wanted``, and this package's."""
     data, rng = record_and_prior(QUICK_SAMPLES if quick else None), np.random.default_rng(0)
-    begun = machine(PACKAGES)
+    hardware = machine(PACKAGES)
     reference = importance_reference(data, 20_000 if quick else 200_000, rng)
     mean, sd = metropolis_check(data, reference, 300 if quick else 1500, rng)
     measured: dict[str, dict[str, Any]] = {}
@@ -105,7 +105,7 @@ def side_by_side(quick: bool, wanted: str, draws: int = DRAWS) -> dict[str, Any]
         "draws": draws,
         "methods": figures,
         "comparison": comparison(figures),
-        "machine": begun,
+        "machine": hardware,
     }
 
 

@@ -35,8 +35,8 @@ class CarriedIBIS(smc_samplers.IBIS):
         """Number of blocks."""
         return len(self.edges) - 1
 
-    def weigh(self, x, first, last):
-        """Go on from the state over some blocks."""
+    def increment(self, x, first, last):
+        """Log-likelihood of some blocks, which moves the state on."""
         part, theta = slice(*self.edges[[first, last]]), smc_samplers.view_2d_array(x.theta)
         u, y, h, noise = self.data[:4]
         value = self.log_likelihood(
@@ -46,7 +46,7 @@ class CarriedIBIS(smc_samplers.IBIS):
 
     def logG(self, t, xp, x):  # noqa: N802
         """Log-likelihood of a block."""
-        increment = self.weigh(x, t, t + 1)
+        increment = self.increment(x, t, t + 1)
         x.lpost = x.lpost + increment
         return increment
 
@@ -55,7 +55,7 @@ class CarriedIBIS(smc_samplers.IBIS):
 
         def evaluate(x):
             x.state = np.zeros((len(x.theta), 2))
-            x.lpost = self.model.prior.logpdf(x.theta) + self.weigh(x, 0, t + 1)
+            x.lpost = self.model.prior.logpdf(x.theta) + self.increment(x, 0, t + 1)
 
         return evaluate
 

@@ -68,7 +68,7 @@ def complete_format(incomplete: str) -> list[str]:
     return [name for name in FORMATS if name.startswith(incomplete)]
 
 
-def tell(count: int) -> int:
+def log_to_stderr(count: int) -> int:
     """Log the package to standard error, from the level that ``count`` times ``-v`` selects."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("smcpn: %(message)s"))
@@ -194,7 +194,7 @@ Verbose = Annotated[
         "--verbose",
         "-v",
         count=True,
-        callback=tell,
+        callback=log_to_stderr,
         help="Print compilation, chosen steps and rejuvenations; -vv of more.",
         rich_help_panel=MESSAGES,
         show_default=False,
