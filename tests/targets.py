@@ -28,7 +28,8 @@ class Stateless:
         return state, self.log_densities(values, a, b)
 
     def evaluate(self, values: np.ndarray, b: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.start(values), self.log_densities(values, 0, b).sum(axis=0)
+        state, increments = self.advance(values, self.start(values), 0, b)
+        return state, increments.sum(axis=0)
 
 
 class LinearRegression(Stateless):

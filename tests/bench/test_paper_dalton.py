@@ -21,6 +21,7 @@ from benchmarks.papers.dalton_problems import (
 )
 from benchmarks.papers.dalton_settings import GRIDS, RUNGE_KUTTA_STEPS, STARTS, STARTS_GRID
 from benchmarks.papers.dalton_starts import Sweep, score
+from benchmarks.rows import table
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
 from tests.models import FITZHUGH_NAGUMO, exact_solution, fitzhugh_nagumo_solution
@@ -131,11 +132,11 @@ def test_rows_say_what_the_paper_says():
     reference, close, far = gaussian(0.0, 1.0), gaussian(0.05, 1.0), gaussian(1.0, 1.0)
     rows = list(dalton.convergence_rows([reference, close, far]))
     assert [row.met for row in rows] == [True, False]
-    assert "none: why" in dalton.posterior_row(gaussian(0.0, 1.0, "why")).ours
-    assert "covers all" in dalton.posterior_row(reference).ours
+    assert "none: why" in dalton.posterior_row(gaussian(0.0, 1.0, "why")).value
+    assert "covers all" in dalton.posterior_row(reference).value
     outcome = dalton.posteriors_outcome([reference, close])
     assert list(outcome.figures) == ["fn"]
-    text = dalton.table(outcome.rows)
+    text = table(outcome.rows)
     assert "as RK" in text
     assert len(text.splitlines()) == 1 + len(outcome.rows)
 
@@ -144,7 +145,7 @@ def test_rows_say_what_the_paper_says():
 def test_two_starts_of_lorenz_find_the_truth():
     outcome = dalton.starts(quick=True)
     assert [row.met for row in outcome.rows] == [True]
-    assert outcome.rows[0].ours.startswith("2 of 2")
+    assert outcome.rows[0].value.startswith("2 of 2")
 
 
 @pytest.mark.slow

@@ -76,7 +76,12 @@ def pair(request) -> tuple[Problem, Problem]:
 def sources(monkeypatch) -> list[str]:
     """The texts of the kernels asked for, none of them compiled."""
     texts: list[str] = []
-    monkeypatch.setattr(kernel, "load_kernel", lambda text: texts.append(text) or SimpleNamespace())
+
+    def load(text: str, **blocks: object) -> SimpleNamespace:
+        texts.append(text)
+        return SimpleNamespace()
+
+    monkeypatch.setattr(kernel, "load_kernel", load)
     return texts
 
 

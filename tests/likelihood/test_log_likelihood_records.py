@@ -109,8 +109,8 @@ def test_missing_measurements_lower_the_bound_by_their_share() -> None:
 def test_weight_on_what_is_no_likelihood_is_told() -> None:
     asked = problem(record(0))
     theta = asked.prior.sample(np.random.default_rng(0), 4)
-    configuration = SimpleNamespace(likelihood="dalton")
-    run = SimpleNamespace(problem=asked, configuration=configuration)
+    settings = SimpleNamespace(likelihood="dalton")
+    run = SimpleNamespace(problem=asked, settings=settings)
 
     def told(log_likelihood: float) -> tuple[str, ...]:
         totals = np.array([0.0, 0.0, 0.0, log_likelihood])
