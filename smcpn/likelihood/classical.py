@@ -21,7 +21,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
-from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
+from smcpn.likelihood.rows import NO_INTERVALS, NOTHING, RowWriter, Window, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import RK4, Solver
@@ -207,18 +207,19 @@ class ClassicalRowWriter(RowWriter):
         """See `RowWriter.rows`."""
         n, steps, points = window.u.shape[1], self.steps, window.inputs(2 * self.steps)
         inputs = np.empty((len(points), steps, 3 * n + 1))
-        inputs[..., :n] = points[:, :-1:2]
-        inputs[..., n : 2 * n] = points[:, 1::2]
-        inputs[..., 2 * n : 3 * n] = points[:, 2::2]
-        inputs[..., 3 * n] = window.times(steps)[:, :-1]
+        inputs[:, :, :n] = points[:, :-1:2]
+        inputs[:, :, n : 2 * n] = points[:, 1::2]
+        inputs[:, :, 2 * n : 3 * n] = points[:, 2::2]
+        inputs[:, :, 3 * n] = window.times(steps)[:, :-1]
         lengths = self.gains
         if lengths is None:
-            lengths = np.repeat((window.t[1:] - window.t[:-1]) / steps, steps)[:, None]
+            lengths = np.repeat(window.spacing / steps, steps)[:, None]
         written = Rows(
             start=NOTHING,
             inputs=inputs.reshape(-1, 3 * n + 1),
             gains=lengths,
             samples=sample_rows(window),
             steps=steps,
+            intervals=NO_INTERVALS,
         )
         return written, memory

@@ -500,7 +500,7 @@ class ConditionedRowWriter(RowWriter):
         """See `RowWriter.rows`."""
         lengths = np.full(len(window.t) - 1, self._length)
         if self._symbols.grid.rescales:
-            lengths = (window.t[1:] - window.t[:-1]) / self.steps
+            lengths = window.spacing / self.steps
         before = np.append(memory[:1], lengths)
         inputs, samples = self._inputs(window, lengths), sample_rows(window)
         following = np.append(lengths, before[-1])

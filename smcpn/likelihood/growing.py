@@ -245,10 +245,11 @@ class StreamWindow:
     def __init__(self, template: Record, history: Samples, begin: int, samples: Array) -> None:
         self._template, self._history, self.begin, n = template, history, begin, template.n_inputs
         self.t, self.u, self.y = samples[:, 0], samples[:, 1 : 1 + n], samples[:, 1 + n :]
+        self.spacing = self.t[1:] - self.t[:-1]
 
     def times(self, parts: int) -> Array:
         """See `Window.times`."""
-        return self.t[:-1, None] + (self.t[1:] - self.t[:-1])[:, None] * _fractions(parts)
+        return self.t[:-1, None] + self.spacing[:, None] * _fractions(parts)
 
     def inputs(self, parts: int) -> Array:
         """See `Window.inputs`."""
@@ -272,7 +273,7 @@ class StreamWindow:
         derivatives = np.zeros((len(self.t) - 1, order, n))
         if n == 0 or order == 0:
             return derivatives
-        spacing = (self.t[1:] - self.t[:-1])[:, None]
+        spacing = self.spacing[:, None]
         if template.smooth:
             return smooth_derivatives(self.inputs(8), spacing, order)
         if template.hold == "foh":
@@ -284,10 +285,10 @@ class StreamWindow:
         history, first, last = self._history, self.begin, self.begin + len(self.t) - 1
         a, b = first - CONTEXT + 1, last + CONTEXT + 1
         known = history.samples(max(a, 0), min(b, len(history)))[1]
-        pad = ((max(-a, 0), max(b - len(history), 0)), (0, 0))
-        windows = np.lib.stride_tricks.sliding_window_view(
-            np.pad(known, pad, mode="edge"), 2 * CONTEXT, axis=0
-        )
+        if a < 0 or b > len(history):
+            pad = ((max(-a, 0), max(b - len(history), 0)), (0, 0))
+            known = np.pad(known, pad, mode="edge")
+        windows = np.lib.stride_tricks.sliding_window_view(known, 2 * CONTEXT, axis=0)
         # The window of the last sample gives the value at the end of the last interval.
         fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
         return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)

@@ -24,6 +24,7 @@ from smcpn.model.record import Record
 Array = NDArray[np.float64]
 
 NOTHING = np.empty(0)
+NO_INTERVALS = np.empty((0, 0))
 
 
 class Window(Protocol):
@@ -35,12 +36,15 @@ class Window(Protocol):
         Number of the first one in its record.
     t, u, y : ndarray, (m,), (m, n), (m, q)
         Times, inputs and outputs, NaN where missing.
+    spacing : ndarray, (m - 1,)
+        Length of the intervals.
     """
 
     begin: int
     t: Array
     u: Array
     y: Array
+    spacing: Array
 
     def inputs(self, parts: int) -> Array:
         """Input at both ends and within each interval, (m - 1, parts + 1, n)."""
@@ -60,7 +64,7 @@ class RecordWindow:
 
     def __init__(self, record: Record, n_outputs: int) -> None:
         self._record, self.begin = record, 0
-        self.t, self.u = record.t, record.u
+        self.t, self.u, self.spacing = record.t, record.u, np.diff(record.t)
         self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
 
     def inputs(self, parts: int) -> Array:
@@ -137,14 +141,20 @@ WriteRows = Callable[[Record, int], Rows]
 """From a record and its number among the problem's to the rows of the whole of it."""
 
 
-def sample_rows(window: Window) -> Array:
-    """Input, time, outputs (0 where missing), and whether each is present, (m, n + 1 + 2 q)."""
+def sample_rows(window: Window, more: int = 0) -> Array:
+    """Input, time, outputs (0 where missing), and whether each is present, (m, n + 1 + 2 q).
+
+    Parameters
+    ----------
+    more : int
+        Columns behind these, which are the caller's to fill.
+    """
     n, q = window.u.shape[1], window.y.shape[1]
-    rows, present = np.empty((len(window.t), n + 1 + 2 * q)), np.isfinite(window.y)
+    rows, present = np.empty((len(window.t), n + 1 + 2 * q + more)), np.isfinite(window.y)
     rows[:, :n] = window.u
     rows[:, n] = window.t
     rows[:, n + 1 : n + 1 + q] = np.where(present, window.y, 0.0)
-    rows[:, n + 1 + q :] = present
+    rows[:, n + 1 + q : n + 1 + 2 * q] = present
     return rows
 
 
