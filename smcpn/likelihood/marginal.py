@@ -30,13 +30,19 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
-from smcpn.likelihood.rows import NO_INTERVALS, NOTHING, RowWriter, Window, sample_rows, start_row
+from smcpn.likelihood.rows import (
+    NO_INTERVALS,
+    RowWriter,
+    Window,
+    WindowRows,
+    sample_rows,
+    start_row,
+)
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.iwp import shared_gains
@@ -239,13 +245,10 @@ class MarginalRowWriter(RowWriter):
         """See `RowWriter.start`."""
         return np.append(start_row(head, self._number, self._n_initial, self._order), self._length)
 
-    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
         n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
-        if self._restarts:
-            lengths = window.spacing / steps
-        else:
-            lengths = np.full(intervals, self._length)
+        lengths = window.spacing / steps if self._restarts else np.full(intervals, self._length)
         growth = (lengths / self._length) ** (2 * self._order + 1)
         first = steps * window.begin
         count = np.arange(first, first + steps * intervals + 1, steps)
@@ -257,15 +260,8 @@ class MarginalRowWriter(RowWriter):
         inputs[:, :, n] = window.times(steps)[:, 1:]
         inputs[:, :, n + 1] = lengths[:, None]
         inputs[:, :, n + 2] = (1.0 / growth)[:, None]
-        written = Rows(
-            start=NOTHING,
-            inputs=inputs.reshape(-1, n + 3),
-            gains=self._gains,
-            samples=samples,
-            steps=steps,
-            cycle=self.cycle,
-            intervals=self._intervals(window, lengths) if self._restarts else NO_INTERVALS,
-        )
+        between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
+        written = WindowRows(inputs.reshape(-1, n + 3), self._gains, samples, between)
         return written, variance[-1:]
 
     def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
@@ -281,12 +277,11 @@ class MarginalRowWriter(RowWriter):
         growing = known[last] + (known[last] - known[last - 1]) * (count - last)
         return np.where(count <= last, known[np.minimum(count, last)], growing)
 
-    def _intervals(self, window: Window, lengths: Array) -> Array:
+    def _intervals(self, window: Window, lengths: Array, samples: Array) -> Array:
         """Input, time, derivatives of the input and step length after each sample."""
         n, rates = window.u.shape[1], window.derivatives(self._order - 1)
         rows = np.empty((len(lengths), self._order * n + 2))
-        rows[:, :n] = window.u[:-1]
-        rows[:, n] = window.t[:-1]
+        rows[:, : n + 1] = samples[:-1, : n + 1]
         rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
         rows[:, -1] = lengths
         return rows

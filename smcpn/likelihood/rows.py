@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +79,15 @@ class RecordWindow:
         return interval_derivatives(self._record, order)
 
 
+class WindowRows(NamedTuple):
+    """Rows of a window's samples and of the intervals between them, arrays as of `Rows`."""
+
+    inputs: Array
+    gains: Array
+    samples: Array
+    intervals: Array = NO_INTERVALS
+
+
 class RowWriter(ABC):
     """Writes the rows of one recursion over one record, or over a stream sampled like it.
 
@@ -109,7 +117,7 @@ class RowWriter(ABC):
         """Row of the first sample, of a record that begins with it."""
 
     @abstractmethod
-    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """Rows of a window's samples and of the intervals between them.
 
         Parameters
@@ -119,8 +127,7 @@ class RowWriter(ABC):
 
         Returns
         -------
-        rows : Rows
-            Without the row of the start.
+        rows : WindowRows
         memory : ndarray
             At the window's last sample.
         """
@@ -128,7 +135,19 @@ class RowWriter(ABC):
     def whole(self, record: Record) -> Rows:
         """Rows of a record that has ended."""
         rows, _ = self.rows(RecordWindow(record, self.n_outputs), self.memory)
-        return replace(rows, start=self.start(record))
+        return self.joined(self.start(record), rows)
+
+    def joined(self, start: Array, rows: WindowRows) -> Rows:
+        """Rows for a kernel, of the row of the start and those of a window."""
+        return Rows(
+            start=start,
+            inputs=rows.inputs,
+            gains=rows.gains,
+            samples=rows.samples,
+            steps=self.steps,
+            cycle=self.cycle,
+            intervals=rows.intervals,
+        )
 
     def gains_from(self, begin: int) -> Array | None:
         """The part of ``gains`` for the steps after sample ``begin``, where a cycle begins."""
@@ -150,10 +169,10 @@ def sample_rows(window: Window, more: int = 0) -> Array:
         Columns behind these, which are the caller's to fill.
     """
     n, q = window.u.shape[1], window.y.shape[1]
-    rows, present = np.empty((len(window.t), n + 1 + 2 * q + more)), np.isfinite(window.y)
+    rows, present = np.zeros((len(window.t), n + 1 + 2 * q + more)), np.isfinite(window.y)
     rows[:, :n] = window.u
     rows[:, n] = window.t
-    rows[:, n + 1 : n + 1 + q] = np.where(present, window.y, 0.0)
+    np.copyto(rows[:, n + 1 : n + 1 + q], window.y, where=present)
     rows[:, n + 1 + q : n + 1 + 2 * q] = present
     return rows
 
