@@ -271,7 +271,7 @@ class Arrivals:
         if u is None and (size == 0 or self._record.u_function is not None):
             return np.zeros(size)
         inputs = _floats("u", u, size)
-        if not np.isfinite(inputs).all():
+        if not all(map(math.isfinite, inputs.tolist())):
             raise InputError(
                 f"u is {shown(u)}: an input must be known at every sample (only y may be missing)"
             )
@@ -281,7 +281,7 @@ class Arrivals:
         if y is None:
             return np.full(self._n_outputs, np.nan)
         outputs = _floats("y", y, self._n_outputs)
-        if np.isinf(outputs).any():
+        if any(map(math.isinf, outputs.tolist())):
             raise InputError(f"y is {shown(y)}: give finite numbers, or NaN where one is missing")
         return outputs
 

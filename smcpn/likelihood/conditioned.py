@@ -71,7 +71,7 @@ from smcpn.likelihood.gaussian_filter import (
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import measurement
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
-from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
+from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.layout import Entry, Layout
@@ -496,11 +496,11 @@ class ConditionedRowWriter(RowWriter):
         row = start_row(head, self._number, len(symbols.model.initial), symbols.order)
         return np.append(row, self._length)
 
-    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
         lengths = np.full(len(window.t) - 1, self._length)
         if self._symbols.grid.rescales:
-            lengths = (window.t[1:] - window.t[:-1]) / self.steps
+            lengths = window.spacing / self.steps
         before = np.append(memory[:1], lengths)
         inputs, samples = self._inputs(window, lengths), sample_rows(window)
         following = np.append(lengths, before[-1])
@@ -512,12 +512,10 @@ class ConditionedRowWriter(RowWriter):
         if self._symbols.grid.restarts:
             parts += list(window.derivatives(self._symbols.order - 1).swapaxes(0, 1))
         parts += [lengths[:, None], before[:-1, None], sample_gains[:-1]]
-        written = Rows(
-            start=NOTHING,
+        written = WindowRows(
             inputs=inputs,
             gains=step_gains,
             samples=np.column_stack([samples, before, sample_gains]),
-            steps=self.steps,
             intervals=np.ascontiguousarray(np.column_stack(parts)),
         )
         return written, np.append(before[-1], covariances)

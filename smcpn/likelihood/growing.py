@@ -14,7 +14,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
-from smcpn.likelihood.rows import NOTHING
+from smcpn.likelihood.rows import NO_INTERVALS, NOTHING
 from smcpn.model.hold import sinc_taps, smooth_derivatives
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
@@ -148,8 +148,13 @@ class History:
 
     def time(self, sample: int) -> float:
         """Time of a sample."""
-        chunk, local, _ = next(self.pieces(sample, sample + 1))
+        chunk, local = self.place(sample)
         return float(chunk.samples[local, 0])
+
+    def place(self, sample: int) -> tuple[Chunk, int]:
+        """Chunk of a sample, and its number there."""
+        number, local = self._place(sample)
+        return self.chunk(number), local
 
     def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
         """Times (n,), inputs (n, n_inputs) and outputs (n, n_outputs) of the samples [a, b)."""
@@ -245,10 +250,11 @@ class StreamWindow:
     def __init__(self, template: Record, history: Samples, begin: int, samples: Array) -> None:
         self._template, self._history, self.begin, n = template, history, begin, template.n_inputs
         self.t, self.u, self.y = samples[:, 0], samples[:, 1 : 1 + n], samples[:, 1 + n :]
+        self.spacing = self.t[1:] - self.t[:-1]
 
     def times(self, parts: int) -> Array:
         """See `Window.times`."""
-        return self.t[:-1, None] + (self.t[1:] - self.t[:-1])[:, None] * _fractions(parts)
+        return self.t[:-1, None] + self.spacing[:, None] * _fractions(parts)
 
     def inputs(self, parts: int) -> Array:
         """See `Window.inputs`."""
@@ -272,7 +278,7 @@ class StreamWindow:
         derivatives = np.zeros((len(self.t) - 1, order, n))
         if n == 0 or order == 0:
             return derivatives
-        spacing = (self.t[1:] - self.t[:-1])[:, None]
+        spacing = self.spacing[:, None]
         if template.smooth:
             return smooth_derivatives(self.inputs(8), spacing, order)
         if template.hold == "foh":
@@ -284,10 +290,10 @@ class StreamWindow:
         history, first, last = self._history, self.begin, self.begin + len(self.t) - 1
         a, b = first - CONTEXT + 1, last + CONTEXT + 1
         known = history.samples(max(a, 0), min(b, len(history)))[1]
-        pad = ((max(-a, 0), max(b - len(history), 0)), (0, 0))
-        windows = np.lib.stride_tricks.sliding_window_view(
-            np.pad(known, pad, mode="edge"), 2 * CONTEXT, axis=0
-        )
+        if a < 0 or b > len(history):
+            pad = ((max(-a, 0), max(b - len(history), 0)), (0, 0))
+            known = np.pad(known, pad, mode="edge")
+        windows = np.lib.stride_tricks.sliding_window_view(known, 2 * CONTEXT, axis=0)
         # The window of the last sample gives the value at the end of the last interval.
         fine = np.einsum("pw,tnw->tpn", _taps(parts), windows)
         return np.concatenate([fine[:-1], fine[1:, :1]], axis=1)
@@ -486,7 +492,7 @@ class GrowingLikelihood:
 
     def place(self, sample: int) -> Place:
         """Where the rows of a sample are, for the methods that take one sample."""
-        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
+        chunk, local = self.history.place(sample)
         return Place(self._rows_of(chunk), local, chunk.samples[local, 1 + self.history.n_inputs :])
 
     def advance_sample(self, columns: Array, state: Array, place: Place) -> tuple[Array, Array]:
@@ -522,8 +528,8 @@ class GrowingLikelihood:
             rows, memory = self._writer.rows(window, memory)
             gains = self._writer.gains_from(a - 1)
             start = np.zeros(self.kernel.program.start_row.numel())
-            rows = replace(rows, start=start, gains=rows.gains if gains is None else gains)
-            yield rows, 1, len(rows)
+            rows = rows if gains is None else rows._replace(gains=gains)
+            yield self._writer.joined(start, rows), 1, len(rows.samples)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
@@ -550,9 +556,10 @@ class GrowingLikelihood:
         steps = self._steps
         rows.samples[a:b] = part.samples
         if b - a > 1:
-            rows.inputs[a * steps : (b - 1) * steps] = part.inputs
+            between = slice(a * steps, (b - 1) * steps)
+            rows.inputs[between] = part.inputs
             if self._writer.gains is None:
-                rows.gains[a * steps : (b - 1) * steps] = part.gains
+                rows.gains[between] = part.gains
             if rows.intervals.size:
                 rows.intervals[a : b - 1] = part.intervals
         return memory
@@ -583,14 +590,14 @@ class GrowingLikelihood:
             cycle=self._writer.cycle,
             intervals=np.empty((size, program.interval_row.numel()))
             if program.interval is not None
-            else np.empty((0, 0)),
+            else NO_INTERVALS,
         )
 
     def _memory_at(self, sample: int) -> Array:
         """What the rows after a sample need of those before."""
         if sample == self.n_samples - 1:
             return self._latest
-        chunk, local, _ = next(self.history.pieces(sample, sample + 1))
+        chunk, local = self.history.place(sample)
         window = StreamWindow(self._template, self.history, chunk.begin, chunk.samples[: local + 1])
         return self._writer.rows(window, self._memory[chunk.number])[1]
 

@@ -30,13 +30,19 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
-from smcpn.likelihood.rows import NOTHING, RowWriter, Window, sample_rows, start_row
+from smcpn.likelihood.rows import (
+    NO_INTERVALS,
+    RowWriter,
+    Window,
+    WindowRows,
+    sample_rows,
+    start_row,
+)
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.iwp import shared_gains
@@ -232,59 +238,50 @@ class MarginalRowWriter(RowWriter):
         self.gains = self._gains = np.column_stack(
             [self._shared.gain, 1.0 / self._shared.innovation]
         )
+        # After 0, 1, ... steps.
+        self._known = np.append(0.0, self._shared.variance[: len(self._shared.gain)])
 
     def start(self, head: Record) -> Array:
         """See `RowWriter.start`."""
         return np.append(start_row(head, self._number, self._n_initial, self._order), self._length)
 
-    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
         n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
-        if self._restarts:
-            lengths = (window.t[1:] - window.t[:-1]) / steps
-        else:
-            lengths = np.full(intervals, self._length)
+        lengths = window.spacing / steps if self._restarts else np.full(intervals, self._length)
         growth = (lengths / self._length) ** (2 * self._order + 1)
-        count = steps * np.arange(window.begin, window.begin + intervals + 1)
-        at_samples = sample_rows(window)
-        samples = np.empty((intervals + 1, at_samples.shape[1] + 2))
-        samples[:, :-2] = at_samples
+        first = steps * window.begin
+        count = np.arange(first, first + steps * intervals + 1, steps)
+        samples = sample_rows(window, more=2)
         samples[:, -2] = variance = self._variance(count, growth, memory)
         samples[:, -1] = 1.0 / np.maximum(count, 1)
         inputs = np.empty((intervals, steps, n + 3))
-        inputs[..., :n] = window.inputs(steps)[:, 1:]
-        inputs[..., n] = window.times(steps)[:, 1:]
-        inputs[..., n + 1] = lengths[:, None]
-        inputs[..., n + 2] = (1.0 / growth)[:, None]
-        written = Rows(
-            start=NOTHING,
-            inputs=inputs.reshape(-1, n + 3),
-            gains=self._gains,
-            samples=samples,
-            steps=steps,
-            cycle=self.cycle,
-            intervals=self._intervals(window, lengths) if self._restarts else np.empty((0, 0)),
-        )
+        inputs[:, :, :n] = window.inputs(steps)[:, 1:]
+        inputs[:, :, n] = window.times(steps)[:, 1:]
+        inputs[:, :, n + 1] = lengths[:, None]
+        inputs[:, :, n + 2] = (1.0 / growth)[:, None]
+        between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
+        written = WindowRows(inputs.reshape(-1, n + 3), self._gains, samples, between)
         return written, variance[-1:]
 
     def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
         """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
-        shared, known = self._shared.variance, len(self._shared.gain)
+        known, last = self._known, len(self._known) - 1
         if self._restarts:
             added = np.empty(len(count))
             added[0] = memory[0]
-            np.multiply(growth, shared[-1], out=added[1:])
+            np.multiply(growth, self._shared.variance[-1], out=added[1:])
             return np.add.accumulate(added)
-        growing = shared[known - 1] + (shared[known - 1] - shared[known - 2]) * (count - known)
-        variance = np.where(count <= known, shared[np.minimum(count, known) - 1], growing)
-        return np.where(count > 0, variance, 0.0)
+        if count[-1] <= last:
+            return known[count]
+        growing = known[last] + (known[last] - known[last - 1]) * (count - last)
+        return np.where(count <= last, known[np.minimum(count, last)], growing)
 
-    def _intervals(self, window: Window, lengths: Array) -> Array:
+    def _intervals(self, window: Window, lengths: Array, samples: Array) -> Array:
         """Input, time, derivatives of the input and step length after each sample."""
         n, rates = window.u.shape[1], window.derivatives(self._order - 1)
         rows = np.empty((len(lengths), self._order * n + 2))
-        rows[:, :n] = window.u[:-1]
-        rows[:, n] = window.t[:-1]
+        rows[:, : n + 1] = samples[:-1, : n + 1]
         rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
         rows[:, -1] = lengths
         return rows

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from smcpn.model.record import Record
 Array = NDArray[np.float64]
 
 NOTHING = np.empty(0)
+NO_INTERVALS = np.empty((0, 0))
 
 
 class Window(Protocol):
@@ -35,12 +35,15 @@ class Window(Protocol):
         Number of the first one in its record.
     t, u, y : ndarray, (m,), (m, n), (m, q)
         Times, inputs and outputs, NaN where missing.
+    spacing : ndarray, (m - 1,)
+        Length of the intervals.
     """
 
     begin: int
     t: Array
     u: Array
     y: Array
+    spacing: Array
 
     def inputs(self, parts: int) -> Array:
         """Input at both ends and within each interval, (m - 1, parts + 1, n)."""
@@ -60,7 +63,7 @@ class RecordWindow:
 
     def __init__(self, record: Record, n_outputs: int) -> None:
         self._record, self.begin = record, 0
-        self.t, self.u = record.t, record.u
+        self.t, self.u, self.spacing = record.t, record.u, np.diff(record.t)
         self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
 
     def inputs(self, parts: int) -> Array:
@@ -74,6 +77,15 @@ class RecordWindow:
     def derivatives(self, order: int) -> Array:
         """See `Window.derivatives`."""
         return interval_derivatives(self._record, order)
+
+
+class WindowRows(NamedTuple):
+    """Rows of a window's samples and of the intervals between them, arrays as of `Rows`."""
+
+    inputs: Array
+    gains: Array
+    samples: Array
+    intervals: Array = NO_INTERVALS
 
 
 class RowWriter(ABC):
@@ -105,7 +117,7 @@ class RowWriter(ABC):
         """Row of the first sample, of a record that begins with it."""
 
     @abstractmethod
-    def rows(self, window: Window, memory: Array) -> tuple[Rows, Array]:
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """Rows of a window's samples and of the intervals between them.
 
         Parameters
@@ -115,8 +127,7 @@ class RowWriter(ABC):
 
         Returns
         -------
-        rows : Rows
-            Without the row of the start.
+        rows : WindowRows
         memory : ndarray
             At the window's last sample.
         """
@@ -124,7 +135,19 @@ class RowWriter(ABC):
     def whole(self, record: Record) -> Rows:
         """Rows of a record that has ended."""
         rows, _ = self.rows(RecordWindow(record, self.n_outputs), self.memory)
-        return replace(rows, start=self.start(record))
+        return self.joined(self.start(record), rows)
+
+    def joined(self, start: Array, rows: WindowRows) -> Rows:
+        """Rows for a kernel, of the row of the start and those of a window."""
+        return Rows(
+            start=start,
+            inputs=rows.inputs,
+            gains=rows.gains,
+            samples=rows.samples,
+            steps=self.steps,
+            cycle=self.cycle,
+            intervals=rows.intervals,
+        )
 
     def gains_from(self, begin: int) -> Array | None:
         """The part of ``gains`` for the steps after sample ``begin``, where a cycle begins."""
@@ -137,14 +160,20 @@ WriteRows = Callable[[Record, int], Rows]
 """From a record and its number among the problem's to the rows of the whole of it."""
 
 
-def sample_rows(window: Window) -> Array:
-    """Input, time, outputs (0 where missing), and whether each is present, (m, n + 1 + 2 q)."""
+def sample_rows(window: Window, more: int = 0) -> Array:
+    """Input, time, outputs (0 where missing), and whether each is present, (m, n + 1 + 2 q).
+
+    Parameters
+    ----------
+    more : int
+        Columns behind these, which are the caller's to fill.
+    """
     n, q = window.u.shape[1], window.y.shape[1]
-    rows, present = np.empty((len(window.t), n + 1 + 2 * q)), np.isfinite(window.y)
+    rows, present = np.zeros((len(window.t), n + 1 + 2 * q + more)), np.isfinite(window.y)
     rows[:, :n] = window.u
     rows[:, n] = window.t
-    rows[:, n + 1 : n + 1 + q] = np.where(present, window.y, 0.0)
-    rows[:, n + 1 + q :] = present
+    np.copyto(rows[:, n + 1 : n + 1 + q], window.y, where=present)
+    rows[:, n + 1 + q : n + 1 + 2 * q] = present
     return rows
 
 

@@ -98,7 +98,7 @@ class Reweighting:
             top = np.maximum.reduce(log_weights)
             top = top if isfinite(top) else 0.0
             weights = np.exp(log_weights - top)
-            total = weights.sum()
+            total = np.add.reduce(weights)
             squares = np.einsum("...i,...i->...", weights, weights)
             log_mean = np.log(total / len(weights)) + top
             ess = float(total * total / (squares if squares > 0 else 1.0))
