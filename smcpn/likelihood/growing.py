@@ -594,7 +594,7 @@ class GrowingLikelihood:
         )
 
     def _memory_at(self, sample: int) -> Array:
-        """What the rows after a sample need of those before."""
+        """State of the row writer after a sample, from which the rows of later ones follow."""
         if sample == self.n_samples - 1:
             return self._latest
         chunk, local = self.history.place(sample)

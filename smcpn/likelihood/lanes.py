@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Grid:
-    """What the sampling and the input ask of a recursion at every sample.
+    """Properties of sampling and input that decide which steps a recursion takes at a sample.
 
     Attributes
     ----------

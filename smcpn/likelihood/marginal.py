@@ -4,15 +4,17 @@ Longbottom et al. (2024), arXiv:2404.12923, eqs. 16-21. Every state x of the mod
 integrated Wiener process as its prior. Given theta, a filter meets the ODE at each step, and no
 data:
 
-    predict      m = A mu,  P = A Sigma A' + Q,  z = h f(m_0) - m_1,  s = P_11   (eq. 16)
-    update       K = P_1 / s,  mu = m + K z,  Sigma = P - K P_1'                 (eqs. 17-18)
-    calibrate    Gamma_ii = mean of z_i^2 / s over the steps so far              (eq. 19)
-    measure      y_n ~ N(g(mu_n), J Gamma Sigma_n J' + R),  J = dg/dx at mu_n    (eq. 20)
+    predict      m = A mu,  P = A Sigma A' + Q                                    (eq. 16)
+    update       z = h f(m_0) - m_1,  s = P_11,  K = P_1 / s,
+                 mu = m + K z,  Sigma = P - K s K'                                (eq. 17)
+    calibrate    Gamma_ii = mean of z_i^2 / s over the steps so far               (eq. 19)
+    measure      v = y - g(mu),  S = J Gamma Sigma J' + R,  J = dg/dx at mu
+                 log p(y_n | y_<n, theta) = log N(v; 0, S)               (minus eq. 20)
 
-and log p(y | theta) is the sum of these log-densities over the samples (eq. 21). The mean over all
-steps is the quasi-maximum-likelihood estimate of a diagonal diffusion; taken over those so far it
-is causal, so that increments do not change as samples come. P, s and K do not depend on theta: all
-particles share them (`smcpn.pn.iwp`).
+and log p(y | theta) is the sum of these over the samples (eq. 21). The mean over all steps is the
+quasi-maximum-likelihood estimate of a diagonal diffusion; taken over those so far it is causal, so
+that increments do not change as samples come. P, s and K do not depend on theta: all particles
+share them (`smcpn.pn.iwp`).
 
 Where the input jumps or bends at the samples (hold zoh, foh), and where these are not equally
 spaced, the derivatives of the state restart at every sample from their exact values: the smooth
@@ -45,7 +47,7 @@ from smcpn.likelihood.rows import (
 )
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.pn.iwp import shared_gains
+from smcpn.pn.iwp import pascal, shared_gains
 from smcpn.pn.taylor import taylor_derivatives
 from smcpn.solver import EKF0, Solver
 
@@ -95,18 +97,13 @@ class Marginal(Recursion):
         return EKF0(order=order, steps=solver.steps)
 
     def _predicted(self) -> tuple[list[list[ca.SX]], ca.SX]:
-        """Coordinates m = A mu after a step of the prior, and h f(m_0) there (eq. 16)."""
-        m = [list(row) for row in self.m]
-        for row in m:
-            # A is Pascal's triangle in these coordinates.
-            for i in range(self.order):
-                for j in range(self.order - 1, i - 1, -1):
-                    row[j] += row[j + 1]
+        """Coordinates m = A mu after a step of the prior (eq. 16), and h f(m_0) there."""
+        m = [pascal(row) for row in self.m]
         predicted = ca.vertcat(*[row[0] for row in m])
         return m, self.h * ca.substitute(self.model.rhs, self.model.x, predicted)
 
     def _step(self) -> tuple[ca.SX, ca.SX, ca.SX]:
-        """Rows of input and gains, and the state after a step (eqs. 16-19)."""
+        """Rows of input and gains, and the state after a step (eqs. 16, 17, 19)."""
         gain = [ca.SX.sym(f"gain_{j}") for j in range(self.order + 1)]
         precision, scale = ca.SX.sym("precision"), ca.SX.sym("scale")
         m, rates = self._predicted()
