@@ -39,7 +39,7 @@ def resume(
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Go on with an interrupted run, or with a finished one and more data.
+    """Continue an interrupted run to its posterior, or extend a finished one by more data.
 
     The CSV names its columns in the first line: inputs and outputs as the model does, t where the
     record has times. The result is what the run would have had uninterrupted.

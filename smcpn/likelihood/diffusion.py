@@ -6,6 +6,7 @@ class is defined.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -74,7 +75,7 @@ class KnownDiffusion:
 
 
 @dataclass(frozen=True)
-class CalibratedDiffusion:
+class CalibratedDiffusion(ABC):
     """A diffusion that is estimated from the residuals of the data-free filter, step by step.
 
     Scaling the diffusion scales every covariance of a filter that meets no measurement noise. So
@@ -114,6 +115,7 @@ class CalibratedDiffusion:
             sums=tuple(ca.SX.sym(f"sum_{k}") for k in range(processes if cls.diagonal else 1))
         )
 
+    @abstractmethod
     def variances(self, terms: Sequence[ca.SX], count: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
         """Variances after a step, and the sums after it: as many as `sums`.
 
@@ -124,7 +126,6 @@ class CalibratedDiffusion:
         count : casadi.SX
             Steps so far, this one included.
         """
-        raise NotImplementedError
 
     def is_number(self, theta: ca.SX) -> bool:
         """False: the diffusion depends on the solution of each particle."""
