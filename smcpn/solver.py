@@ -33,6 +33,8 @@ class Solver:
         Whether it says how large its error is.
     jacobian : {"none", "diagonal", "full"}
         What of the vector field's Jacobian it uses.
+    adaptive : bool
+        Whether every particle chooses its steps, by the local error.
     steps : int or "auto"
         Steps per sampling interval.
     step : type
@@ -45,6 +47,7 @@ class Solver:
     step: ClassVar[type[Any]]
     __dataclass_fields__: ClassVar[dict[str, Any]]
     probabilistic: ClassVar[bool] = False
+    adaptive: ClassVar[bool] = False
     jacobian = "none"
     steps: int | str
 
@@ -158,6 +161,48 @@ class EKF1(ProbabilisticSolver):
                 "couples the states: use 'fixed', 'dynamic', or jacobian='diagonal'",
                 argument="diffusion",
             )
+
+
+@dataclass(frozen=True)
+class AdaptiveEKF1(Solver):
+    """`EKF1` with steps that every particle chooses for itself: for stiff problems.
+
+    Parameters
+    ----------
+    order : int
+        Number of integrations of the Wiener process (nu), 1 to 11.
+    tolerance : float
+        Local error of a step, relative to the largest value that a state has had so far, in the
+        root mean square over the states.
+    form : {"first", "chain"}
+        As of `EKF0`; under a Jacobian both go.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range.
+    """
+
+    likelihood: ClassVar[str] = "adaptive"
+    probabilistic: ClassVar[bool] = True
+    adaptive: ClassVar[bool] = True
+    jacobian = "full"
+    steps = 1
+
+    order: int = 3
+    tolerance: float = 1e-4
+    form: str = "first"
+
+    def __post_init__(self) -> None:
+        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
+        object.__setattr__(self, "order", order)
+        _choice("form", self.form, FORMS)
+        tolerance = real_number("tolerance", self.tolerance, "give a number from 0 to 1")
+        if not 0.0 < tolerance < 1.0:
+            raise InputError(
+                f"tolerance is {tolerance}: give a number between 0 and 1", argument="tolerance"
+            )
+        object.__setattr__(self, "tolerance", tolerance)
 
 
 @dataclass(frozen=True)
