@@ -8,10 +8,13 @@ from typing import Any, ClassVar, Self, cast
 from smcpn.errors import InputError, real_number, shown, whole_number
 
 MAX_STEPS = 1024
+LEAST_TOLERANCE = 1e-11
+"""Local error near that of the arithmetic."""
+FIRST_TOLERANCE = 1e-4
 ORDERS = range(1, 12)
 FORMS = ("first", "chain")
 JACOBIANS = ("full", "diagonal")
-CALIBRATED = ["fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
+CALIBRATED = ["auto", "fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
 """Diffusions that are estimated, where other names are those of parameters: the calibrations of
 `smcpn.solve`, and the name of every `likelihood.diffusion.CalibratedDiffusion`."""
 
@@ -72,7 +75,15 @@ class Solver:
         Its likelihood needs no other kernel than this one's.
         """
         steps = factor * int(self.steps)
-        return replace(cast(Any, self), steps=steps) if steps <= MAX_STEPS else None
+        return self.with_steps(steps) if steps <= MAX_STEPS else None
+
+    def begun(self) -> Self:
+        """Return the same solver, as coarse as the choice of an adaptive one begins."""
+        return self
+
+    def with_steps(self, steps: int) -> Self:
+        """Return the same solver with so many steps per sampling interval, where they are given."""
+        return replace(cast(Any, self), steps=steps)
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +164,8 @@ class EKF1(ProbabilisticSolver):
     order, steps, form, smooth
         As of `EKF0`.
     diffusion : float or str
-        As of `EKF0`; ``"fixed-diagonal"`` needs ``jacobian="diagonal"``. Under a full Jacobian
+        As of `EKF0`; ``"auto"`` is ``"dynamic"`` in `smcpn.solve` and ``"fixed"`` in a likelihood,
+        and ``"fixed-diagonal"`` needs ``jacobian="diagonal"``. Under a full Jacobian
         ``"dynamic-diagonal"`` is estimated as `EKF0` would, for want of a closed form.
     jacobian : {"full", "diagonal"}
         ``"diagonal"`` neglects what one state does to another, so that each keeps a covariance of
@@ -167,7 +179,7 @@ class EKF1(ProbabilisticSolver):
     """
 
     likelihood: ClassVar[str] = "filtering"
-    diffusion: float | str = "dynamic"
+    diffusion: float | str = "auto"
     jacobian: str = "full"
 
     def __post_init__(self) -> None:
@@ -189,9 +201,9 @@ class AdaptiveEKF1(Solver):
     ----------
     order : int
         Number of integrations of the Wiener process (nu), 1 to 11.
-    tolerance : float
+    tolerance : float or "auto"
         Local error of a step, relative to the largest value that a state has had so far, in the
-        root mean square over the states.
+        root mean square over the states. ``"auto"`` begins with 1e-4 and lets the posterior decide.
     form : {"first", "chain"}
         As of `EKF0`; under a Jacobian both go.
 
@@ -207,20 +219,46 @@ class AdaptiveEKF1(Solver):
     jacobian = "full"
     steps = 1
 
-    order: int = 3
-    tolerance: float = 1e-4
-    form: str = "first"
+    order: int = 4
+    tolerance: float | str = "auto"
+    form: str = "chain"
 
     def __post_init__(self) -> None:
         order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
         object.__setattr__(self, "order", order)
         _choice("form", self.form, FORMS)
-        tolerance = real_number("tolerance", self.tolerance, "give a number from 0 to 1")
-        if not 0.0 < tolerance < 1.0:
+        if self.automatic:
+            return
+        tolerance = real_number("tolerance", self.tolerance, "give a number, or 'auto'")
+        if not LEAST_TOLERANCE <= tolerance < 1.0:
             raise InputError(
-                f"tolerance is {tolerance}: give a number between 0 and 1", argument="tolerance"
+                f"tolerance is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1, or 'auto'",
+                argument="tolerance",
             )
         object.__setattr__(self, "tolerance", tolerance)
+
+    @property
+    def automatic(self) -> bool:
+        """See `Solver.automatic`."""
+        return isinstance(self.tolerance, str) and self.tolerance == "auto"
+
+    @property
+    def resolution(self) -> str:
+        """See `Solver.resolution`."""
+        return f"tolerance={self.tolerance!r}"
+
+    def refined(self, factor: int = 2) -> Self | None:
+        """Return the same solver with about ``factor`` times as many steps."""
+        tolerance = float(self.tolerance) / factor ** (self.order + 1)
+        return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
+
+    def begun(self) -> Self:
+        """See `Solver.begun`."""
+        return replace(self, tolerance=FIRST_TOLERANCE) if self.automatic else self
+
+    def with_steps(self, steps: int) -> Self:
+        """See `Solver.with_steps`: its steps are its own."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -253,7 +291,7 @@ def check_solver(solver: Solver) -> None:
         raise InputError(f"solver is the class {name}: give an instance, smcpn.{name}()")
     if not isinstance(solver, Solver):
         known = ", ".join(f"smcpn.{name}" for name in SOLVERS)
-        raise InputError(f"solver is {shown(solver)}: choose one of {known}")
+        raise InputError(f"solver is {shown(solver)}: choose one of {known}, or 'auto'")
 
 
 def _steps(steps: int | str) -> int | str:

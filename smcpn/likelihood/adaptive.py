@@ -41,7 +41,7 @@ from smcpn.likelihood.covariance import (
     zero_covariance,
 )
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
-from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
+from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
@@ -162,7 +162,7 @@ class Adaptive(Recursion):
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
         self.model, self.order = problem.model, solver.order
         self.local_order = solver.order + 1
-        self.restarts, self._tolerance_value = grid.restarts, solver.tolerance
+        self.restarts, self._tolerance_value = grid.restarts, float(solver.tolerance)
         model = self.model
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         rows = max(len(block.processes) for block in self.layout.blocks) * (solver.order + 1)
@@ -185,7 +185,7 @@ class Adaptive(Recursion):
     @classmethod
     def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
         """See `Recursion.counterpart`; its steps are its own."""
-        return AdaptiveEKF1()
+        return AdaptiveEKF1().begun()
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
@@ -242,7 +242,7 @@ class Adaptive(Recursion):
 
     def _attempt(self) -> Attempt:
         """Try a step: no covariance is needed to judge it."""
-        f, clock, layout = self.filter, self.clock, self.layout
+        f, clock = self.filter, self.clock
         last = clock.wanted >= clock.left * (1.0 - TOUCHING)
         # Two even steps rather than a long and a tiny one.
         shorter = ca.if_else(2.0 * clock.wanted > clock.left, 0.5 * clock.left, clock.wanted)
@@ -301,7 +301,6 @@ class Adaptive(Recursion):
                 whitened.append(z)
             for z, pivot in zip(whitened, factor.pivots, strict=True):
                 variance += z * z / (pivot * d)
-        variance += ROUNDING**2
         total = ca.SX(0.0)
         for state in range(self.model.x.numel()):
             k, i = layout.place(state)
@@ -310,7 +309,8 @@ class Adaptive(Recursion):
             moved = layout.scale(top - i, h) / layout.scale(top, h)
             total += variance * spreads[k, top] * moved**2 / ca.fmax(sizes[state], AT_REST) ** 2
         error = ca.sqrt(total / self.model.x.numel()) / self.tolerance
-        return [variance * unit for unit in units], error
+        # A residual that happens to come out as zero does not mean that the step has no error.
+        return [(variance + ROUNDING**2) * unit for unit in units], error
 
     def _step(self) -> ca.SX:
         """State after a step that is accepted, rejected, or not taken any more."""
@@ -376,6 +376,18 @@ class Adaptive(Recursion):
     def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
         """See `Recursion.writer`."""
         return AdaptiveRowWriter(self, record, number)
+
+
+def solver_steps(likelihood: LaneLikelihood, problem: Problem, values: Array) -> float:
+    """Median of the steps over all records at values (N, d); inf where most solutions diverge."""
+    place = 3 + problem.model.x.numel()
+    total, counts = np.zeros(len(values)), np.zeros(len(values))
+    for end in np.cumsum([len(record) for record in problem.records]):
+        with np.errstate(all="ignore"):
+            state, total = likelihood.evaluate(values, int(end))
+        counts += state[place]
+    finite = np.isfinite(total)
+    return float(np.median(counts[finite])) if 2 * finite.sum() > len(values) else np.inf
 
 
 def _root(value: ca.SX, degree: int) -> ca.SX:
