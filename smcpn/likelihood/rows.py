@@ -86,6 +86,54 @@ class WindowRows(NamedTuple):
     gains: Array
     samples: Array
     intervals: Array = NO_INTERVALS
+    counts: NDArray[np.int64] | None = None
+
+
+def numbers_of_steps(spacing: Array, steps: int, interval: float | None) -> NDArray[np.int64]:
+    """Solver steps of intervals of these lengths, (m,).
+
+    Parameters
+    ----------
+    interval : float or None
+        Length of an interval that takes ``steps``. Others take the power of two by which it is
+        divided, or multiplied, that leaves no step longer. None: all take ``steps``.
+    """
+    if interval is None:
+        return np.full(len(spacing), steps, dtype=np.int64)
+    octaves = np.ceil(np.log2(spacing / interval) - TOUCHING)
+    return np.maximum(np.ceil(steps * 2.0**octaves), 1.0).astype(np.int64)
+
+
+TOUCHING = 1e-9
+"""Octaves by which an interval may be longer than one that has half its steps."""
+
+
+def rows_by_number(
+    counts: NDArray[np.int64], rows: Callable[[int], Array]
+) -> tuple[Array, NDArray[np.int64] | None]:
+    """Rows of all steps, and the numbers of steps where they differ.
+
+    Parameters
+    ----------
+    counts : ndarray of int, (m,)
+        Steps of each interval.
+    rows : callable
+        From a number of steps to the rows of all intervals, (m, number, r), if they had as many.
+    """
+    numbers = np.unique(counts)
+    if len(numbers) <= 1:
+        whole = rows(int(numbers[0]) if len(numbers) else 1)
+        return whole.reshape(-1, whole.shape[-1]), None
+    begins = np.cumsum(counts) - counts
+    result: Array | None = None
+    for number in numbers.tolist():
+        chosen = counts == number
+        part = rows(number)[chosen]
+        if result is None:
+            result = np.empty((int(counts.sum()), part.shape[-1]))
+        result[begins[chosen][:, None] + np.arange(number)] = part
+    assert result is not None
+    return result, counts
 
 
 class RowWriter(ABC):
@@ -94,7 +142,7 @@ class RowWriter(ABC):
     Attributes
     ----------
     steps : int
-        Solver steps per sampling interval.
+        Solver steps of the sampling interval that has most.
     n_outputs : int
     memory : ndarray
         What the rows at the first sample need of those before: the initial value of a recursion
@@ -102,15 +150,15 @@ class RowWriter(ABC):
     gains : ndarray, (G, gain_row), optional
         Of the first steps, of which the last ones stay in force; None where every window brings
         the gains of its own steps.
-    cycle : int
-        Steps after which ``gains`` recur.
+    recur : bool
+        Whether ``gains`` recur in every interval.
     """
 
     steps: int
     n_outputs: int
     memory: Array = NOTHING
     gains: Array | None = None
-    cycle: int = 2**62
+    recur: bool = False
 
     @abstractmethod
     def start(self, head: Record) -> Array:
@@ -145,13 +193,14 @@ class RowWriter(ABC):
             gains=rows.gains,
             samples=rows.samples,
             steps=self.steps,
-            cycle=self.cycle,
+            recur=self.recur,
             intervals=rows.intervals,
+            counts=rows.counts,
         )
 
     def gains_from(self, begin: int) -> Array | None:
-        """The part of ``gains`` for the steps after sample ``begin``, where a cycle begins."""
-        if self.gains is None or begin * self.steps >= self.cycle:
+        """The part of ``gains`` for the steps after sample ``begin``, of equal intervals."""
+        if self.gains is None or self.recur:
             return self.gains
         return self.gains[min(begin * self.steps, len(self.gains) - 1) :]
 
