@@ -19,6 +19,7 @@ from smcpn.cli.options import (
     Model,
     Order,
     Seed,
+    SolverName,
     Split,
     Steps,
     System,
@@ -65,6 +66,7 @@ def fit(
     ] = 10,
     seed: Seed = None,
     likelihood: Likelihood = None,
+    solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
     robust: Counted = False,
@@ -78,6 +80,7 @@ def fit(
     options: dict[str, Any] = {
         "seed": seed,
         "likelihood": likelihood,
+        "solver": solver,
         "order": order,
         "steps": parsed_steps(steps),
     }

@@ -28,6 +28,7 @@ from smcpn.cli.options import (
     Quiet,
     ReportFile,
     Seed,
+    SolverName,
     Split,
     Steps,
     System,
@@ -58,6 +59,7 @@ def identify(
     seed: Seed = None,
     method: Method = None,
     likelihood: Likelihood = None,
+    solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
     checkpoint: Annotated[
@@ -104,6 +106,7 @@ def identify(
         "seed": seed,
         "method": method,
         "likelihood": likelihood,
+        "solver": solver,
         "order": order,
         "steps": parsed_steps(steps),
         "checkpoint": checkpoint,
