@@ -182,6 +182,7 @@ def _written(
                 truth=case.truth,
                 title=case.title,
                 likelihoods=tuple(LIKELIHOODS) if compare else (),
+                robust=outcome.robust,
             ),
         )
 

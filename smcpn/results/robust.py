@@ -106,19 +106,26 @@ class Robust:
         """Sentence where robust and plain sd differ by more than a factor of two, else ""."""
         return remark(self.factor)
 
-    def summary(self) -> str:
-        """Table of plain and robust standard deviations, and the figures, as text."""
-        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
-        rows = [
+    @property
+    def effective(self) -> str:
+        """Effective number of samples as text."""
+        return f"{self.n_effective:.0f} of {self.samples} samples"
+
+    def rows(self) -> list[list[str]]:
+        """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
+        return [
             [name, f"{self.mean[name]:.5g}", f"{self.plain_sd[name]:.2g}", f"{sd:.2g}",
              f"{self.factor[name]:.2f}", "not judged" if name in self.not_judged else ""]
             for name, sd in self.sd.items()
         ]  # fmt: skip
+
+    def summary(self) -> str:
+        """Table of plain and robust standard deviations, and the figures, as text."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
         lines = [
-            align([header, *rows], left=(0, 5)),
+            align([header, *self.rows()], left=(0, 5)),
             "",
-            f"effective        {self.n_effective:.0f} of {self.samples} samples, "
-            f"learning rate {self.learning_rate:.3g}",
+            f"effective        {self.effective}, learning rate {self.learning_rate:.3g}",
             f"correlation      over {self.bandwidth} samples",
         ]
         if self.not_judged:
