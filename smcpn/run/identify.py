@@ -130,9 +130,9 @@ def identify(
     """
     check_problem(problem)
     near = approximation_of(start, problem, likelihood, solver, seed, threads)
-    if near is not None and (start == AUTO or solver is None):
-        if likelihood in (None, near.likelihood):
-            solver, likelihood = near.solver, near.likelihood
+    unspoken = solver is None and near is not None and likelihood in (None, near.likelihood)
+    if near is not None and (start == AUTO or unspoken):
+        solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,
         likelihood=likelihood,

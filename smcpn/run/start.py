@@ -1,4 +1,4 @@
-"""The start of a run near the posterior: found, checked, and what is to be said of it at the end."""
+"""The start of a run near the posterior: found, checked, and what to say of it at the end."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from scipy import stats
 import smcpn
 from smcpn import RK4, InputError
 from smcpn.checkpoint import writer as writing
+from smcpn.settings import Settings
 from smcpn.smc.psis import largest_k
 from tests.models import decay_problem
 
@@ -190,3 +191,9 @@ def test_what_is_no_start_is_refused(start):
         pytest.raises(InputError, match=r"give smcpn\.laplace\(problem\) or 'auto'"),
     ):
         smcpn.identify(decay_problem(), start=start, **OPTIONS)
+
+
+def test_a_configuration_asks_for_a_start():
+    assert Settings(start="auto").given == {"start": "auto"}
+    with pytest.raises(InputError, match=r"give smcpn\.laplace"):
+        Settings(start="laplace")

@@ -1,4 +1,4 @@
-"""The mixture that a run may begin at: a density that its draws follow, bounded below by the prior."""
+"""The mixture that a run may begin at: its draws follow its density, which the prior bounds."""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ def plain(log_weights: np.ndarray) -> float:
     x = ordered[n - m :] - ordered[n - m - 1]
     quartile = x[int(m / 4 + 0.5) - 1]
     count = 30 + int(np.sqrt(m))
-    theta = [1 / x[-1] + (1 - np.sqrt(count / (j - 0.5))) / (3 * quartile) for j in range(1, count + 1)]
+    theta = [
+        1 / x[-1] + (1 - np.sqrt(count / (j - 0.5))) / (3 * quartile) for j in range(1, count + 1)
+    ]
     level = []
     for b in theta:
         k = -np.mean(np.log(1 - b * x))
