@@ -27,6 +27,7 @@ from smcpn.cli.options import (
     Quiet,
     ReportFile,
     Seed,
+    SolverName,
     Split,
     Start,
     Steps,
@@ -58,6 +59,7 @@ def identify(
     method: Method = None,
     start: Start = None,
     likelihood: Likelihood = None,
+    solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
     checkpoint: Annotated[
@@ -104,6 +106,7 @@ def identify(
         "method": method,
         "start": start,
         "likelihood": likelihood,
+        "solver": solver,
         "order": order,
         "steps": parsed_steps(steps),
         "checkpoint": checkpoint,
