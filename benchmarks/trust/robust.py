@@ -8,7 +8,6 @@ benchmark's own tests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,6 @@ Array = NDArray[np.float64]
 PIECES = 10
 QUICK_SAMPLES = 2000
 """Of each piece, in place of a tenth of the record."""
-QUICK_TEST = 8000
-"""Samples of the end of each test, in place of all."""
 PARTICLES, QUICK_PARTICLES = 500, 200
 SOLVER = smcpn.EKF0(order=3, steps=8)
 NEAR = {
@@ -89,9 +86,8 @@ def bands(quick: bool) -> Iterator[Row]:
     robust = posterior.robust()
     figures = f"learning rate {robust.learning_rate:.3g}, effective {robust.n_effective:.0f}"
     for name, test in case.tests.items():
-        chosen: Any = test[-QUICK_TEST:] if quick else test
-        plain = posterior.simulate(chosen, initialise=case.initialise)
-        run = robust.simulate(chosen, initialise=case.initialise)
+        plain = posterior.simulate(test, initialise=case.initialise)
+        run = robust.simulate(test, initialise=case.initialise)
         note = f"plain {plain.coverage[0]:.3f}, rmse {1e3 * run.rmse_of_mean[0]:.3f} mV, {figures}"
         yield at_least(f"{name}, share in the 95 % band", float(run.coverage[0]), COVERED, note)
 
