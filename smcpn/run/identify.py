@@ -200,15 +200,15 @@ def identified(
 
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
-    populations, budget = run.outcome or run.judged()
-    found = populations.warnings + budget.warnings + further_warnings
+    populations, shift = run.outcome or run.judged()
+    found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
     if run.outcome is not None:
         found += beyond_the_data(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
         likelihood=run.settings.likelihood,
-        budget=budget,
+        shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),

@@ -61,7 +61,7 @@ class Tempering(Sampler):
         if self._cross(self._target):
             self._assimilate_increment()
 
-    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
@@ -125,7 +125,7 @@ class DiffusionTempering(Sampler):
         if self.exponent is None and self.factors[-1] <= 1.0:
             self._finish()
 
-    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))

@@ -96,9 +96,9 @@ def test_the_script_itself_goes_on(tmp_path, monkeypatch):
     before = read_run(path).snapshot.sample
     assert 0 < before < 80
     assert fingerprint(run(path)) == fingerprint(run())
-    # A finished run is not run again.
+    # A finished run is not run again, but for the check of its steps at twice as many.
     steps = run(path).timing.theta_steps
-    assert steps < run().timing.theta_steps / 10
+    assert steps < run().timing.theta_steps / 5
 
 
 def test_a_finished_run_goes_on_with_more_samples(tmp_path):
