@@ -114,7 +114,13 @@ def decoded(file: Any) -> Payload:
 
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-NUMBERS = ("ess_before", "log_evidence_at_resampling", "variance_at_start", "unrelated_at_start")
+NUMBERS = (
+    "ess_before",
+    "log_evidence_at_resampling",
+    "variance_at_start",
+    "unrelated_at_start",
+    "pareto_k",
+)
 PROPOSAL_BYTES = 32
 
 
@@ -284,6 +290,8 @@ class RunState(Document):
         That of each population, coarser than the one in force until it is carried over.
     checked : int
         See `RunSnapshot`.
+    refused_k : float or None
+        See `RunSnapshot`.
     """
 
     status: Status
@@ -291,6 +299,7 @@ class RunState(Document):
     solver: dict[str, Any]
     solvers: list[dict[str, Any]]
     checked: int
+    refused_k: float | None
 
 
 @dataclass(frozen=True)
@@ -337,6 +346,7 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solver=solver_document(snapshot.solver),
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
+        refused_k=snapshot.refused_k,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -350,7 +360,9 @@ def read_run(path: Path) -> StoredRun:
         header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
         state = parsed(RunState, payload.documents["state"])
         solvers = tuple(solver_of(solver) for solver in state.solvers)
-        snapshot = RunSnapshot(solver_of(state.solver), payload.populations, solvers, state.checked)
+        snapshot = RunSnapshot(
+            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
+        )
         return StoredRun(header, snapshot, state.status, state.written)
 
     return read(path, RUN, parse)

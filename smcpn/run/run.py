@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,8 +15,11 @@ from smcpn.likelihood.steps import finer_solver, first_solver
 from smcpn.model.problem import Problem
 from smcpn.settings import METHODS, Method, RunSettings, RunSnapshot
 from smcpn.smc.particles import normalise
+from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress
+from smcpn.smc.sampler import Settings as SamplerSettings
+from smcpn.smc.start import MixtureStart
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
@@ -44,12 +48,15 @@ class Run:
         Finished ones first; the last one may be at work.
     solvers : list of Solver
         That of each of them, coarser than the one in force until it is carried over.
+    refused_k : float or None
+        Pareto k of the start that was given up for the prior.
     outcome : tuple of Populations and DiscretisationShift, or None
         At the end. The shift is None where a finer solver cannot be had.
     """
 
     def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
         self.problem, self.settings, self.threads = problem, settings, threads
+        self.refused_k: float | None = None
         self._begin(first_solver(problem, settings.solver, settings.likelihood))
 
     @classmethod
@@ -63,11 +70,12 @@ class Run:
         """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings, run.threads = problem, settings, threads
+        run.refused_k = snapshot.refused_k
         run._begin(snapshot.solver)
         run._checked, run.solvers = snapshot.checked, list(snapshot.solvers)
         run.samplers = [
             run._method.resumed(
-                problem.prior, run._at(solver), settings.sampler, one, run.likelihood
+                problem.prior, run._at(solver), run._sampler_settings, one, run.likelihood
             )
             for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True)
         ]
@@ -76,7 +84,9 @@ class Run:
     def snapshot(self) -> RunSnapshot:
         """Return an immutable copy of the state, from which `resumed` continues."""
         samplers = tuple(sampler.snapshot() for sampler in self.samplers)
-        return RunSnapshot(self.solver, samplers, tuple(self.solvers), self._checked)
+        return RunSnapshot(
+            self.solver, samplers, tuple(self.solvers), self._checked, self.refused_k
+        )
 
     def advance(self) -> None:
         """Compute the next part: a block of samples, a rejuvenation, or the check of the steps."""
@@ -88,7 +98,7 @@ class Run:
             self._assimilate(last)
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
-            self.samplers.append(self._method(prior, self.likelihood, self.settings.sampler, rng))
+            self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
             self.solvers.append(self.solver)
             self._checked = 0
         else:
@@ -110,6 +120,25 @@ class Run:
     @property
     def _method(self) -> type[Method]:
         return METHODS[self.settings.method]
+
+    @property
+    def start(self) -> MixtureStart | None:
+        """Where the populations begin; None for the prior."""
+        modes = self.settings.start
+        if modes is None or len(modes) == 0 or self.refused_k is not None:
+            return None
+        return MixtureStart(self.problem.prior, modes)
+
+    @property
+    def _sampler_settings(self) -> SamplerSettings:
+        return replace(self.settings.sampler, start=self.start)
+
+    def _judge_start(self, pareto_k: float) -> None:
+        """Begin again at the prior where the weights show that the start misses what matters."""
+        if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
+            _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
+            self.refused_k = pareto_k
+            self.samplers, self.solvers = [], []
 
     def _begin(self, solver: Solver) -> None:
         self.outcome: Outcome | None = None
@@ -137,6 +166,7 @@ class Run:
         sampler = self.samplers[-1]
         before = len(sampler.rejuvenations)
         sampler.advance(last)
+        self._judge_start(sampler.pareto_k)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
         if whole and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
             self._judge_on_the_way()

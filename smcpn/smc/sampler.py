@@ -231,6 +231,8 @@ class Snapshot:
         Factors on the diffusion so far, on a path that lowers it.
     refining : bool
         Whether the increment is that to a finer likelihood of the same samples.
+    pareto_k : float
+        See `Sampler`.
     random_state : dict
         Of the bit generator, as numpy gives it.
     """
@@ -247,6 +249,7 @@ class Snapshot:
     log_pair_ratios: tuple[float, ...]
     factors: tuple[float, ...]
     refining: bool
+    pareto_k: float
     random_state: dict[str, Any]
 
 
@@ -268,6 +271,9 @@ class Sampler(ABC):
         Factors on the diffusion so far, on a path that lowers it.
     finer : Likelihood or None
         The one that the population is carried over to, between `refine` and the end of that.
+    pareto_k : float
+        Shape of the tail of the weights that led from another start than the prior to the
+        posterior; nan before they are known, and for a run from the prior.
     rejuvenations : list of Rejuvenation
     trace : Trace
         Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
@@ -306,6 +312,7 @@ class Sampler(ABC):
         self.exponent: float | None = None
         self.factors: list[float] = []
         self.finer: Likelihood | None = None
+        self.pareto_k = float("nan")
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
         self._ess_before = float("nan")
@@ -340,6 +347,7 @@ class Sampler(ABC):
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
         sampler.factors = list(snapshot.factors)
         sampler.finer = finer if snapshot.refining else None
+        sampler.pareto_k = snapshot.pareto_k
         return sampler
 
     def snapshot(self) -> Snapshot:
@@ -357,6 +365,7 @@ class Sampler(ABC):
             log_pair_ratios=tuple(self._log_pair_ratios),
             factors=tuple(self.factors),
             refining=self.finer is not None,
+            pareto_k=self.pareto_k,
             random_state=dict(self._rng.bit_generator.state),
         )
 
@@ -530,7 +539,8 @@ class Sampler(ABC):
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
             raise InputError(
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
-                "check the model and units, narrow the prior, or raise steps"
+                "check the model and units, narrow the prior, raise steps, or, where the model is "
+                "stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
             )
 
     @property
