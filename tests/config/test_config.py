@@ -350,7 +350,7 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("noise = 0.01", "noise = -1", "line 8, outputs.x.noise: noise is -1"),
         ("noise = 0.01", "nois = 1", "line 8, outputs.x.nois: .*did you mean 'noise'"),
         (", noise = 0.01", "", "line 8, outputs.x: noise is missing"),
-        ("0.01}", "{gauss = {}}}", "line 8, outputs.x.noise.gauss: 'gauss' is no density"),
+        ("0.01}", "{gauss = {}}}", "line 8, outputs.x.noise.gauss: 'gauss' is no noise"),
         ('time = "t"', 'time = "T"', "line 11, data.time: .*no 'T'.*did you mean 't'"),
         ('time = "t"', 'time = "t"\ndt = 1', "line 12, data.dt: time and dt are given"),
         ('time = "t"', "", "line 10, data: the time axis is missing"),
