@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self, cast
 
 from smcpn.errors import InputError, real_number, shown, whole_number
 
@@ -52,6 +52,24 @@ class Solver:
         if "likelihood" in cls.__dict__:
             cls.kind = cls.__name__
             SOLVERS[cls.kind] = cls
+
+    @property
+    def automatic(self) -> bool:
+        """Whether how fine it is remains to be chosen."""
+        return self.steps == "auto"
+
+    @property
+    def resolution(self) -> str:
+        """The setting that says how fine it is, as a user writes it: ``steps=4``."""
+        return f"steps={self.steps!r}"
+
+    def refined(self, factor: int = 2) -> Self | None:
+        """Return the same solver ``factor`` times as fine; None beyond what solvers take.
+
+        Its likelihood needs no other kernel than this one's.
+        """
+        steps = factor * int(self.steps)
+        return replace(cast(Any, self), steps=steps) if steps <= MAX_STEPS else None
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,133 +1,116 @@
-"""Cache compiled code on disk, so that a second start compiles nothing.
+"""Compile generated and hand-written numba code once, and load it at every later start.
 
-The source of a generated kernel is written once to a file named by its content, numba's own cache
-lies in the same folder. That is the user's cache folder, or ``SMCPN_CACHE``; where it cannot be
-written, a temporary one that lasts as long as the process. It keeps the newest `KERNELS_KEPT`
-kernels.
-
-Hand-written numba code is kept in the same way: its functions are marked `compiled` or
-`allocating`, and `entry_point` compiles one that Python calls.
+The module of a generated kernel is named by its source, and its machine code is kept under that
+name (`smcpn.codegen.store`). Hand-written numba code is kept in the same way: its functions are
+marked `compiled` or `allocating`, and `entry_point` compiles one that Python calls.
 """
 
 from __future__ import annotations
 
-import atexit
 import functools
 import hashlib
-import importlib.util
 import inspect
-import os
-import shutil
+import signal
 import sys
-import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import llvmlite
 import llvmlite.binding
 import numba
-import platformdirs
 from numba import njit
+from numba.core import sigutils
+from numba.core.ccallback import CFunc
 
-KERNELS_KEPT = 256
+from smcpn.codegen import store
+
+_LOCK = threading.RLock()
+"""A module that another thread is still compiling is not handed out."""
 
 
 def load_kernel(source: str, **names: Any) -> ModuleType:
-    """Import the module with this source text, compiled now or at an earlier start.
+    """Return the module with this source text, compiled now or at an earlier start.
+
+    An interrupt waits until the module is whole.
 
     Parameters
     ----------
     source : str
-        Identifies the module: it says all that its machine code depends on.
+        Identifies the module: it says all that its machine code depends on. Its functions are
+        marked `stored` or `stored_callback`.
     **names
         What the module finds under names that it does not define.
     """
     key = "|".join([source, numba.__version__, llvmlite.__version__, _processor()])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-    if name in sys.modules:
+    with _LOCK:
+        if name not in sys.modules:
+            with uninterrupted(), store.locked(name):
+                _run(name, source, names)
         return sys.modules[name]
-    path = _folder() / f"{name}.py"
-    try:
-        return _written_and_imported(name, path, source, names)
-    except FileNotFoundError:
-        # Another process tidied the folder between our look and our import.
-        return _written_and_imported(name, path, source, names)
 
 
-def _written_and_imported(name: str, path: Path, source: str, names: dict[str, Any]) -> ModuleType:
-    # A disk that was full leaves half a file, which would break every later start.
-    if _text(path) != source:
-        _write_whole(path, source)
-        _keep_newest(path.parent)
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # numba's cache finds a function's module by its name.
-    sys.modules[name] = module
+def _run(name: str, source: str, names: dict[str, Any]) -> None:
+    module = ModuleType(name)
     vars(module).update(names)
+    # numba finds the module of a stored function by its name.
+    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        exec(compile(source, f"<{name}>", "exec"), vars(module))
     except BaseException:
         del sys.modules[name]
         raise
-    return module
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Hold back Ctrl-C until the end: half-compiled code would break the next call."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
+
+
+def stored(signature: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function of a generated module as `numba.njit` does, and keep it on disk."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        dispatcher: Any = njit(**options)(function)
+        dispatcher._cache = store.StoredCode(function)
+        if signature is not None:
+            dispatcher.compile(signature)
+            dispatcher.disable_compile()
+        return dispatcher
+
+    return decorate
+
+
+def stored_callback(signature: str, **options: Any) -> Callable[[Callable[..., Any]], CFunc]:
+    """Compile a function of a generated module as `numba.cfunc` does, and keep it on disk."""
+
+    def decorate(function: Callable[..., Any]) -> CFunc:
+        callback: Any = CFunc(function, sigutils.normalize_signature(signature), {}, options)
+        callback._cache = store.StoredCode(function)
+        callback.compile()
+        return callback
+
+    return decorate
 
 
 @functools.cache
 def _processor() -> str:
     return f"{sys.version_info[:2]}{llvmlite.binding.get_host_cpu_name()}"
-
-
-@functools.cache
-def _folder() -> Path:
-    wanted = os.environ.get("SMCPN_CACHE") or platformdirs.user_cache_dir("smcpn", appauthor=False)
-    folder = Path(wanted) / "kernels"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError:
-        temporary = Path(tempfile.mkdtemp(prefix="smcpn-kernels-"))
-        atexit.register(_remove, temporary, os.getpid())
-        return temporary
-
-
-def _remove(folder: Path, owner: int) -> None:
-    # A forked child leaves the folder to its parent.
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _text(path: Path) -> str | None:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _keep_newest(folder: Path) -> None:
-    """Remove all but the newest kernels, with what Python and numba keep of them."""
-    aged: list[tuple[float, Path]] = []
-    for path in folder.glob("kernel_*.py"):
-        # Another process may tidy up at the same time.
-        with suppress(OSError):
-            aged.append((path.stat().st_mtime, path))
-    for _, path in sorted(aged, reverse=True)[KERNELS_KEPT:]:
-        for file in [path, *(folder / "__pycache__").glob(f"{path.stem}.*")]:
-            with suppress(OSError):
-                file.unlink()
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write under another name first: a second process never imports half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
 
 
 # Not plain fastmath: that would assume there is no NaN and remove the guards against it.
@@ -150,12 +133,11 @@ _SOURCE = '''\
 """An entry point copied by smcpn from a package of digest {digest}."""
 from __future__ import annotations
 
-from numba import njit
-
+from smcpn.codegen.cache import stored
 from {module} import {names}
 
 
-@njit(nogil=True, error_model="numpy", fastmath=set({fast}), cache=True)
+@stored(nogil=True, error_model="numpy", fastmath=set({fast}))
 {function}'''
 
 

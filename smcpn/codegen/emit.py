@@ -46,8 +46,8 @@ _HEADER = '''\
 The loader puts the statements into BLOCKS; they are listed at the end for a reader and the key.
 """
 import numpy as np
-from numba import njit
 
+from smcpn.codegen.cache import stored
 from smcpn.codegen.machine_code import lane_function, shared_function
 
 # Of machine_code.py, {digest}.
@@ -57,8 +57,8 @@ FAST = set({fast})
 {functions}
 
 
-@njit("void(float64[:, ::1], float64[::1], float64[:, ::1])",
-      nogil=True, error_model="numpy", cache=True)
+@stored("void(float64[:, ::1], float64[::1], float64[:, ::1])",
+        nogil=True, error_model="numpy")
 def start(theta, row, state):
     w = np.empty({n_theta} + {n_row} + {n_state})
     for i in range(theta.shape[1]):
@@ -79,10 +79,10 @@ _INTERVAL = """
                     interval_lane(w, i, interval_values)"""
 
 _ADVANCE = """\
-@njit("void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1],"
-      "float64[:, ::1], int64, int64, int64, int64,"
-      "float64[:, :, ::1], float64[:, ::1], int64, int64)",
-      nogil=True, error_model="numpy", fastmath=FAST, cache=True)
+@stored("void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1],"
+        "float64[:, ::1], int64, int64, int64, int64,"
+        "float64[:, :, ::1], float64[:, ::1], int64, int64)",
+        nogil=True, error_model="numpy", fastmath=FAST)
 def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first, last,
             emitted, totals, first_block, last_block):
     w = np.empty({slots} * LANES)

@@ -2,10 +2,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import casadi as ca
 import numpy as np
@@ -13,7 +10,7 @@ import pytest
 from scipy import stats
 
 from smcpn import EKF0, InputError, Problem, Record
-from smcpn.codegen import cache, kernel
+from smcpn.codegen import kernel
 from smcpn.codegen.emit import kernel_code
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram, Level, Literal, Statement, Value, Vector, lower
@@ -118,78 +115,6 @@ def test_division_by_a_number_is_a_product_with_its_inverse():
     assert Literal(1.0 / 3.0) in statement.operands
 
 
-def test_second_start_compiles_nothing(tmp_path):
-    script = (
-        "import sys\n"
-        "from tests.models import duffing_problem\n"
-        "from smcpn import EKF0\n"
-        "from smcpn.likelihood.registry import build_likelihood\n"
-        "build_likelihood(duffing_problem(), EKF0(steps=2))\n"
-        "from numba.core.dispatcher import Dispatcher\n"
-        "kernel = [m for n, m in sys.modules.items() if n.startswith('kernel_')][0]\n"
-        "stats = kernel.advance.stats\n"
-        "print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()))\n"
-    )
-
-    def start() -> str:
-        return subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, "SMCPN_CACHE": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
-
-    assert start() == "0 1"
-    assert start() == "1 0"
-
-
-def test_damaged_kernel_file_is_written_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
-    for number, damaged in enumerate(["", "answer = (", "answer = 0\n"]):
-        source = f"answer = {41 + number}\n"
-        cache.load_kernel(source)
-        (file,) = (f for f in tmp_path.glob("kernel_*.py") if f.read_text() == source)
-        del sys.modules[file.stem]
-        file.write_text(damaged)
-        assert cache.load_kernel(source).answer == 41 + number
-        assert file.read_text() == source
-
-
-def test_only_the_newest_kernels_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
-    monkeypatch.setattr(cache, "KERNELS_KEPT", 3)
-    compiled = tmp_path / "__pycache__"
-    compiled.mkdir()
-    for age in range(5):
-        file = tmp_path / f"kernel_{age}.py"
-        file.touch()
-        os.utime(file, (1e9 - age, 1e9 - age))
-        (compiled / f"kernel_{age}.advance-1.py311.nbi").touch()
-    cache.load_kernel("newest = True\n")
-    left = {file.stem for file in tmp_path.glob("*.py")}
-    assert len(left) == 3
-    assert {"kernel_0", "kernel_1"} < left
-    names = {file.name.split(".")[0] for file in compiled.iterdir()}
-    assert names - left == set()
-    assert {"kernel_0", "kernel_1"} <= names
-
-
-def test_temporary_folder_is_removed_at_exit(tmp_path):
-    unwritable = tmp_path / "file"
-    unwritable.touch()
-    script = "from smcpn.codegen.cache import _folder; print(_folder())"
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "SMCPN_CACHE": str(unwritable), "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith(str(tmp_path / "smcpn-kernels-"))
-    assert list(tmp_path.iterdir()) == [unwritable]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forked_child_has_threads_of_its_own(monkeypatch):
@@ -237,23 +162,3 @@ def test_rows_of_another_shape_are_refused():
     short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)
-
-
-def test_kernel_removed_under_our_hands_is_written_again(tmp_path, monkeypatch):
-    """Another process keeps the folder small at the moment of our import."""
-    monkeypatch.setattr(cache, "_folder", lambda: tmp_path)
-    looked, removed = cache._text, []
-
-    def removed_after_the_look(path):
-        text = looked(path)
-        if not removed and text is not None:
-            removed.append(path)
-            path.unlink()
-        return text
-
-    source = "VALUE = 41 + 1"
-    path = cache.load_kernel(source).__file__
-    del sys.modules[Path(str(path)).stem]
-    monkeypatch.setattr(cache, "_text", removed_after_the_look)
-    assert cache.load_kernel(source).VALUE == 42
-    assert removed
