@@ -253,6 +253,18 @@ def test_everything_a_problem_takes(folder):
     assert given == {"likelihood": "dalton", "method": "tempering", "particles": 50, "seed": 3}
 
 
+def test_coloured_noise_is_a_table(folder):
+    changed(folder, "noise = 0.01", 'noise = {ar1 = {sd = 0.01, rho = "rho", interval = 0.1}}')
+    changed(folder, "[prior]", "[prior]\nrho = {uniform = {low = 0, high = 1}}")
+    built = problem(folder)
+    assert built.names == ("rho", "c", "k")
+    assert built.noise == ["AR1(sd=0.01, rho='rho', interval=0.1)"]
+    assert built.model.coloured == (0,)
+    changed(folder, 'rho = "rho"', "rho = 1.5")
+    with pytest.raises(smcpn.InputError, match=r"config.toml, line .* rho of AR1 is 1.5"):
+        problem(folder)
+
+
 # Files
 
 
