@@ -120,6 +120,12 @@ class Recursion(ABC):
         return solver.likelihood == cls.name
 
     @classmethod
+    def takes_noise(cls, model: Model) -> bool:
+        """Whether it can be computed with the noise of a model."""
+        gaussian, white = model.density is None, not model.coloured
+        return (gaussian or cls.any_density) and (white or cls.coloured_noise)
+
+    @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
         """Solver where none is named: by default the first that goes with it."""
         return next(kind for kind in SOLVERS.values() if cls.goes_with(kind))()
@@ -189,17 +195,13 @@ def suitable_likelihood(
         As `build_likelihood`.
     """
     name = likelihood_name(solver, likelihood)
-    if problem.model.density is not None and not LIKELIHOODS[name].any_density:
-        fitting = ", ".join(n for n, other in LIKELIHOODS.items() if other.any_density)
+    if not LIKELIHOODS[name].takes_noise(problem.model):
+        takes = "Gaussian noise only: give standard deviations in noise"
+        if problem.model.density is None:
+            takes = "no coloured noise: give standard deviations in place of AR1"
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
         raise InputError(
-            f"the {name} likelihood takes Gaussian noise only: give standard deviations in noise, "
-            f"or choose likelihood {fitting}"
-        )
-    if problem.model.coloured and not LIKELIHOODS[name].coloured_noise:
-        fitting = " or ".join(n for n, other in LIKELIHOODS.items() if other.coloured_noise)
-        raise InputError(
-            f"the {name} likelihood takes no coloured noise: give standard deviations in place of "
-            f"AR1, or choose likelihood {fitting}",
+            f"the {name} likelihood takes {takes}, or choose likelihood {' or '.join(fitting)}",
             argument="noise",
         )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
