@@ -25,7 +25,8 @@ from pydantic import (
 )
 
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
-from smcpn.likelihood.registry import LIKELIHOODS, default_solver, likelihood_name
+from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
@@ -65,6 +66,8 @@ def _chosen(known: Collection[str]) -> BeforeValidator:
 
 
 def _solver(value: Any) -> Solver | None:
+    if isinstance(value, str) and value == "auto":
+        return None
     if isinstance(value, Mapping):
         return solver_of(value)
     if value is not None:
@@ -159,7 +162,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         InputError
             If solver and likelihood do not go together.
         """
-        solver = self.solver or default_solver(problem, self.likelihood)
+        solver = chosen_solver(problem, self.solver, self.likelihood)
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
@@ -294,6 +297,19 @@ def solver_of(document: Mapping[str, Any]) -> Solver:
     kind = SOLVERS[one_of("kind", settings.pop("kind", None), SOLVERS)]
     _refuse_others(kind, settings)
     return cast(Any, kind)(**settings)
+
+
+def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
+    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
+        return chosen_solver(problem, None, likelihood)
+    return cast(Any, SOLVERS[name])()
 
 
 def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:

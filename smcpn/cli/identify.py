@@ -27,6 +27,7 @@ from smcpn.cli.options import (
     Quiet,
     ReportFile,
     Seed,
+    SolverName,
     Split,
     Steps,
     System,
@@ -56,6 +57,7 @@ def identify(
     seed: Seed = None,
     method: Method = None,
     likelihood: Likelihood = None,
+    solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
     checkpoint: Annotated[
@@ -101,6 +103,7 @@ def identify(
         "seed": seed,
         "method": method,
         "likelihood": likelihood,
+        "solver": solver,
         "order": order,
         "steps": parsed_steps(steps),
         "checkpoint": checkpoint,

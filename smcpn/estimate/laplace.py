@@ -30,7 +30,7 @@ def laplace(
     problem: Problem | Maximum,
     likelihood: str | LogLikelihood | None = None,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
     iterations: int = 500,

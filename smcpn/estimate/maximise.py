@@ -17,8 +17,9 @@ from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import default_solver, likelihood_name
+from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
@@ -136,7 +137,7 @@ def maximise(
     problem: Problem,
     likelihood: str | LogLikelihood | None = None,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
     target: str = POSTERIOR,
@@ -223,7 +224,7 @@ def maximise(
 def _log_likelihood(
     problem: Problem,
     likelihood: str | LogLikelihood | None,
-    solver: Solver | None,
+    solver: Solver | str | None,
     threads: int | None,
 ) -> tuple[LogLikelihood, bool]:
     """Return the log-likelihood, and whether its steps are to be judged at the maximum."""
@@ -233,9 +234,9 @@ def _log_likelihood(
                 "likelihood is a LogLikelihood: give the problem it was made of, and no solver"
             )
         return likelihood, False
-    solver = default_solver(problem, likelihood) if solver is None else solver
+    solver = chosen_solver(problem, solver, likelihood)
     name = likelihood_name(solver, likelihood)
-    return LogLikelihood(problem, name, solver, threads), solver.steps == "auto"
+    return LogLikelihood(problem, name, solver, threads), solver.automatic
 
 
 def _searched(

@@ -35,7 +35,7 @@ BEYOND_SHARE = 0.01
 def identify(
     problem: Problem,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     likelihood: str | None = None,
     particles: int = 1000,
     seed: int | None = None,
@@ -58,13 +58,14 @@ def identify(
     Parameters
     ----------
     problem : Problem
-    solver : EKF0, EKF1 or RK4
+    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto"
         `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
-        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
-        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`,
-        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
-        that coarse steps and chaos do less harm.
+        does not. By default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where
+        draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical"}, optional
+        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
+        `AdaptiveEKF1`, classical for `RK4`. Filtering, dalton and fenrir
+        learn the solution from the data too, so that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
