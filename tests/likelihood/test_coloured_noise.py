@@ -266,6 +266,8 @@ def test_a_problem_is_the_same_from_a_file():
 @pytest.mark.parametrize("name", [n for n, one in LIKELIHOODS.items() if not one.coloured_noise])
 def test_other_likelihoods_refuse_it(name):
     problem, solver = problem_of(record_of()), EKF1(2, 1, diffusion=1.0)
+    if not LIKELIHOODS[name].goes_with(solver):
+        solver = LIKELIHOODS[name].default_solver(problem)
     with pytest.raises(InputError, match=rf"{name} .* no coloured noise.*marginal or classical"):
         build_likelihood(problem, solver, 1, name)
     with pytest.raises(InputError, match="no coloured noise"):
