@@ -185,6 +185,14 @@ Method = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="'auto' begins near the posterior, at the modes that searches find.",
+        metavar="auto",
+        rich_help_panel=RUN,
+    ),
+]
 Particles = Annotated[
     int | None,
     typer.Option(
