@@ -59,7 +59,12 @@ from smcpn.likelihood.covariance import (
     condition_on_output,
     output_covariance,
 )
-from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
+from smcpn.likelihood.diffusion import (
+    Diffusion,
+    DiffusionStep,
+    known_diffusion,
+    known_or_calibrated_diffusion,
+)
 from smcpn.likelihood.gaussian_filter import (
     FilterStep,
     FilterSymbols,
@@ -123,7 +128,7 @@ class ConditionedSymbols:
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
-        h^(2 order + 1), and the number of steps so far.
+        Variance that unit diffusion adds in a step, and the number of steps so far.
     factor : casadi.SX
         By which the standard deviation of the diffusion is raised.
     ratio, quadratic : casadi.SX
@@ -254,27 +259,33 @@ class Step:
 def solver_step(symbols: ConditionedSymbols) -> Step:
     """Predict and condition on the ODE at the end of the step, in both filters."""
     free, conditioned = symbols.free, symbols.conditioned
-    after_free, linearisation = None, None
+    after_free, linearisation, drive = None, None, None
     alone: list[Innovation] = []
     state: list[ca.SX] = []
     if free is not None:
         predicted = free.predict()
         linearisation = free.linearise(predicted, symbols.h)
-        noise = symbols.diffusion.free_noise(symbols.scale, symbols.factor)
-        after_free = free.condition_on_ode(predicted, linearisation, [noise] * len(free.mean))
+        drive = _diffusion_step(symbols, free, linearisation)
+        noise = symbols.diffusion.free_noise(drive)
+        after_free = free.condition_on_ode(predicted, linearisation, noise)
         alone = after_free.innovations
         state += free.values(after_free.mean, after_free.factors)
     predicted = conditioned.predict()
     if linearisation is None or not symbols.scheme.linearise_free:
         linearisation = conditioned.linearise(predicted, symbols.h)
-    noise, sums = symbols.diffusion.noise(
-        alone, len(conditioned.mean), symbols.scale, symbols.count, symbols.factor
-    )
+    drive = drive or _diffusion_step(symbols, conditioned, linearisation)
+    noise, sums = symbols.diffusion.noise(drive, alone)
     after = conditioned.condition_on_ode(predicted, linearisation, noise)
     state += conditioned.values(after.mean, after.factors)
     if symbols.scheme.joint:
         state += residual_scores(symbols, after.innovations, alone)
     return Step(ca.vertcat(*state, *sums), after_free, after)
+
+
+def _diffusion_step(
+    symbols: ConditionedSymbols, f: FilterSymbols, linearisation: Linearisation
+) -> DiffusionStep:
+    return DiffusionStep.of(f.layout, linearisation, symbols.scale, symbols.count, symbols.factor)
 
 
 def residual_scores(
@@ -528,7 +539,9 @@ class ConditionedRowWriter(RowWriter):
         rows[..., :n] = window.inputs(steps)[:, 1:]
         rows[..., n] = window.times(steps)[:, 1:]
         rows[..., n + 1] = lengths[:, None]
-        rows[..., n + 2] = lengths[:, None] ** (2 * self._symbols.order + 1)
+        symbols = self._symbols
+        scales = symbols.diffusion.scales(lengths, self._length, symbols.order)
+        rows[..., n + 2] = scales[:, None]
         rows[..., n + 3] = np.arange(first, first + len(lengths) * steps).reshape(-1, steps)
         return rows.reshape(-1, n + 4)
 
@@ -610,7 +623,7 @@ class Conditioned(Recursion):
                 "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
             )
         self.model, self.local_order = problem.model, solver.order + 1
-        diffusion = self.diffusion(problem, solver, len(layout.processes))
+        diffusion = self.diffusion(problem, solver)
         self.symbols = ConditionedSymbols.of(
             problem.model,
             solver,
@@ -628,13 +641,13 @@ class Conditioned(Recursion):
 
     @classmethod
     @abstractmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
-        """Diffusion of a number of processes; refuses that of a solver which it cannot use."""
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
+        """Diffusion of the processes; refuses that of a solver which it cannot use."""
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
-        """Any solver that is a Gaussian filter."""
-        return solver.probabilistic
+        """Any solver that is a Gaussian filter with steps that all particles share."""
+        return solver.probabilistic and not solver.adaptive
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -742,9 +755,9 @@ class Filtering(Conditioned):
     scheme = Scheme(joint=False)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
-        return known_or_calibrated_diffusion(problem, solver, processes, likelihood=cls.name)
+        return known_or_calibrated_diffusion(problem, solver, likelihood=cls.name)
 
 
 class Dalton(Conditioned):
@@ -761,7 +774,7 @@ class Dalton(Conditioned):
     scheme = Scheme(joint=True)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)
 
@@ -777,6 +790,6 @@ class Fenrir(Conditioned):
     scheme = Scheme(joint=True, linearise_free=True)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)

@@ -181,20 +181,20 @@ def test_increments_blocks_and_records(gaps, name):
 
 
 class MeanOfTerms(CalibratedDiffusion):
-    """The estimate of "fixed" under another name."""
+    """The estimate of "fixed-diagonal" under another name."""
 
     name = "mean-of-terms"
 
-    def variances(self, terms, count):
+    def variances(self, step, terms):
         sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
-        return [total / count + AT_REST for total in sums], sums
+        return [total / step.count + AT_REST for total in sums], sums
 
 
 def test_a_diffusion_is_known_once_it_is_defined():
     problem, values = predator_prey_problem(), PREDATOR_PREY[None, :]
     own, fixed = (
-        total(problem, values, EKF1(2, 2, diffusion=name), "filtering")
-        for name in ("mean-of-terms", "fixed")
+        total(problem, values, EKF0(2, 2, diffusion=name), "filtering")
+        for name in ("mean-of-terms", "fixed-diagonal")
     )
     assert own == fixed
     with pytest.raises(InputError, match="'mean-of-terms' cannot be calibrated in the dalton"):
@@ -284,7 +284,7 @@ def test_a_diverged_particle_is_marked_and_harms_no_other(name):
     [
         ("dalton", EKF1(2, 2), "cannot be calibrated in the dalton likelihood"),
         ("fenrir", EKF0(2, 2), "cannot be calibrated in the fenrir likelihood"),
-        ("filtering", EKF1(2, 2), "rough in the parameters"),
+        ("filtering", EKF1(2, 2, diffusion="dynamic"), "rough in the parameters"),
         ("filtering", EKF1(2, 2, diffusion="kappa"), "which the problem does not name"),
         ("filtering", EKF1(2, diffusion=1.0), "still to be chosen"),
         ("filtering", smcpn.RK4(2), "does not go with RK4"),
