@@ -242,18 +242,26 @@ class RunSettings(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """State of a run: the solver in force and its populations, finished ones first.
+    """State of a run.
 
     Attributes
     ----------
     solver : Solver
+        The one in force.
     samplers : tuple of Snapshot
+        Its populations, finished ones first.
+    solvers : tuple of Solver
+        That of each population, coarser than the one in force until it is carried over.
+    checked : int
+        Samples of the population at work at which its steps were found fine enough.
     refused_k : float or None
         Pareto k of the start that was given up for the prior.
     """
 
     solver: Solver
     samplers: tuple[Snapshot, ...] = ()
+    solvers: tuple[Solver, ...] = ()
+    checked: int = 0
     refused_k: float | None = None
 
     @property

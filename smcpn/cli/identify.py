@@ -164,6 +164,8 @@ def _written(
         simulation.plot().savefig(picture, bbox_inches="tight")
         yield "picture", picture
     if report is not None:
+        model = outcome.posterior.problem.model
+        comparable = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         yield (
             "report",
             outcome.posterior.report(
@@ -172,7 +174,7 @@ def _written(
                 published=case.published,
                 truth=case.truth,
                 title=case.title,
-                likelihoods=tuple(LIKELIHOODS) if compare else (),
+                likelihoods=comparable if compare else (),
             ),
         )
 
@@ -201,8 +203,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "seed": posterior.seed,
         "likelihood": posterior.likelihood,
         "steps": posterior.solver.steps,
-        "solver_share": posterior.budget.claimed,
-        "step_change": posterior.budget.change,
+        "shift": None if posterior.shift is None else posterior.shift.as_dict(),
         "wall_s": outcome.wall_s,
         "identify_s": posterior.timing.wall,
         "kernel_s": outcome.work.run_seconds,
