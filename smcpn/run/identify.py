@@ -40,7 +40,7 @@ def identify(
     seed: int | None = None,
     ess: float = 0.5,
     block: int = 64,
-    max_moves: int = 10,
+    max_moves: int = 20,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
