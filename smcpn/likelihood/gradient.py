@@ -119,8 +119,8 @@ class LogLikelihood:
         other.problem = problem
         vars(other).pop("_upper_bound", None)
         other._value = self._value.with_records(problem.records)
-        if "_tangent" in vars(self):
-            other._tangent = self._tangent.with_records(problem.records)
+        if "tangent" in vars(self):
+            other.tangent = self.tangent.with_records(problem.records)
         return other
 
     def __call__(self, values: ArrayLike) -> Array:
@@ -177,12 +177,13 @@ class LogLikelihood:
         return UpperBound(self.problem, self.likelihood)
 
     @cached_property
-    def _tangent(self) -> LaneLikelihood:
+    def tangent(self) -> LaneLikelihood:
+        """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`."""
         return self._value.tangent()
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            total, slope = self._tangent.total(np.hstack([values, directions]))
+            total, slope = self.tangent.total(np.hstack([values, directions]))
         known = self._upper_bound.admits(values, total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
@@ -196,8 +197,8 @@ class LogLikelihood:
         n, d = values.shape
         pairs = np.hstack(_pairs(values))
         with np.errstate(all="ignore"):
-            _, emitted = self._tangent.emitted(
-                pairs, self._tangent.start(pairs), 0, self._tangent.n_samples
+            _, emitted = self.tangent.emitted(
+                pairs, self.tangent.start(pairs), 0, self.tangent.n_samples
             )
             information = np.sum(emitted[:, 1] ** 2, axis=0).reshape(n, d)
             steps = DIFFERENCE / np.sqrt(information)

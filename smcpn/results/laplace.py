@@ -95,6 +95,9 @@ class Laplace:
         log p(y), were the posterior this Gaussian; nan where there is none.
     reason : str
         Why there is no such Gaussian; "" where there is.
+    gauss_newton : tuple of str
+        Directions in which the Hessian has no use, as at a kink, and the Gauss-Newton matrix is
+        the precision: expected curvature, from first derivatives.
 
     References
     ----------
@@ -106,6 +109,7 @@ class Laplace:
     covariance: Array
     log_evidence: float
     reason: str = ""
+    gauss_newton: tuple[str, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -154,7 +158,18 @@ class Laplace:
     def warnings(self) -> tuple[str, ...]:
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
+        reason = (self.reason,) if self.reason else ()
+        return self.maximum.warnings + stopped + reason + self._replaced
+
+    @property
+    def _replaced(self) -> tuple[str, ...]:
+        """A warning if second derivatives had to be replaced."""
+        if not self.gauss_newton:
+            return ()
+        return (
+            "the second derivatives at the mode are not credible, as at a kink of the model: the "
+            f"Gauss-Newton matrix stands in for them along {'; '.join(self.gauss_newton)}",
+        )
 
     @property
     def mean(self) -> dict[str, float]:
