@@ -6,24 +6,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity, prior_derivatives
+from smcpn.likelihood.gradient import DIFFERENCE
 from smcpn.likelihood.information import fisher_information, score_information
 
 Array = NDArray[np.float64]
 
 SUSPECT = 4.0
-"""Factor between curvatures by the Hessian and by Gauss-Newton beyond which a kink is assumed."""
+"""Factor between curvatures of Hessian and Gauss-Newton beyond which kinks are looked for."""
 AGREEING = 1.25
 """Factor up to which the Hessian of a density that has kinks is still believed."""
+OTHER_DIFFERENCE = 3.7 * DIFFERENCE
+"""Step of a second Hessian: where the gradient jumps, the two differ by about this factor."""
 
 
 def trusted_curvature(density: LogDensity, theta: Array) -> tuple[Array, Array]:
-    """Minus the Hessian of a log posterior at a mode, by Gauss-Newton where it is not credible.
+    """Minus the Hessian of a log posterior at a mode, by Gauss-Newton where kinks have spoilt it.
 
     Where the model has kinks, as of a maximum or a dead zone, gradients jump, and differences of
     them are of any size and sign. Relative to the Gauss-Newton matrix of the likelihood, plus the
     curvature of the prior, the Hessian of a density with many samples has eigenvalues near one.
-    Where one is negative or off by more than `SUSPECT`, all that are off by more than `AGREEING`
-    become one.
+    Where one is negative or off by more than `SUSPECT`, and the Hessian depends on the step of the
+    differences, all that are off by more than `AGREEING` become one.
 
     Parameters
     ----------
@@ -38,22 +41,34 @@ def trusted_curvature(density: LogDensity, theta: Array) -> tuple[Array, Array]:
     replaced : ndarray, (d, k)
         Directions, of length one, in which it is that of Gauss-Newton.
     """
-    scale, d = density.scale, len(theta)
-    curvature = -density.hessian(theta[None, :])[0] * np.outer(scale, scale)
-    curvature = 0.5 * (curvature + curvature.T)
+    curvature = _curvature(density, theta, DIFFERENCE)
     function, values = density.log_likelihood, density.prior.natural(theta[None, :])[0]
+    nothing = curvature, np.empty((len(theta), 0))
     for information in (score_information, fisher_information):
         compared = _posterior_information(density, theta, information(function, values))
-        relative = _relative(curvature, compared)
-        if relative is None:
-            return curvature, np.empty((d, 0))
-        eigenvalues, whitened, root = relative
-        if ((eigenvalues > 1 / SUSPECT) & (eigenvalues < SUSPECT)).all():
-            return curvature, np.empty((d, 0))
-    off = ~((eigenvalues > 1 / AGREEING) & (eigenvalues < AGREEING))
-    trusted = root @ whitened * np.sqrt(np.where(off, 1.0, eigenvalues))
-    directions = np.linalg.solve(root.T, whitened[:, off])
+        root = _root(compared)
+        if root is None:
+            return nothing
+        eigenvalues, vectors = np.linalg.eigh(_relative(curvature, root))
+        if _within(eigenvalues, SUSPECT).all():
+            return nothing
+    change = _curvature(density, theta, OTHER_DIFFERENCE) - curvature
+    if np.abs(_relative(change, root)).max() < AGREEING - 1:
+        return nothing
+    off = ~_within(eigenvalues, AGREEING)
+    trusted = root @ vectors * np.sqrt(np.where(off, 1.0, eigenvalues))
+    directions = np.linalg.solve(root.T, vectors[:, off])
     return trusted @ trusted.T, directions / np.linalg.norm(directions, axis=0)
+
+
+def _curvature(density: LogDensity, theta: Array, difference: float) -> Array:
+    curvature = -density.hessian(theta[None, :], difference)[0]
+    curvature = curvature * np.outer(density.scale, density.scale)
+    return 0.5 * (curvature + curvature.T)
+
+
+def _within(eigenvalues: Array, factor: float) -> NDArray[np.bool_]:
+    return (eigenvalues > 1 / factor) & (eigenvalues < factor)
 
 
 def _posterior_information(density: LogDensity, theta: Array, information: Array) -> Array:
@@ -64,19 +79,17 @@ def _posterior_information(density: LogDensity, theta: Array, information: Array
     return information * np.outer(slopes, slopes) + np.diag(own)
 
 
-def _relative(curvature: Array, information: Array) -> tuple[Array, Array, Array] | None:
-    """Eigenvalues and -vectors of a curvature where the information is one, and its root L.
-
-    None where derivatives are not finite, or the information leaves a direction open. What of the
-    curvature is not finite counts as zero.
-    """
+def _root(information: Array) -> Array | None:
+    """Lower Cholesky factor; None where it is not finite, or leaves a direction open."""
     if not np.isfinite(information).all():
         return None
     try:
-        root = np.linalg.cholesky(information)
+        return np.asarray(np.linalg.cholesky(information), dtype=np.float64)
     except np.linalg.LinAlgError:
         return None
-    inverse = np.linalg.inv(root)
+
+
+def _relative(curvature: Array, root: Array) -> Array:
+    """A curvature in units of the information L L'; what is not finite counts as zero."""
     known = np.where(np.isfinite(curvature), curvature, 0.0)
-    eigenvalues, vectors = np.linalg.eigh(inverse @ known @ inverse.T)
-    return eigenvalues, vectors, root
+    return np.asarray(np.linalg.solve(root, np.linalg.solve(root, known).T), dtype=np.float64)

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import UpperBound, build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.registry import UpperBound, build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
@@ -45,10 +46,11 @@ class LogLikelihood:
     problem : Problem
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
         By default the one of the solver, see `identify`.
-    solver : EKF0, EKF1 or RK4, optional
-        By default what goes with ``likelihood``. Steps ``"auto"`` are
-        chosen from the prior; elsewhere they may be too few, and a solution that diverges has
-        -inf. `maximise` and `identify` judge them again where they end: take their ``solver``.
+    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto", optional
+        By default ``"auto"``: what goes with ``likelihood`` and the problem, see `identify`.
+        Steps ``"auto"`` are chosen from the prior; elsewhere they may be too few, and a solution
+        that diverges has -inf. `maximise` and `identify` judge them again where they end: take
+        their ``solver``.
     threads : int, optional
         Threads of the kernels; all processors by default. Results do not depend on it.
 
@@ -77,11 +79,11 @@ class LogLikelihood:
         self,
         problem: Problem,
         likelihood: str | None = None,
-        solver: Solver | None = None,
+        solver: Solver | str | None = None,
         threads: int | None = None,
     ) -> None:
         check_problem(problem)
-        solver = default_solver(problem, likelihood) if solver is None else solver
+        solver = chosen_solver(problem, solver, likelihood)
         self.likelihood = likelihood_name(solver, likelihood)
         threads = None if threads is None else whole_number("threads", threads, 1)
         self.problem, self.names = problem, problem.names
@@ -155,17 +157,23 @@ class LogLikelihood:
         """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d)."""
         return self._gradient(self._checked("values", values))
 
-    def hessian(self, values: ArrayLike) -> Array:
+    def hessian(self, values: ArrayLike, difference: float = DIFFERENCE) -> Array:
         """Hessian (N, d, d) at parameter values (N, d), symmetric.
 
         Fourth-order central differences of the exact gradient, all in one batch. The step is a
         small part of the standard error by the scores of the samples, one over the root of
         the sum of their squares, so that it fits every parameter's scale. A second tangent would
         be exact, but takes minutes to compile where the first takes ten seconds.
+
+        Parameters
+        ----------
+        values : array_like, (N, d)
+        difference : float
+            Step in standard errors. Where the result depends on it, the gradient jumps.
         """
         values = self._checked("values", values)
         n, d = values.shape
-        steps = self._steps(values)
+        steps = self._steps(values, difference)
         shifts = _NODES[:, None, None] * np.eye(d)
         points = values[:, None, None, :] + shifts * steps[:, None, None, :]
         gradients = self._gradient(points.reshape(-1, d))[1].reshape(n, len(_NODES), d, d)
@@ -192,7 +200,7 @@ class LogLikelihood:
         total, slope = self._derivative(*_pairs(values))
         return total.reshape(n, d)[:, 0], slope.reshape(n, d)
 
-    def _steps(self, values: Array) -> Array:
+    def _steps(self, values: Array, difference: float) -> Array:
         """Step of the differences in each parameter, (N, d), exactly representable."""
         n, d = values.shape
         pairs = np.hstack(_pairs(values))
@@ -201,9 +209,9 @@ class LogLikelihood:
                 pairs, self.tangent.start(pairs), 0, self.tangent.n_samples
             )
             information = np.sum(emitted[:, 1] ** 2, axis=0).reshape(n, d)
-            steps = DIFFERENCE / np.sqrt(information)
+            steps = difference / np.sqrt(information)
         known = np.isfinite(steps) & (steps > 0)
-        steps = np.where(known, steps, DIFFERENCE * np.maximum(np.abs(values), 1.0))
+        steps = np.where(known, steps, difference * np.maximum(np.abs(values), 1.0))
         ways = [_way_to_bound(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]
         steps = np.minimum(steps, NEAR_BOUND * np.column_stack(ways))
         return (values + steps) - values

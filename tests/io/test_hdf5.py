@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
+from smcpn.io import hdf5
 from smcpn.io.hdf5 import Measurements, NotPlainError, read_plain
 
 
@@ -82,7 +83,7 @@ def deep(file, tmp_path):
 
 
 def objects(file, tmp_path):
-    for number in range(5000):
+    for number in range(100):
         file.create_group(f"{number}")
 
 
@@ -105,7 +106,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("fill", HOSTILE, ids=lambda fill: fill.__name__)
-def test_what_is_no_plain_data_is_refused_unread(fill, tmp_path):
+def test_what_is_no_plain_data_is_refused_unread(fill, tmp_path, monkeypatch):
+    monkeypatch.setattr(hdf5, "MOST_OBJECTS", 64)
     content = written(lambda file: fill(file, tmp_path))
     with pytest.raises(NotPlainError):
         read(content)
