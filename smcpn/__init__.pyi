@@ -7,6 +7,7 @@ from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .likelihood.gradient import LogLikelihood
+from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
@@ -32,6 +33,7 @@ from .validation import Validation
 __version__: str
 
 __all__ = [
+    "AR1",
     "EKF0",
     "EKF1",
     "ODE",

@@ -164,6 +164,8 @@ def _written(
         simulation.plot().savefig(picture, bbox_inches="tight")
         yield "picture", picture
     if report is not None:
+        model = outcome.posterior.problem.model
+        comparable = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         yield (
             "report",
             outcome.posterior.report(
@@ -172,7 +174,7 @@ def _written(
                 published=case.published,
                 truth=case.truth,
                 title=case.title,
-                likelihoods=tuple(LIKELIHOODS) if compare else (),
+                likelihoods=comparable if compare else (),
             ),
         )
 

@@ -22,7 +22,6 @@ from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import CHUNK, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.model.problem import Problem
 
 Array = NDArray[np.float64]
 
@@ -48,7 +47,6 @@ def fisher_information(function: LogLikelihood, values: Array) -> Array:
     if problem.model.density is not None:
         return score_information(function, values)
     predicted, d, q = _predicted(function), len(values), len(problem.observe)
-    noise, noise_slopes = _noise(problem, values)
     directions = np.hstack([np.tile(values, (d, 1)), np.eye(d)])
     present = np.concatenate([np.isfinite(record.y) for record in problem.records])
     state, total = predicted.start(directions), np.zeros((d, d))
@@ -56,10 +54,9 @@ def fisher_information(function: LogLikelihood, values: Array) -> Array:
         b = min(a + CHUNK, predicted.n_samples)
         state, emitted = predicted.emitted(directions, state, a, b)
         own, slopes = emitted[:, : q + q * q, 0], emitted[:, q + q * q :]
-        covariance = own[:, q:].reshape(-1, q, q) + np.diag(noise)
+        covariance = own[:, q:].reshape(-1, q, q)
         # (m, d, q, q)
         change = slopes[:, q:].transpose(0, 2, 1).reshape(b - a, d, q, q)
-        change = change + noise_slopes.T[:, :, None] * np.eye(q)
         total += _information(slopes[:, :q], covariance, change, present[a:b])
     return total
 
@@ -79,21 +76,14 @@ def _information(
     return np.asarray(mean.T @ mean + 0.5 * flat.T @ flat, dtype=np.float64)
 
 
-def _noise(problem: Problem, values: Array) -> tuple[Array, Array]:
-    """Variance of the noise of each output (q,), and its derivatives (q, d)."""
-    model = problem.model.with_numbers()
-    slopes = ca.jacobian(model.noise_variance, model.theta)
-    function = ca.Function("noise", [model.theta], [ca.densify(model.noise_variance), slopes])
-    variance, derivative = function(values)
-    return variance.full().ravel(), derivative.full()
-
-
 def _predicted(function: LogLikelihood) -> LaneLikelihood:
-    """Outputs and their covariance as the likelihood expects them, with their derivatives."""
+    """Measurements as the likelihood expects them, mean and covariance, with their derivatives."""
     problem, solver = function.problem, function.solver
     grid = Grid.of(problem.records)
     recursion = LIKELIHOODS[function.likelihood].predicting(problem, solver, grid)
     expected = recursion.expected()
-    emitted = ca.vertcat(expected.outputs, ca.vec(expected.covariance))
+    mean = expected.outputs + expected.noise_mean
+    covariance = expected.covariance + ca.diag(expected.noise_variance)
+    emitted = ca.vertcat(mean, ca.densify(ca.vec(covariance)))
     kernel = LaneKernel(tangent(recursion.program(emitted)), None, LEAST_LANES)
     return recursion.over(problem.records, solver, kernel)

@@ -224,7 +224,7 @@ def own(y, output, third):
         (1.0, own, "noise function 'own' takes 3 positional arguments"),
         (1.0, lambda y, g: (y, g), "noise function '<lambda>' returns 2 values"),
         (1.0, StudentT("nothing"), "parameter 'nothing' has no prior"),
-        (1.0, object(), "give a positive standard deviation, a parameter's name, or a density"),
+        (1.0, object(), "give a positive standard deviation, a parameter's name, .* or a density"),
     ],
     ids=range(9),
 )
