@@ -45,8 +45,9 @@ class Posterior(WeightedDraws):
     ess_path, log_evidence_path : ndarray, (K,)
         After each of these: effective sample size before any rejuvenation, and log-evidence.
     rejuvenations : tuple of Rejuvenation
-    budget : ErrorBudget
-        Solver error at the posterior mean, in units of the noise variance.
+    shift : DiscretisationShift or None
+        Shift of the posterior when its solver is made twice as fine, in posterior sd; None where
+        it was not measured.
     timing : Timing
     seed : int or None
     log_evidence_se : float
