@@ -124,7 +124,7 @@ def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
         ("log-evidence", f"{posterior.log_evidence:.2f}"),
         ("rejuvenations", f"{len(posterior.rejuvenations)}"),
         ("proposals accepted", _percent(posterior.acceptance)),
-        ("solver / noise variance", f"{posterior.budget.share:.2g}"),
+        ("shift by finer steps", _shift(posterior)),
         ("time", f"{timing.wall:.2f} s"),
     ]
 
@@ -162,6 +162,10 @@ def likelihood_table(rows: Sequence[Reweighted]) -> Table:
             for row in rows
         ],
     )
+
+
+def _shift(posterior: WeightedDraws) -> str:
+    return "" if posterior.shift is None else f"{posterior.shift.worst:.2g} posterior sd"
 
 
 def _percent(share: float) -> str:
