@@ -176,7 +176,7 @@ class Posterior(WeightedDraws):
         return validate(
             self.problem, self.solver, self.likelihood,
             self.theta, self.log_weights, self.log_likelihood, record,
-            remarks=self.budget.warnings,
+            remarks=() if self.shift is None else self.shift.warnings,
         )  # fmt: skip
 
     def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
