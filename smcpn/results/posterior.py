@@ -153,7 +153,7 @@ class Posterior(WeightedDraws):
         return to_arviz(self, self.problem, seed)
 
     def validate(self, record: Record | None = None) -> Validation:
-        """Test the posterior: innovations, frequency response, error budget, ridges.
+        """Test the posterior: innovations, frequency response, error budget, ridges, verdict.
 
         Parameters
         ----------
@@ -176,6 +176,7 @@ class Posterior(WeightedDraws):
         return validate(
             self.problem, self.solver, self.likelihood,
             self.theta, self.log_weights, self.log_likelihood, record,
+            remarks=() if self.shift is None else self.shift.warnings,
         )  # fmt: skip
 
     def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
