@@ -185,6 +185,14 @@ Method = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="'auto' begins near the posterior, at the modes that searches find.",
+        metavar="auto",
+        rich_help_panel=RUN,
+    ),
+]
 Particles = Annotated[
     int | None,
     typer.Option(
@@ -227,4 +235,12 @@ Json = Annotated[
 ReportFile = Annotated[
     Path | None,
     typer.Option(help="Write an HTML report.", metavar="FILE", rich_help_panel=OUTPUT),
+]
+Counted = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Count autocorrelated residuals: robust standard deviations, and bands as wide.",
+        rich_help_panel=OUTPUT,
+    ),
 ]

@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "initial": None,
     "solver": ("kind", "likelihood", *OF_SOLVER),
     "run": (
-        *(name for name in Settings.model_fields if name not in ("solver", "likelihood", "start")),
+        *(name for name in Settings.model_fields if name not in ("solver", "likelihood")),
         *WRITTEN,
     ),
 }

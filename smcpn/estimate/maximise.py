@@ -16,9 +16,10 @@ from smcpn.errors import InputError, shown, whole_number
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
+from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
@@ -30,8 +31,10 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 CANDIDATES = 64
 """Draws from the prior whose most likely are the starts, where none is given."""
-SEARCHES = 4
-"""How many of them: one alone ends in a lesser mode now and then."""
+SEARCHES, MOST_SEARCHES = 4, 6
+"""Fewest and most of them: one alone ends in a lesser mode now and then."""
+NEIGHBOURS = 8
+"""A draw that is more likely than so many around it is taken for a hill of its own."""
 TOGETHER = 256
 """Most searches that run at a time, each in a thread; results do not depend on it."""
 
@@ -44,7 +47,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     density : LogDensity
     starts : int, mapping, array or None
         A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,); by default the four most likely of 64 draws.
+        median; values (S, d) or (d,); by default the draws of `likely_hills`.
 
     Raises
     ------
@@ -53,8 +56,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     """
     prior = density.prior
     if starts is None:
-        candidates = prior.sample(rng, CANDIDATES)
-        return candidates[np.argsort(-density.value(candidates), kind="stable")[:SEARCHES]]
+        return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
     elif np.ndim(starts) == 0:
@@ -69,6 +71,29 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         )
     _check_inside(prior, values)
     return prior.unconstrained(values)
+
+
+def likely_hills(density: LogDensity, rng: np.random.Generator) -> Array:
+    """Return four to six of 64 draws from the prior, on different hills of the density, (S, d).
+
+    The most likely draws may all lie on one hill. First come those that are more likely than the
+    eight draws nearest to them, six at most; the most likely others make up four.
+
+    References
+    ----------
+    Torn, A., Viitanen, S. (1992). Topographical global optimization. In: Recent Advances in Global
+    Optimization, Princeton.
+    """
+    candidates = density.prior.sample(rng, CANDIDATES)
+    values = density.value(candidates)
+    scaled = candidates / density.scale
+    distances = np.square(scaled[:, None] - scaled).sum(axis=2)
+    around = np.argsort(distances, axis=1, kind="stable")[:, 1 : NEIGHBOURS + 1]
+    top = values > values[around].max(axis=1)
+    order = np.argsort(-values, kind="stable")
+    tops = order[top[order]][:MOST_SEARCHES]
+    others = order[~np.isin(order, tops)][: max(SEARCHES - len(tops), 0)]
+    return candidates[np.concatenate([tops, others])]
 
 
 def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) -> list[list[int]]:
@@ -158,10 +183,12 @@ def maximise(
     likelihood : str or LogLikelihood, optional
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
-        As of `identify`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
+        As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
+        twice as many steps would shift the maximum by less than .1 posterior sd.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
-        median for the rest; or values (S, d) or (d,). By default the four most likely of 64 draws.
+        median for the rest; or values (S, d) or (d,). By default four to six of 64 draws: those
+        more likely than the draws around them, and the most likely others.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
@@ -206,17 +233,15 @@ def maximise(
     density = LogDensity(function, target)
     points = starting_points(density, starts, np.random.default_rng(seed))
     found = _searched(density, points, plan, method, iterations)
-    maximum = _maximum(density, method, found)
-    while automatic and np.isfinite(maximum.log_density):
-        finer = _finer(maximum)
-        if finer is None:
-            break
+    maximum = with_shift(_maximum(density, method, found), threads)
+    while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
+        finer = maximum.shift.finer
         density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
         # From where they were: more steps change a maximum that is nearly right.
         ends = np.stack([one.theta for one in found])
         again = _searched(density, ends, plan[-1:], method, iterations)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
-        maximum = _maximum(density, method, found)
+        maximum = with_shift(_maximum(density, method, found), threads)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -288,16 +313,3 @@ def _start_result(prior: Prior, found: Found) -> StartResult:
         path=path,
         path_log_density=found.path_log_density,
     )
-
-
-def _finer(maximum: Maximum) -> Solver | None:
-    """Return the solver with the steps needed at the maximum; None if it has enough."""
-    problem, solver, name = maximum.problem, maximum.solver, maximum.function.likelihood
-    try:
-        if error_budget(problem, solver, maximum.values, name).share <= SOLVER_SHARE:
-            return None
-        least = 2 * int(solver.steps)
-        return sufficient_steps(problem, solver, maximum.values, name, least=least)
-    except InputError:
-        # A poor maximum may lie where no steps are enough.
-        return None

@@ -55,7 +55,7 @@ def chosen_solver(
 
 def stiff_solver(problem: Problem) -> Solver | None:
     """Return a solver for the problem if it is stiff at the draws from the prior; None if not."""
-    if problem.model.density is not None or problem.diffusion is not None:
+    if not Adaptive.takes_noise(problem.model) or problem.diffusion is not None:
         return None
     values = pilot_values(problem)
     longest = longest_interval(problem)

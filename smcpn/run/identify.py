@@ -11,7 +11,6 @@ from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
-from smcpn.errors import InputError, shown
 from smcpn.likelihood.registry import UpperBound
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
@@ -20,10 +19,10 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
-from smcpn.settings import Settings
+from smcpn.run.start import approximation_of, modes_of, warnings_of_start
+from smcpn.settings import AUTO, Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import normalise
-from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import Populations, SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
@@ -41,10 +40,10 @@ def identify(
     seed: int | None = None,
     ess: float = 0.5,
     block: int = 64,
-    max_moves: int = 10,
+    max_moves: int = 20,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
-    start: Laplace | None = None,
+    start: Laplace | str | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
@@ -62,6 +61,8 @@ def identify(
         `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
         does not. By default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where
         draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
+        Automatic steps begin coarse; the particles are carried over to finer ones until that shifts
+        no direction by .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical"}, optional
         By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
         `AdaptiveEKF1`, classical for `RK4`. Filtering, dalton and fenrir
@@ -82,11 +83,14 @@ def identify(
         Assimilate one sample after the other, the whole record at rising exponents, or the whole
         record at a falling diffusion, which a likelihood with local maxima calls for. By default
         ``"ibis"``, or ``"tempering"`` with a ``start``.
-    start : Laplace, optional
-        Draw the particles from a Laplace approximation of the same problem, and temper from there:
-        few rejuvenations where it is good, and the same posterior and evidence where it is not,
-        but for a mode that it does not reach. It brings its solver and likelihood, where none is
-        given.
+    start : Laplace or "auto", optional
+        Draw the particles near the posterior and temper from there, in place of from the prior:
+        few rejuvenations, the same posterior and evidence. They come from a mixture of a
+        multivariate t at each mode of a Laplace approximation of the same problem, and a tenth
+        from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four to six
+        searches. Where the Pareto k of the importance weights says that the mixture misses what
+        matters, the run begins again at the prior, and a warning says so. An approximation brings
+        its solver and likelihood, where none is given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -128,10 +132,10 @@ def identify(
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
     check_problem(problem)
-    if start is not None:
-        _check_start(start, problem)
-        if solver is None and likelihood in (None, start.likelihood):
-            solver, likelihood = start.solver, start.likelihood
+    near = approximation_of(start, problem, likelihood, solver, seed, threads)
+    unspoken = solver is None and near is not None and likelihood in (None, near.likelihood)
+    if near is not None and (start == AUTO or unspoken):
+        solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,
         likelihood=likelihood,
@@ -144,7 +148,7 @@ def identify(
         moves=moves,
         resampling=resampling,
         replicates=replicates,
-        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
+        start=None if near is None else modes_of(near, start == AUTO),
         threads=threads,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
@@ -201,15 +205,15 @@ def identified(
 
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
-    populations, budget = run.outcome or run.judged()
-    found = populations.warnings + budget.warnings + further_warnings
+    populations, shift = run.outcome or run.judged()
+    found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
     if run.outcome is not None:
-        found += beyond_the_data(run, populations)
+        found += beyond_the_data(run, populations) + warnings_of_start(run)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
         likelihood=run.settings.likelihood,
-        budget=budget,
+        shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
@@ -229,15 +233,3 @@ def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
         "noise can have: the solver diverges without data at these steps; raise steps, or choose "
         "likelihood='filtering'",
     )
-
-
-def _check_start(start: Laplace, problem: Problem) -> None:
-    """Raise `InputError` for a start in other coordinates than those of the problem."""
-    if not isinstance(start, Laplace):
-        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)", argument="start")
-    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
-        raise InputError(
-            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
-            argument="start",
-        )
