@@ -156,9 +156,8 @@ class EKF0(ProbabilisticSolver):
     smooth : bool
         Whether a solution is also smoothed; likelihoods do not look at it.
     interval : float, optional
-        Length of a sampling interval that takes ``steps``; others take the power of two times as
-        many, or one part of it, that makes no step longer. Without it every interval takes
-        ``steps``. Where samples are not equally spaced ``steps="auto"`` sets it; the likelihoods
+        Length of a sampling interval that takes ``steps``; others take as many in proportion, so
+        that no step is longer. Without it every interval takes ``steps``. Where samples are not equally spaced ``steps="auto"`` sets it; the likelihoods
         that see the data cannot use it.
 
     Raises

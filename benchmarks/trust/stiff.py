@@ -96,7 +96,7 @@ def monod_problem(seed: int = 0) -> smcpn.Problem:
     """Return two experiments with all three states measured."""
     rng, records = np.random.default_rng(seed), []
     for (samples, end), start in zip(EXPERIMENTS, (("X1", "S1"), ("X2", "S2")), strict=True):
-        gaps = np.maximum(rng.exponential(size=samples - 1) ** 2, 0.0)
+        gaps = rng.exponential(size=samples - 1) ** 2
         gaps = np.maximum(gaps * end / gaps.sum(), SHORTEST)
         t = np.append(0.0, np.cumsum(gaps))
         x0 = [MONOD[name] for name in start]

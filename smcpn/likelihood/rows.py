@@ -95,17 +95,20 @@ def numbers_of_steps(spacing: Array, steps: int, interval: float | None) -> NDAr
     Parameters
     ----------
     interval : float or None
-        Length of an interval that takes ``steps``. Others take the power of two by which it is
-        divided, or multiplied, that leaves no step longer. None: all take ``steps``.
+        Length of an interval that takes ``steps``. Others take as many in proportion, rounded up
+        to an eighth of an octave, so that no step is longer. None: all take ``steps``.
     """
     if interval is None:
         return np.full(len(spacing), steps, dtype=np.int64)
-    octaves = np.ceil(np.log2(spacing / interval) - TOUCHING)
-    return np.maximum(np.ceil(steps * 2.0**octaves), 1.0).astype(np.int64)
+    levels = np.ceil(LEVELS * np.log2(spacing / interval) - TOUCHING)
+    wanted = np.ceil(steps * 2.0 ** (levels / LEVELS) - TOUCHING)
+    return np.maximum(wanted, 1.0).astype(np.int64)
 
 
+LEVELS = 8
+"""Numbers of steps in an octave: few, since those of equal number are written together."""
 TOUCHING = 1e-9
-"""Octaves by which an interval may be longer than one that has half its steps."""
+"""What rounding may add to the length of an interval before it gets a step more."""
 
 
 def rows_by_number(
