@@ -14,7 +14,7 @@ DALTON
         log p(y, z) = sum_t [log p(y_t | y_<t, z_<=t) + sum_n log N(e_n; 0, s_n)],
 
     e_n and s_n being residuals of the steps between the samples t - 1 and t and their variances.
-    The data-free filter yields log p(z) = sum_t sum_n log N(e'_n; 0, s'_n). Each linearises the
+    A data-free filter yields log p(z) = sum_t sum_n log N(e'_n; 0, s'_n). Each linearises the
     ODE at its own mean.
 Fenrir
     log p(y | z) = log p(y, z) - log p(z) under one linear Gaussian model (Tronarp, Bosch and Hennig
@@ -23,8 +23,9 @@ Fenrir
     model that the data-free filter made on its way. So the two filters of DALTON compute the same
     number, the conditioned one taking the data-free one's linearisation, without a smoother.
 
-All go forward in time, sample by sample, so all have increments. The difference log p(y, z) -
-log p(z) is taken step by step, for the totals are large and nearly equal.
+All go forward in time, sample by sample, so all have increments. In DALTON and Fenrir the data-free
+filter is carried as its difference from the conditioned one (`data_free`): the totals log p(y, z)
+and log p(z) are large and nearly equal.
 
 Where the input jumps or bends at the samples, the derivatives of the state restart at every
 sample from their exact values, as in `marginal`; the covariance keeps that of the values and what
@@ -59,9 +60,14 @@ from smcpn.likelihood.covariance import (
     condition_on_output,
     output_covariance,
 )
+from smcpn.likelihood.data_free import (
+    DataFreeSymbols,
+    InnovationChange,
+    LinearisationChange,
+    linear_change,
+)
 from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
 from smcpn.likelihood.gaussian_filter import (
-    FilterStep,
     FilterSymbols,
     Innovation,
     Linearisation,
@@ -102,9 +108,9 @@ class Scheme:
 class ConditionedSymbols:
     """Symbols of the recursion of one particle, and of the rows that all particles share.
 
-    The state of a particle holds one or two filters, the likelihood ratio of the residuals since
-    the last sample, and the statistics of a calibrated diffusion. A sample corrects the state at
-    the beginning of the interval after it.
+    The state of a particle holds the conditioned filter, the data-free one or its difference, the
+    likelihood ratio of the residuals since the last sample, and the statistics of a calibrated
+    diffusion. A sample corrects the state at the beginning of the interval after it.
 
     Attributes
     ----------
@@ -117,8 +123,10 @@ class ConditionedSymbols:
     start_order : int
         Highest derivative that starts from its exact value; those beyond start at zero.
     free : FilterSymbols or None
-        The data-free filter, where there is one.
+        The data-free filter that a diffusion is calibrated by.
     conditioned : FilterSymbols
+    data_free : DataFreeSymbols or None
+        Difference of the data-free filter, where an increment compares both.
     sample : SampleSymbols
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
@@ -139,6 +147,7 @@ class ConditionedSymbols:
     start_order: int
     free: FilterSymbols | None
     conditioned: FilterSymbols
+    data_free: DataFreeSymbols | None
     sample: SampleSymbols
     h: ca.SX
     h_before: ca.SX
@@ -173,11 +182,12 @@ class ConditionedSymbols:
         share = share and solver.jacobian == "none"
         known = diffusion.is_number(model.theta)
         free = None
-        if scheme.joint or diffusion.calibrated:
+        if diffusion.calibrated:
             alone = Layout.connected(model.x, model.rhs, solver)
-            free = FilterSymbols(model, alone, share and (diffusion.calibrated or known), "free")
+            free = FilterSymbols(model, alone, share, "free")
         together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = share and known and _known_outputs(model)
+        conditioned = FilterSymbols(model, together, shared, "conditioned")
         names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic")
         return cls(
             model,
@@ -187,7 +197,8 @@ class ConditionedSymbols:
             solver.order,
             solver.order if start_order is None else start_order,
             free,
-            FilterSymbols(model, together, shared, "conditioned"),
+            conditioned,
+            DataFreeSymbols(conditioned) if scheme.joint else None,
             SampleSymbols.of(model),
             **{name: ca.SX.sym(name) for name in names},
         )
@@ -231,6 +242,8 @@ def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
     state: list[ca.SX] = []
     for f in symbols.filters:
         state += [initial, ca.SX.zeros(0 if f.shared else len(f.held), 1)]
+    if symbols.data_free is not None:
+        state += symbols.data_free.zero()
     sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
     return row, ca.vertcat(*state, *_no_scores(symbols), *sums)
 
@@ -242,59 +255,93 @@ class Step:
     Attributes
     ----------
     state : casadi.SX
-    free : FilterStep or None
-    conditioned : FilterStep
+    covariances : list of tuple of casadi.SX
+        What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
+        conditioned one's are followed by those of the difference.
+    gains : list of SharedGains
     """
 
     state: ca.SX
-    free: FilterStep | None
-    conditioned: FilterStep
+    covariances: list[tuple[ca.SX, ...]]
+    gains: list[SharedGains]
 
 
 def solver_step(symbols: ConditionedSymbols) -> Step:
     """Predict and condition on the ODE at the end of the step, in both filters."""
-    free, conditioned = symbols.free, symbols.conditioned
-    after_free, linearisation = None, None
+    free, conditioned, data_free = symbols.free, symbols.conditioned, symbols.data_free
     alone: list[Innovation] = []
     state: list[ca.SX] = []
+    covariances: list[tuple[ca.SX, ...]] = []
+    gains: list[SharedGains] = []
     if free is not None:
         predicted = free.predict()
         linearisation = free.linearise(predicted, symbols.h)
         noise = symbols.diffusion.free_noise(symbols.scale, symbols.factor)
-        after_free = free.condition_on_ode(predicted, linearisation, [noise] * len(free.mean))
-        alone = after_free.innovations
-        state += free.values(after_free.mean, after_free.factors)
+        before = free.condition_on_ode(predicted, linearisation, [noise] * len(free.mean))
+        alone = before.innovations
+        state += free.values(before.mean, before.factors)
+        covariances.append(free.covariance_entries(before.factors))
+        gains.append(before.gains)
     predicted = conditioned.predict()
-    if linearisation is None or not symbols.scheme.linearise_free:
-        linearisation = conditioned.linearise(predicted, symbols.h)
     noise, sums = symbols.diffusion.noise(
         alone, len(conditioned.mean), symbols.scale, symbols.count, symbols.factor
     )
+    ahead = None if data_free is None else data_free.predict()
+    linearisation, change = _linearised(symbols, predicted, ahead, symbols.h, conditioned.rates)
     after = conditioned.condition_on_ode(predicted, linearisation, noise)
     state += conditioned.values(after.mean, after.factors)
-    if symbols.scheme.joint:
-        state += residual_scores(symbols, after.innovations, alone)
-    return Step(ca.vertcat(*state, *sums), after_free, after)
+    covariances.append(conditioned.covariance_entries(after.factors))
+    gains.append(after.gains)
+    if data_free is not None and ahead is not None and change is not None:
+        other = data_free.condition_on_ode(after, linearisation.slopes, ahead, change)
+        state += data_free.values(other.mean, other.covariances)
+        state += residual_scores(symbols, after.innovations, other.innovations)
+        covariances[-1] += data_free.covariance_entries(other.covariances)
+        gains[-1] = other.gains
+    return Step(ca.vertcat(*state, *sums), covariances, gains)
+
+
+def _linearised(
+    symbols: ConditionedSymbols,
+    mean: Mean,
+    ahead: Mean | None,
+    h: ca.SX,
+    derivatives: Sequence[tuple[int, int, ca.SX]],
+) -> tuple[Linearisation, LinearisationChange | None]:
+    """Linearise derivatives in the conditioned filter, and what differs in the data-free one.
+
+    Parameters
+    ----------
+    ahead : Mean or None
+        What ``mean`` is above that of the data-free filter, where there is one.
+    """
+    f, data_free = symbols.conditioned, symbols.data_free
+    if data_free is None or ahead is None:
+        return f.linearise_derivatives(mean, h, derivatives), None
+    if not symbols.scheme.linearise_free:
+        change = data_free.change(mean, ahead, h, derivatives)
+        return f.linearise_derivatives(mean, h, derivatives), change
+    pairs = zip(mean, ahead, strict=True)
+    alone = [[own - more for own, more in zip(*rows, strict=True)] for rows in pairs]
+    linearisation = f.linearise_derivatives(alone, h, derivatives)
+    return linearisation, linear_change(linearisation.slopes, list(linearisation.rates), ahead)
 
 
 def residual_scores(
-    symbols: ConditionedSymbols, conditioned: list[Innovation], free: list[Innovation]
+    symbols: ConditionedSymbols, conditioned: list[Innovation], changes: list[InnovationChange]
 ) -> list[ca.SX]:
     """Ratio and quadratic after a step: log p(z | y) - log p(z) is -(log ratio + quadratic) / 2."""
     ratio, quadratic = symbols.ratio, symbols.quadratic
-    for (e, s), (e_free, s_free) in zip(_pairs(conditioned), _pairs(free), strict=True):
-        ratio = ratio * (s / s_free)
-        quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
+    for innovation, change in zip(conditioned, changes, strict=True):
+        for e, s, ahead, learned in zip(
+            innovation.residuals, innovation.variances, change.residuals, change.variances,
+            strict=True,
+        ):  # fmt: skip
+            alone = s + learned
+            ratio = ratio * (s / alone)
+            # e^2 / s - (e - ahead)^2 / (s + learned)
+            quadratic = quadratic + (e * (e * (learned / s) + 2.0 * ahead) - ahead**2) / alone
     return [ratio, quadratic]
-
-
-def _pairs(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
-    """Residuals and variances over all blocks."""
-    return [
-        pair
-        for innovation in innovations
-        for pair in zip(innovation.residuals, innovation.variances, strict=True)
-    ]
 
 
 def _no_scores(symbols: ConditionedSymbols) -> list[ca.SX]:
@@ -352,12 +399,18 @@ class Update:
         Of each output, see `Measurement.log_density`.
     gains : SharedGains
         Empty where every particle has its own covariance.
+    ahead : Mean or None
+        What the mean is above that of the data-free filter.
+    learned : list of casadi.SX
+        What the data-free filter's covariance is above this one, by block.
     """
 
     mean: Mean
     factors: list[Factor]
     log_densities: list[tuple[ca.SX, ca.SX]]
     gains: SharedGains
+    ahead: Mean | None
+    learned: list[ca.SX]
 
 
 def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutputs) -> Update:
@@ -365,18 +418,25 @@ def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutput
     f, sample, slopes = symbols.conditioned, symbols.sample, predicted.slopes
     mean, factors = [list(row) for row in f.mean], list(f.factors)
     gains, log_densities = predicted.gains, []
+    data_free, ahead, learned = symbols.data_free, None, []
+    if data_free is not None:
+        ahead, learned = [list(row) for row in data_free.mean], data_free.covariances
     for j, expected in enumerate(predicted.mean):
         for (k, i), slope in slopes[j].items():
             expected += slope * (mean[k][i] - f.mean[k][i])
         present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
         value = measurement(symbols.model, j, expected, sample.y[j], sample.present[j])
         factors, gain = condition_on_output(f.layout, factors, present, value.noise)
+        if data_free is not None:
+            learned = data_free.condition_on_output(learned, gain)
         if f.shared:
             gain, gains = gains.of_output(gain)
         for (k, i), g in gain.by_entry.items():
             mean[k][i] = mean[k][i] + g * value.innovation
+            if ahead is not None:
+                ahead[k][i] = ahead[k][i] + g * value.innovation
         log_densities.append(value.log_density(gain))
-    return Update(mean, factors, log_densities, gains)
+    return Update(mean, factors, log_densities, gains, ahead, learned)
 
 
 @dataclass(frozen=True)
@@ -386,14 +446,14 @@ class Interval:
     Attributes
     ----------
     state : casadi.SX
-    factors : list of list of Factor
-        Of each filter.
+    covariances : list of tuple of casadi.SX
+        As of a `Step`.
     input_derivatives : list of casadi.SX
         Symbols of the derivatives of the input that a restart needs.
     """
 
     state: ca.SX
-    factors: list[list[Factor]]
+    covariances: list[tuple[ca.SX, ...]]
     input_derivatives: list[ca.SX]
 
 
@@ -402,20 +462,32 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     h_ratio = symbols.h / symbols.h_before if symbols.grid.rescales else ca.SX(1.0)
     derivatives, inputs = _exact_derivatives(symbols) if symbols.grid.restarts else ([], [])
     state: list[ca.SX] = []
-    factors: list[list[Factor]] = []
-    linearisation: Linearisation | None = None
-    for f in symbols.filters:
-        source = update if f is symbols.conditioned else f
-        mean = rescaled_mean(source.mean, h_ratio)
-        blocks = f.rescale(source.factors, h_ratio)
+    covariances: list[tuple[ca.SX, ...]] = []
+    free, f, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    if free is not None:
+        mean, blocks = rescaled_mean(free.mean, h_ratio), free.rescale(free.factors, h_ratio)
         if symbols.grid.restarts:
-            if linearisation is None or not symbols.scheme.linearise_free:
-                linearisation = f.linearise_derivatives(mean, symbols.h, derivatives)
-            mean, blocks = f.restart(mean, blocks, linearisation)
-        state += f.values(mean, blocks)
-        factors.append(blocks)
+            linearisation = free.linearise_derivatives(mean, symbols.h, derivatives)
+            mean, blocks = free.restart(mean, blocks, linearisation)
+        state += free.values(mean, blocks)
+        covariances.append(free.covariance_entries(blocks))
+    mean, blocks = rescaled_mean(update.mean, h_ratio), f.rescale(update.factors, h_ratio)
+    ahead, learned = update.ahead, update.learned
+    if data_free is not None and ahead is not None:
+        ahead, learned = rescaled_mean(ahead, h_ratio), data_free.rescale(learned, h_ratio)
+    if symbols.grid.restarts:
+        linearisation, change = _linearised(symbols, mean, ahead, symbols.h, derivatives)
+        if data_free is not None and ahead is not None and change is not None:
+            slopes = linearisation.slopes
+            ahead, learned = data_free.restart(ahead, learned, blocks, slopes, change)
+        mean, blocks = f.restart(mean, blocks, linearisation)
+    state += f.values(mean, blocks)
+    covariances.append(f.covariance_entries(blocks))
+    if data_free is not None and ahead is not None:
+        state += data_free.values(ahead, learned)
+        covariances[-1] += data_free.covariance_entries(learned)
     tail = [*_no_scores(symbols), *symbols.diffusion.sums]
-    return Interval(ca.vertcat(*state, *tail), factors, inputs)
+    return Interval(ca.vertcat(*state, *tail), covariances, inputs)
 
 
 def _exact_derivatives(
@@ -437,16 +509,16 @@ def shared_covariances(
     symbols: ConditionedSymbols, step: Step, update: Update, interval: Interval
 ) -> list[SharedCovariance]:
     """Covariances that are the same for all particles, whose gains the rows bring."""
-    steps = [after for after in (step.free, step.conditioned) if after is not None]
+    data_free = symbols.data_free
     return [
         SharedCovariance(
-            held=f.held,
-            after_step=f.covariance_entries(after.factors),
-            step_gains=after.gains,
-            after_sample=f.covariance_entries(factors),
+            held=f.held if data_free is None else (*f.held, *data_free.held),
+            after_step=step.covariances[number],
+            step_gains=step.gains[number],
+            after_sample=interval.covariances[number],
             sample_gains=update.gains if f is symbols.conditioned else SharedGains("none"),
         )
-        for f, after, factors in zip(symbols.filters, steps, interval.factors, strict=True)
+        for number, f in enumerate(symbols.filters)
         if f.shared
     ]
 
@@ -678,7 +750,10 @@ class Conditioned(Recursion):
         model, symbols, sample = self.model, self.symbols, self.symbols.sample
         start_symbols, start = start_state(symbols)
         scores = [symbols.ratio, symbols.quadratic] if self.scheme.joint else []
-        state = [*(s for f in symbols.filters for s in f.state), *scores, *symbols.diffusion.sums]
+        state = [s for f in symbols.filters for s in f.state]
+        if symbols.data_free is not None:
+            state += symbols.data_free.state
+        state += [*scores, *symbols.diffusion.sums]
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
         return LaneProgram(
