@@ -75,7 +75,7 @@ from smcpn.likelihood.gaussian_filter import (
     rescaled_mean,
 )
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import measurement
+from smcpn.likelihood.measurement import densest, measurement, possible
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
@@ -98,10 +98,14 @@ class Scheme:
         the ODE since the sample before; otherwise log p(y | z).
     linearise_free : bool
         Whether the conditioned filter takes the data-free filter's linearisation of the ODE.
+    excess : float
+        Nats per value by which a joint likelihood may lie above what a density of the data can,
+        the noise at its densest; beyond, the data-free filter has diverged.
     """
 
     joint: bool
     linearise_free: bool = False
+    excess: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,6 +141,8 @@ class ConditionedSymbols:
     ratio, quadratic : casadi.SX
         Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since the last sample,
         e and s of the conditioned filter, e' and s' of the data-free one.
+    surplus : casadi.SX
+        Log-likelihood of the samples so far above the highest possible one.
     """
 
     model: Model
@@ -156,6 +162,7 @@ class ConditionedSymbols:
     factor: ca.SX
     ratio: ca.SX
     quadratic: ca.SX
+    surplus: ca.SX
 
     @classmethod
     def of(
@@ -188,7 +195,7 @@ class ConditionedSymbols:
         together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = share and known and _known_outputs(model)
         conditioned = FilterSymbols(model, together, shared, "conditioned")
-        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic")
+        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic", "surplus")
         return cls(
             model,
             scheme,
@@ -207,6 +214,18 @@ class ConditionedSymbols:
     def filters(self) -> list[FilterSymbols]:
         """The filters of a particle, in the order of its state and rows."""
         return [f for f in (self.free, self.conditioned) if f is not None]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the sum of the increments, and not each, has an upper bound."""
+        return self.scheme.joint and self.model.density is None
+
+    @property
+    def scores(self) -> list[ca.SX]:
+        """Symbols of what a particle keeps of its likelihood."""
+        if not self.scheme.joint:
+            return []
+        return [self.ratio, self.quadratic, *([self.surplus] if self.bounded else [])]
 
     @property
     def constants(self) -> ca.SX:
@@ -245,7 +264,7 @@ def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
     if symbols.data_free is not None:
         state += symbols.data_free.zero()
     sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
-    return row, ca.vertcat(*state, *_no_scores(symbols), *sums)
+    return row, ca.vertcat(*state, *_scores(symbols, ca.SX(0.0)), *sums)
 
 
 @dataclass(frozen=True)
@@ -330,7 +349,7 @@ def _linearised(
 def residual_scores(
     symbols: ConditionedSymbols, conditioned: list[Innovation], changes: list[InnovationChange]
 ) -> list[ca.SX]:
-    """Ratio and quadratic after a step: log p(z | y) - log p(z) is -(log ratio + quadratic) / 2."""
+    """Scores after a step, by which -(log ratio + quadratic) / 2 is log p(z | y) - log p(z)."""
     ratio, quadratic = symbols.ratio, symbols.quadratic
     for innovation, change in zip(conditioned, changes, strict=True):
         for e, s, ahead, learned in zip(
@@ -341,12 +360,12 @@ def residual_scores(
             ratio = ratio * (s / alone)
             # e^2 / s - (e - ahead)^2 / (s + learned)
             quadratic = quadratic + (e * (e * (learned / s) + 2.0 * ahead) - ahead**2) / alone
-    return [ratio, quadratic]
+    return [ratio, quadratic, *symbols.scores[2:]]
 
 
-def _no_scores(symbols: ConditionedSymbols) -> list[ca.SX]:
-    """Ratio and quadratic where no residual has been met since the last sample."""
-    return [ca.SX(1.0), ca.SX(0.0)] if symbols.scheme.joint else []
+def _scores(symbols: ConditionedSymbols, surplus: ca.SX) -> list[ca.SX]:
+    """Scores where no residual has been met since the last sample."""
+    return [ca.SX(1.0), ca.SX(0.0), surplus][: len(symbols.scores)]
 
 
 @dataclass(frozen=True)
@@ -439,6 +458,24 @@ def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutput
     return Update(mean, factors, log_densities, gains, ahead, learned)
 
 
+def log_density(symbols: ConditionedSymbols, update: Update) -> ca.SX:
+    """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
+    product, total = ca.SX(1.0), ca.SX(0.0)
+    if symbols.scheme.joint:
+        product, total = symbols.ratio, -0.5 * symbols.quadratic
+    for log_density, determinant in update.log_densities:
+        product *= determinant
+        total += log_density
+    return total - 0.5 * ca.log(product)
+
+
+def surplus_after(symbols: ConditionedSymbols, increment: ca.SX) -> ca.SX:
+    """Log-likelihood above the highest possible one, this sample included."""
+    present = symbols.sample.present
+    highest = densest(symbols.model.noise_variance, present)
+    return symbols.surplus + increment - highest - symbols.scheme.excess * ca.sum1(present)
+
+
 @dataclass(frozen=True)
 class Interval:
     """A particle at the beginning of an interval between samples.
@@ -486,7 +523,10 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     if data_free is not None and ahead is not None:
         state += data_free.values(ahead, learned)
         covariances[-1] += data_free.covariance_entries(learned)
-    tail = [*_no_scores(symbols), *symbols.diffusion.sums]
+    surplus = ca.SX(0.0)
+    if symbols.bounded:
+        surplus = surplus_after(symbols, log_density(symbols, update))
+    tail = [*_scores(symbols, surplus), *symbols.diffusion.sums]
     return Interval(ca.vertcat(*state, *tail), covariances, inputs)
 
 
@@ -749,11 +789,10 @@ class Conditioned(Recursion):
         """See `Recursion.program`."""
         model, symbols, sample = self.model, self.symbols, self.symbols.sample
         start_symbols, start = start_state(symbols)
-        scores = [symbols.ratio, symbols.quadratic] if self.scheme.joint else []
         state = [s for f in symbols.filters for s in f.state]
         if symbols.data_free is not None:
             state += symbols.data_free.state
-        state += [*scores, *symbols.diffusion.sums]
+        state += [*symbols.scores, *symbols.diffusion.sums]
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
         return LaneProgram(
@@ -773,14 +812,11 @@ class Conditioned(Recursion):
         )
 
     def log_density(self) -> ca.SX:
-        """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
-        product, total = ca.SX(1.0), ca.SX(0.0)
-        if self.scheme.joint:
-            product, total = self.symbols.ratio, -0.5 * self.symbols.quadratic
-        for log_density, determinant in self.update.log_densities:
-            product *= determinant
-            total += log_density
-        return total - 0.5 * ca.log(product)
+        """See `Recursion.log_density`; not finite from where the samples' sum is impossible."""
+        increment = log_density(self.symbols, self.update)
+        if not self.symbols.bounded:
+            return increment
+        return possible(increment, surplus_after(self.symbols, increment))
 
     def expected(self) -> Expected:
         """See `Recursion.expected`: outputs and states given the samples before."""
@@ -832,8 +868,7 @@ class Dalton(Conditioned):
     name = "dalton"
     known_diffusion = True
     any_density = True
-    excess = 1.0
-    scheme = Scheme(joint=True)
+    scheme = Scheme(joint=True, excess=1.0)
 
     @classmethod
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:

@@ -308,9 +308,7 @@ class _Rows:
     changes: ca.SX
 
     @classmethod
-    def of(
-        cls, block: Block, derived: Sequence[Entry], slopes: Slopes, changes: Slopes
-    ) -> _Rows:
+    def of(cls, block: Block, derived: Sequence[Entry], slopes: Slopes, changes: Slopes) -> _Rows:
         free = [entry for entry in entries(block) if entry not in derived]
         matrices = []
         for given in (slopes, changes):

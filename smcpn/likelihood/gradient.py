@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import UpperBound, build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.registry import build_likelihood, default_solver, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
@@ -117,7 +117,6 @@ class LogLikelihood:
             )
         other = copy(self)
         other.problem = problem
-        vars(other).pop("_upper_bound", None)
         other._value = self._value.with_records(problem.records)
         if "_tangent" in vars(self):
             other._tangent = self._tangent.with_records(problem.records)
@@ -134,7 +133,7 @@ class LogLikelihood:
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._value.total(values)[0]
-        return np.where(self._upper_bound.admits(values, total), total, -np.inf)
+        return np.where(np.isfinite(total), total, -np.inf)
 
     def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -173,17 +172,13 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def _upper_bound(self) -> UpperBound:
-        return UpperBound(self.problem, self.likelihood)
-
-    @cached_property
     def _tangent(self) -> LaneLikelihood:
         return self._value.tangent()
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             total, slope = self._tangent.total(np.hstack([values, directions]))
-        known = self._upper_bound.admits(values, total)
+        known = np.isfinite(total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:

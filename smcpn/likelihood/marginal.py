@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import gaussian_log_density
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import (
     NO_INTERVALS,
@@ -132,11 +132,14 @@ class Marginal(Recursion):
         return Expected(outputs, numerical, states)
 
     def log_density(self) -> ca.SX:
-        """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21)."""
+        """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
         expected, noise = self.expected(), ca.diag(self.model.noise_variance)
-        return gaussian_log_density(
-            self.sample.y - expected.outputs, expected.covariance + noise, self.sample.present
+        present = self.sample.present
+        log_density = gaussian_log_density(
+            self.sample.y - expected.outputs, expected.covariance + noise, present
         )
+        highest = densest(self.model.noise_variance, present)
+        return possible(log_density, log_density - highest)
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: h times the residual."""

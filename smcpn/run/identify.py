@@ -12,7 +12,6 @@ from os import PathLike
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.registry import UpperBound
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
@@ -22,14 +21,10 @@ from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
 from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy
-from smcpn.smc.particles import normalise
 from smcpn.smc.proposals import DefensiveGaussian
-from smcpn.smc.replicates import Populations, SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
-
-BEYOND_SHARE = 0.01
-"""Share of the weight that may have a likelihood that is none."""
 
 
 def identify(
@@ -202,8 +197,6 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, budget = run.outcome or run.judged()
     found = populations.warnings + budget.warnings + further_warnings
-    if run.outcome is not None:
-        found += beyond_the_data(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -212,21 +205,6 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
-    )
-
-
-def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
-    """Return a warning if log-likelihoods above what the noise density allows have weight."""
-    likelihood = run.settings.likelihood
-    values = run.problem.prior.natural(populations.theta)
-    possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
-    share = normalise(populations.log_weights)[~possible].sum()
-    if share < BEYOND_SHARE:
-        return ()
-    return (
-        f"{share:.0%} of the weight has a {likelihood} likelihood above what measurements of this "
-        "noise can have: the solver diverges without data at these steps; raise steps, or choose "
-        "likelihood='filtering'",
     )
 
 
