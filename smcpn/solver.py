@@ -125,8 +125,10 @@ class EKF0(ProbabilisticSolver):
     diffusion : float or str
         Diffusion of the Wiener process. ``"fixed"``, ``"fixed-diagonal"``, ``"dynamic"`` and
         ``"dynamic-diagonal"`` calibrate it by quasi maximum likelihood: one value for all time or
-        one per step, one value for all states or one each. A positive number is a standard
-        deviation that is known, the name of a parameter one that is learned.
+        one per step, one value for all states or one each. A likelihood that calibrates one value
+        for all states takes it in units of how far each state moves in a step, so that no unit of
+        time or state matters. A positive number is a standard deviation that is known, the name of
+        a parameter one that is learned; both are in units of the states and of time.
     smooth : bool
         Whether a solution is also smoothed; likelihoods do not look at it.
 

@@ -80,6 +80,8 @@ class StreamOptions:
     follow: bool = False
     announce: bool = False
     give_up: float | None = None
+    ca_file: str | None = None
+    credentials: str | None = None
     limit: int | None = None
     events: str | None = None
     quantiles: bool = True
@@ -163,6 +165,8 @@ def _source(options: StreamOptions, problem: Problem) -> Source:
         follow=options.follow,
         announce=options.announce,
         give_up=options.give_up,
+        ca_file=options.ca_file,
+        credentials=options.credentials,
         session=os.path.abspath(options.checkpoint) if options.checkpoint else "",
     )
 
@@ -307,7 +311,21 @@ def stream(
     ] = False,
     give_up: Annotated[
         float | None,
-        typer.Option(help="Seconds without data until no more attempts.", rich_help_panel=SAMPLES),
+        typer.Option(help="End after this many seconds without data.", rich_help_panel=SAMPLES),
+    ] = None,
+    ca_file: Annotated[
+        str | None,
+        typer.Option(
+            help="Certificates that TLS believes.", metavar="FILE", rich_help_panel=SAMPLES
+        ),
+    ] = None,
+    credentials: Annotated[
+        str | None,
+        typer.Option(
+            help="User and password for a broker, a line each; or SMCPN_USER, SMCPN_PASSWORD.",
+            metavar="FILE",
+            rich_help_panel=SAMPLES,
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -398,6 +416,8 @@ def stream(
         follow=follow,
         announce=announce,
         give_up=give_up,
+        ca_file=ca_file,
+        credentials=credentials,
         limit=limit,
         events=events,
         quantiles=quantiles,

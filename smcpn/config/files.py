@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -157,10 +159,14 @@ def _one_column_remedy(names: list[str]) -> str:
 
 
 def _read_mat(path: Path, layout: Layout) -> Columns:
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     try:
+        sizes = (math.prod(shape) * _MAT_BYTES for _, shape, _ in whosmat(path))
+        _check_size(path, sizes)
         tree = loadmat(path, simplify_cells=True)
+    except InputError:
+        raise
     except NotImplementedError:
         # MATLAB's version 7.3 is HDF5.
         return _read_hdf5(path, layout)
@@ -170,18 +176,42 @@ def _read_mat(path: Path, layout: Layout) -> Columns:
     return _columns_of(path, tree, layout)
 
 
+MOST_BYTES = 2 << 30
+"""Of all variables of a file together; a compressed one can hold any size in a few bytes."""
+_MAT_BYTES = 8
+"""Of a number, at most."""
+
+
+def _check_size(path: Path, sizes: Iterable[int]) -> None:
+    total = sum(sizes)
+    if total > MOST_BYTES:
+        raise InputError(
+            f"{path} holds {total:.3g} bytes when unpacked, and the most is {MOST_BYTES}: "
+            "save the columns needed in a file of their own"
+        )
+
+
 def _read_hdf5(path: Path, layout: Layout) -> Columns:
     import h5py
 
+    from smcpn.io.hdf5 import Measurements, NotPlainError
+
     try:
         with h5py.File(path, "r") as file:
-            return _columns_of(path, file, layout)
-    except OSError as error:
-        raise InputError(f"{path} is no HDF5 file: {_one_line(error)}") from error
+            return _columns_of(path, Measurements(file), layout)
+    except NotPlainError as error:
+        raise InputError(f"{path}: {error}; copy the data into a plain file") from None
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path} cannot be read as HDF5: {_one_line(error)}") from error
 
 
 def _read_npz(path: Path, layout: Layout) -> Columns:
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                _check_size(path, (info.file_size for info in archive.infolist()))
         with np.load(path, allow_pickle=False) as archive:
             if not isinstance(archive, Mapping):
                 raise InputError(f"{path} holds one array without a name: save it with np.savez")

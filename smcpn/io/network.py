@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
@@ -39,10 +40,17 @@ class Backoff:
         """Restart the waiting times, after data have come."""
         self._next, self._last_success = FIRST_SECONDS, time.monotonic()
 
+    @property
+    def silence(self) -> str:
+        """Say that no data have come for too long; "" while that is not so."""
+        silent = time.monotonic() - self._last_success
+        if self._give_up is None or silent < self._give_up:
+            return ""
+        return f"no data for {silent:.3g} s"
+
     def wait(self) -> float | None:
         """Seconds to the next attempt; None to give up."""
-        silent = time.monotonic() - self._last_success
-        if self._give_up is not None and silent >= self._give_up:
+        if self.silence:
             return None
         seconds, self._next = self._next, min(2 * self._next, LONGEST_SECONDS)
         return seconds
@@ -98,16 +106,23 @@ class Tcp:
         reads it need not replay.
     give_up : float, optional
         Seconds without data after which the source ends; it never does by default.
+    tls : ssl.SSLContext, optional
+        For a connection over TLS.
     """
 
     replays = False
 
     def __init__(
-        self, host: str, port: int, announce: bool = False, give_up: float | None = None
+        self,
+        host: str,
+        port: int,
+        announce: bool = False,
+        give_up: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._address = (host, port)
-        self._announce, self._give_up = announce, give_up
-        self.name = f"tcp://{host}:{port}"
+        self._announce, self._give_up, self._tls = announce, give_up, tls
+        self.name = f"{'tcp' if tls is None else 'tls'}://{host}:{port}"
 
     def read(self, stop: Flag, position: Position) -> Iterator[bytes | Event | Break]:
         """See `ByteSource.read`."""
@@ -117,12 +132,14 @@ class Tcp:
             with self._connection(position) as connected:
                 yield Event("connected", self.name)
                 yield from self._received(connected, stop, backoff)
-            return "the server closed the connection"
+            return backoff.silence or "the server closed the connection"
 
         return reconnecting(self.name, connection, stop, backoff)
 
     def _connection(self, position: Position) -> socket.socket:
         connection = socket.create_connection(self._address, CONNECT_SECONDS)
+        if self._tls is not None:
+            connection = self._tls.wrap_socket(connection, server_hostname=self._address[0])
         # Otherwise a server that vanished without a word is waited for forever.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, seconds in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
@@ -135,7 +152,7 @@ class Tcp:
 
     @staticmethod
     def _received(connection: socket.socket, stop: Flag, backoff: Backoff) -> Iterator[bytes]:
-        while not stop.is_set():
+        while not stop.is_set() and not backoff.silence:
             try:
                 chunk = connection.recv(CHUNK)
             except TimeoutError:
@@ -152,6 +169,8 @@ def _resume_line(position: Position) -> bytes:
 
 
 KEEPALIVE_SECONDS = 60
+DENIALS = ("Bad user name or password", "Not authorized", "Banned", "Bad authentication method")
+"""Answers of a broker that another attempt does not change."""
 BUSY_SECONDS, IDLE_SECONDS = 0.005, 0.2
 """Waiting for the network while assimilated messages await their acknowledgement, and otherwise."""
 
@@ -171,7 +190,9 @@ class Mqtt:
         The name of the session: the same after a restart, another one for another reader.
     username, password : str, optional
     give_up : float, optional
-        Seconds without a message after which a lost connection is given up; never by default.
+        Seconds without a message after which the source ends; it never does by default.
+    tls : ssl.SSLContext, optional
+        For a connection over TLS.
 
     Raises
     ------
@@ -190,11 +211,12 @@ class Mqtt:
         username: str | None = None,
         password: str | None = None,
         give_up: float | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._address, self._topic, self._give_up = (host, port), topic, give_up
-        self.name = f"mqtt://{host}:{port}/{topic}"
+        self.name = f"{'mqtt' if tls is None else 'mqtts'}://{host}:{port}/{topic}"
         self._received: deque[Any] = deque()
-        self._refused = ""
+        self._refused, self._denied = "", False
         # Appended to by the thread that identifies, emptied by the one that owns the connection.
         self._assimilated: deque[tuple[int, Any]] = deque()
         self._connections = 0
@@ -202,6 +224,8 @@ class Mqtt:
         self._client = self._make_client(client_id)
         if username is not None:
             self._client.username_pw_set(username, password)
+        if tls is not None:
+            self._client.tls_set_context(tls)
 
     def _make_client(self, client_id: str) -> Any:
         try:
@@ -220,12 +244,14 @@ class Mqtt:
     def _on_connect(self, client: Any, data: Any, flags: Any, reason: Any, more: Any) -> None:
         if reason.is_failure:
             self._refused = str(reason)
+            self._denied = reason.getName() in DENIALS
         else:
             client.subscribe(self._topic, qos=1)
 
     def _on_subscribe(self, client: Any, data: Any, mid: int, reasons: Any, more: Any) -> None:
         if any(reason.is_failure for reason in reasons):
             self._refused = f"the subscription was refused: {reasons[0]}"
+            self._denied = True
         else:
             self._received.append(Event("connected", self.name))
 
@@ -237,7 +263,12 @@ class Mqtt:
             self._refused = ""
             self._client.connect(*self._address, keepalive=KEEPALIVE_SECONDS)
             yield from self._messages(stop, backoff)
-            return self._refused or "the connection was lost"
+            if self._denied:
+                raise InputError(
+                    f"{self.name}: the broker says '{self._refused}': check user and password "
+                    "(--credentials) and what they may read"
+                )
+            return self._refused or backoff.silence or "the connection was lost"
 
         yield from reconnecting(self.name, connection, stop, backoff)
         self._acknowledge()
@@ -252,7 +283,7 @@ class Mqtt:
         while not stop.is_set():
             self._acknowledge()
             seconds = BUSY_SECONDS if self._pending else IDLE_SECONDS
-            if self._client.loop(seconds) != 0 or self._refused:
+            if self._client.loop(seconds) != 0 or self._refused or backoff.silence:
                 return
             while self._received and not stop.is_set():
                 backoff.reset()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -209,10 +209,11 @@ _UNIT = re.compile(r"\s*[\[(](?P<unit>.*)[\])]$")
 class CsvLines:
     """Reads samples from lines of comma-separated numbers.
 
-    A line of words that names the columns says which is which, wherever it comes: files may be
-    strung together. Other columns are passed over, and a unit in brackets too. Without such a
-    line the columns are the inputs and then the outputs in the problem's order, with the time
-    before them where there is one column more.
+    A line of words that names the columns says which is which. It is believed before the first
+    sample, and where it repeats what is known: files may be strung together. Other columns are
+    passed over, and a unit in brackets too. Without such a line the columns are the inputs and
+    then the outputs in the problem's order, with the time before them where there is one column
+    more.
 
     Parameters
     ----------
@@ -237,6 +238,7 @@ class CsvLines:
     ) -> None:
         self._channels, self._delimiter, self._decimal = channels, delimiter, decimal
         self._layout: list[Slot | None] | None = None
+        self._begun = False
         if columns is not None:
             self._layout = self._named([name.strip() for name in columns], "columns")
 
@@ -252,7 +254,8 @@ class CsvLines:
         """
         fields = split_fields(text, self._delimiter)
         if self._names_columns(fields):
-            return self._header(fields)
+            self._believe(fields)
+            return None
         layout = self._layout or self._in_order(fields)
         if len(fields) != len(layout):
             raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
@@ -262,7 +265,7 @@ class CsvLines:
             if slot is not None
         }
         sample = self._channels.sample(number, values)
-        self._layout = layout
+        self._layout, self._begun = layout, True
         return sample
 
     def _names_columns(self, fields: list[str]) -> bool:
@@ -270,14 +273,22 @@ class CsvLines:
         words = all(_WORD.fullmatch(field) for field in fields)
         return len(fields) >= least and words and not all(f.lower() in MISSING for f in fields)
 
-    def _header(self, fields: list[str]) -> None:
+    def _believe(self, fields: list[str]) -> None:
         try:
-            self._layout = self._named(fields, "the header")
-        except InputError as error:
-            if self._layout is None:
+            layout = self._named(fields, "the header")
+        except InputError:
+            if not self._begun:
                 # Read by order, columns of other names would be taken for those of the problem.
                 raise
-            raise BadLineError("words instead of numbers") from error
+            layout = None
+        if self._begun and (layout is None or layout != self._layout):
+            # Noise that looks like a header would give the columns other names.
+            raise BadLineError("words instead of numbers")
+        self._layout = layout
+
+    def begin(self, believed: bool) -> None:
+        """Say whether a header that comes next may name the columns anew."""
+        self._begun = not believed
 
     def _named(self, fields: list[str], where: str) -> list[Slot | None]:
         layout = [self._channels.slots.get(split_unit(field)[0]) for field in fields]
@@ -398,9 +409,6 @@ def _json_number(name: str, value: Any) -> float:
 COMMENT = "#"
 _BYTE_ORDER_MARK = "\ufeff"
 
-Parse = Callable[[int, str], Sample | None]
-"""Number and text of a line to its sample; None for a line that names the columns."""
-
 FORMATS = ("csv", "json")
 
 
@@ -432,8 +440,7 @@ class LineParser:
         if format not in (None, *FORMATS):
             raise InputError(f"format is '{format}': choose one of {', '.join(FORMATS)}")
         self._format = format
-        self._csv = CsvLines(channels, columns).parse
-        self._json = JsonLines(channels).parse
+        self._csv, self._json = CsvLines(channels, columns), JsonLines(channels)
 
     def parse(self, line: Line) -> Sample | None:
         """Return the sample of a line, or None where it holds none.
@@ -457,8 +464,15 @@ class LineParser:
         if line.cut and not as_json:
             # A number that lost its last digits is still a number; an object closes with a brace.
             raise BadLineError("cut off: no newline at its end")
-        parse: Parse = self._json if as_json else self._csv
-        return parse(line.number, text)
+        if not as_json:
+            return self._csv.parse(line.number, text)
+        sample = self._json.parse(line.number, text)
+        self._csv.begin(believed=False)
+        return sample
+
+    def begin(self) -> None:
+        """Believe a header that comes next: another file begins."""
+        self._csv.begin(believed=True)
 
 
 def csv_record(path: Path, problem: Problem) -> Record:

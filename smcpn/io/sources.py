@@ -133,7 +133,9 @@ class Lines:
                     yield from self._items_of(line)
             elif isinstance(piece, Break):
                 yield from self._rest()
-                if piece.lossy and not self._timed:
+                if not piece.lossy:
+                    self._parser.begin()
+                elif not self._timed:
                     yield Event("untimed", "the lines state no time: lost or doubled ones are "
                                 "not recognised after a reconnection")  # fmt: skip
             else:

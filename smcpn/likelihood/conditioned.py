@@ -66,7 +66,12 @@ from smcpn.likelihood.data_free import (
     LinearisationChange,
     linear_change,
 )
-from smcpn.likelihood.diffusion import Diffusion, known_diffusion, known_or_calibrated_diffusion
+from smcpn.likelihood.diffusion import (
+    Diffusion,
+    DiffusionStep,
+    known_diffusion,
+    known_or_calibrated_diffusion,
+)
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
     Innovation,
@@ -135,7 +140,7 @@ class ConditionedSymbols:
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
     scale, count : casadi.SX
-        h^(2 order + 1), and the number of steps so far.
+        Variance that unit diffusion adds in a step, and the number of steps so far.
     factor : casadi.SX
         By which the standard deviation of the diffusion is raised.
     ratio, quadratic : casadi.SX
@@ -288,6 +293,7 @@ class Step:
 def solver_step(symbols: ConditionedSymbols) -> Step:
     """Predict and condition on the ODE at the end of the step, in both filters."""
     free, conditioned, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    drive: DiffusionStep | None = None
     alone: list[Innovation] = []
     state: list[ca.SX] = []
     covariances: list[tuple[ca.SX, ...]] = []
@@ -295,18 +301,18 @@ def solver_step(symbols: ConditionedSymbols) -> Step:
     if free is not None:
         predicted = free.predict()
         linearisation = free.linearise(predicted, symbols.h)
-        noise = symbols.diffusion.free_noise(symbols.scale, symbols.factor)
-        before = free.condition_on_ode(predicted, linearisation, [noise] * len(free.mean))
+        drive = _diffusion_step(symbols, free, linearisation)
+        noise = symbols.diffusion.free_noise(drive)
+        before = free.condition_on_ode(predicted, linearisation, noise)
         alone = before.innovations
         state += free.values(before.mean, before.factors)
         covariances.append(free.covariance_entries(before.factors))
         gains.append(before.gains)
     predicted = conditioned.predict()
-    noise, sums = symbols.diffusion.noise(
-        alone, len(conditioned.mean), symbols.scale, symbols.count, symbols.factor
-    )
     ahead = None if data_free is None else data_free.predict()
     linearisation, change = _linearised(symbols, predicted, ahead, symbols.h, conditioned.rates)
+    drive = drive or _diffusion_step(symbols, conditioned, linearisation)
+    noise, sums = symbols.diffusion.noise(drive, alone)
     after = conditioned.condition_on_ode(predicted, linearisation, noise)
     state += conditioned.values(after.mean, after.factors)
     covariances.append(conditioned.covariance_entries(after.factors))
@@ -344,6 +350,12 @@ def _linearised(
     alone = [[own - more for own, more in zip(*rows, strict=True)] for rows in pairs]
     linearisation = f.linearise_derivatives(alone, h, derivatives)
     return linearisation, linear_change(linearisation.slopes, list(linearisation.rates), ahead)
+
+
+def _diffusion_step(
+    symbols: ConditionedSymbols, f: FilterSymbols, linearisation: Linearisation
+) -> DiffusionStep:
+    return DiffusionStep.of(f.layout, linearisation, symbols.scale, symbols.count, symbols.factor)
 
 
 def residual_scores(
@@ -640,7 +652,9 @@ class ConditionedRowWriter(RowWriter):
         rows[..., :n] = window.inputs(steps)[:, 1:]
         rows[..., n] = window.times(steps)[:, 1:]
         rows[..., n + 1] = lengths[:, None]
-        rows[..., n + 2] = lengths[:, None] ** (2 * self._symbols.order + 1)
+        symbols = self._symbols
+        scales = symbols.diffusion.scales(lengths, self._length, symbols.order)
+        rows[..., n + 2] = scales[:, None]
         rows[..., n + 3] = np.arange(first, first + len(lengths) * steps).reshape(-1, steps)
         return rows.reshape(-1, n + 4)
 
@@ -722,7 +736,7 @@ class Conditioned(Recursion):
                 "are compiled: use a lower order, EKF0, or EKF1(jacobian='diagonal')"
             )
         self.model, self.local_order = problem.model, solver.order + 1
-        diffusion = self.diffusion(problem, solver, len(layout.processes))
+        diffusion = self.diffusion(problem, solver)
         self.symbols = ConditionedSymbols.of(
             problem.model,
             solver,
@@ -740,8 +754,8 @@ class Conditioned(Recursion):
 
     @classmethod
     @abstractmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
-        """Diffusion of a number of processes; refuses that of a solver which it cannot use."""
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
+        """Diffusion of the processes; refuses that of a solver which it cannot use."""
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -853,9 +867,9 @@ class Filtering(Conditioned):
     scheme = Scheme(joint=False)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
-        return known_or_calibrated_diffusion(problem, solver, processes, likelihood=cls.name)
+        return known_or_calibrated_diffusion(problem, solver, likelihood=cls.name)
 
 
 class Dalton(Conditioned):
@@ -871,7 +885,7 @@ class Dalton(Conditioned):
     scheme = Scheme(joint=True, excess=1.0)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)
 
@@ -887,6 +901,6 @@ class Fenrir(Conditioned):
     scheme = Scheme(joint=True, linearise_free=True)
 
     @classmethod
-    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver, processes: int) -> Diffusion:
+    def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:
         """See `Conditioned.diffusion`."""
         return known_diffusion(problem, solver, likelihood=cls.name)

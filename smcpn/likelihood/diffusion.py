@@ -12,16 +12,58 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.gaussian_filter import Innovation
+from smcpn.likelihood.gaussian_filter import Innovation, Linearisation
 from smcpn.model.problem import Problem
+from smcpn.pn.layout import Layout
 from smcpn.solver import CALIBRATED, ProbabilisticSolver
 
-AT_REST = 1e-60
-"""Variance added to a running estimate, which is zero as long as the residuals are."""
+Array = NDArray[np.float64]
+
+AT_REST = 1e-120
+"""Variance added to a running estimate, which is zero as long as the residuals are; far below the
+square of what rounding leaves of a state in any unit."""
 DIFFUSIONS: dict[str, type[CalibratedDiffusion]] = {}
 """Every calibrated diffusion by its name, which a solver's ``diffusion`` gives."""
+
+
+@dataclass(frozen=True)
+class DiffusionStep:
+    """What a diffusion may depend on in a step of the solver.
+
+    Attributes
+    ----------
+    rates : tuple of casadi.SX
+        Coordinate of the derivative that the ODE determines, of every process at the data-free
+        filter's predicted mean: h x' for one state, in the unit of that state.
+    scale : casadi.SX
+        Variance per unit of variance of the diffusion, see ``scales``.
+    count : casadi.SX
+        Steps so far, this one included.
+    factor : casadi.SX
+        By which the standard deviation of the diffusion is raised.
+    """
+
+    rates: tuple[ca.SX, ...]
+    scale: ca.SX
+    count: ca.SX
+    factor: ca.SX
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        linearisation: Linearisation,
+        scale: ca.SX,
+        count: ca.SX,
+        factor: ca.SX,
+    ) -> DiffusionStep:
+        """Take the rates from the linearised ODE."""
+        rates = [linearisation.rates[k, p.rate] for k, p in enumerate(layout.processes)]
+        return cls(tuple(rates), scale, count, factor)
 
 
 @dataclass(frozen=True)
@@ -54,24 +96,19 @@ class KnownDiffusion:
         """Whether it is the same for all particles, whose parameters are ``theta``."""
         return not ca.depends_on(self.sd, theta)
 
-    def free_noise(self, scale: ca.SX, factor: ca.SX) -> ca.SX:
-        """Process noise of the data-free filter: that of the conditioned filter.
+    def scales(self, lengths: Array, mean: float, order: int) -> Array:
+        """Variance that unit variance of the diffusion adds in steps of these lengths."""
+        return lengths ** (2 * order + 1)
 
-        With equal arithmetic their rounding errors cancel in log p(y, z) - log p(z); they are
-        large where the diffusion is small.
-        """
-        return scale * (self.sd * factor) ** 2
+    def free_noise(self, step: DiffusionStep) -> list[ca.SX]:
+        """Process noise of the data-free filter: that of the conditioned filter."""
+        return [step.scale * (self.sd * step.factor) ** 2] * len(step.rates)
 
     def noise(
-        self,
-        innovations: Sequence[Innovation],
-        processes: int,
-        scale: ca.SX,
-        count: ca.SX,
-        factor: ca.SX,
+        self, step: DiffusionStep, innovations: Sequence[Innovation]
     ) -> tuple[list[ca.SX], list[ca.SX]]:
         """Process noise of the conditioned filter on a step, and no sums."""
-        return [self.free_noise(scale, factor)] * processes, []
+        return self.free_noise(step), []
 
 
 @dataclass(frozen=True)
@@ -79,27 +116,31 @@ class CalibratedDiffusion(ABC):
     """A diffusion that is estimated from the residuals of the data-free filter, step by step.
 
     Scaling the diffusion scales every covariance of a filter that meets no measurement noise. So
-    one data-free filter with unit diffusion yields residuals e and their variances s, from which
-    `variances` estimates the diffusion without filtering again. The filter that is conditioned on
-    the data has no such scaling; it takes the value.
+    one data-free filter with a diffusion of one yields residuals e and their variances s, from
+    which `variances` estimates the diffusion without filtering again. The filter that is
+    conditioned on the data has no such scaling; it takes the value.
+
+    Time is counted in mean steps, so that the diffusion has the square of the state's unit and
+    does not depend on the unit of time.
 
     A subclass that sets ``name`` becomes a diffusion that solvers accept by that name.
 
     Attributes
     ----------
     name : str
-    diagonal : bool
-        Whether every process has a diffusion of its own.
+    alone : tuple of bool
+        Of every process, whether its covariance in the data-free filter is its own. The gains
+        then do not depend on its diffusion, nor on the particle.
     sums : tuple of casadi.SX
-        Running statistics that a particle holds: one, or one for every process.
+        Running statistics that a particle holds.
     """
 
     name: ClassVar[str]
-    diagonal: ClassVar[bool] = False
     calibrated: ClassVar[bool] = True
     constants: ClassVar[tuple[ca.SX, ...]] = ()
     constant_values: ClassVar[tuple[float, ...]] = ()
 
+    alone: tuple[bool, ...]
     sums: tuple[ca.SX, ...] = field(kw_only=True)
 
     def __init_subclass__(cls) -> None:
@@ -109,53 +150,58 @@ class CalibratedDiffusion(ABC):
                 CALIBRATED.append(cls.name)
 
     @classmethod
-    def of(cls, processes: int) -> CalibratedDiffusion:
-        """Make the symbols for a number of processes."""
-        return cls(
-            sums=tuple(ca.SX.sym(f"sum_{k}") for k in range(processes if cls.diagonal else 1))
-        )
+    def of(cls, layout: Layout) -> CalibratedDiffusion:
+        """Make the symbols for the processes of the data-free filter."""
+        own = {k for block in layout.blocks if len(block.processes) == 1 for k in block.processes}
+        processes = len(layout.processes)
+        sums = tuple(ca.SX.sym(f"sum_{k}") for k in range(cls.statistics(processes)))
+        return cls(tuple(k in own for k in range(processes)), sums=sums)
+
+    @classmethod
+    def statistics(cls, processes: int) -> int:
+        """Number of ``sums`` for a number of processes; by default one each."""
+        return processes
+
+    def sizes(self, step: DiffusionStep) -> list[ca.SX]:
+        """Variances of the processes relative to each other; by default one each."""
+        return [ca.SX(1.0)] * len(self.alone)
 
     @abstractmethod
-    def variances(self, terms: Sequence[ca.SX], count: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
-        """Variances after a step, and the sums after it: as many as `sums`.
+    def variances(
+        self, step: DiffusionStep, terms: Sequence[ca.SX]
+    ) -> tuple[list[ca.SX], list[ca.SX]]:
+        """Variance of every process after a step, and the sums after it: as many as ``sums``.
 
         Parameters
         ----------
+        step : DiffusionStep
         terms : sequence of casadi.SX
-            e^2 / s of this step: its mean over the processes, or that of every process.
-        count : casadi.SX
-            Steps so far, this one included.
+            e^2 / s of this step for every process; s has the diffusion `sizes`.
         """
 
     def is_number(self, theta: ca.SX) -> bool:
         """False: the diffusion depends on the solution of each particle."""
         return False
 
-    def free_noise(self, scale: ca.SX, factor: ca.SX) -> ca.SX:
-        """Process noise of the data-free filter, whose diffusion is one."""
-        return scale
+    def scales(self, lengths: Array, mean: float, order: int) -> Array:
+        """Variance that unit variance of the diffusion adds in steps of these lengths."""
+        return (lengths / mean) ** (2 * order + 1)
+
+    def free_noise(self, step: DiffusionStep) -> list[ca.SX]:
+        """Process noise of the data-free filter: of diffusion one where a process is alone."""
+        sizes = zip(self.alone, self.sizes(step), strict=True)
+        return [step.scale if alone else step.scale * size for alone, size in sizes]
 
     def noise(
-        self,
-        innovations: Sequence[Innovation],
-        processes: int,
-        scale: ca.SX,
-        count: ca.SX,
-        factor: ca.SX,
+        self, step: DiffusionStep, innovations: Sequence[Innovation]
     ) -> tuple[list[ca.SX], list[ca.SX]]:
         """Process noise of the conditioned filter on a step, and the sums after it.
 
         Parameters
         ----------
+        step : DiffusionStep
         innovations : sequence of Innovation
-            Of the data-free filter with unit diffusion on this step.
-        processes : int
-        scale : casadi.SX
-            Variance per unit of variance of the diffusion, h^(2 order + 1).
-        count : casadi.SX
-            Steps so far, this one included.
-        factor : casadi.SX
-            By which the standard deviation of the diffusion is raised.
+            Of the data-free filter on this step, block by block.
 
         Returns
         -------
@@ -163,37 +209,61 @@ class CalibratedDiffusion(ABC):
             One for every process.
         sums : list of casadi.SX
         """
-        terms = [
-            e * e / s
-            for innovation in innovations
-            for e, s in zip(innovation.residuals, innovation.variances, strict=True)
-        ]
-        if not self.diagonal:
-            terms = [sum(terms, ca.SX(0.0)) / len(terms)]
-        variances, sums = self.variances(terms, count)
-        repeated = variances * (processes // len(variances))
-        return [scale * (variance * factor**2) for variance in repeated], sums
+        found: dict[int, ca.SX] = {}
+        for innovation in innovations:
+            pairs = zip(innovation.residuals, innovation.variances, strict=True)
+            found.update(zip(innovation.processes, (e * e / s for e, s in pairs), strict=True))
+        sizes = zip(self.alone, self.sizes(step), strict=True)
+        terms = [found[k] / size if alone else found[k] for k, (alone, size) in enumerate(sizes)]
+        variances, sums = self.variances(step, terms)
+        return [step.scale * (variance * step.factor**2) for variance in variances], sums
 
 
 class FixedDiffusion(CalibratedDiffusion):
-    """Running quasi-MLE of one diffusion for all processes: the mean of e^2 / s so far.
+    """Running quasi-MLE of one diffusion for all processes, in units of how far each moves.
 
-    The maximum of the likelihood of the residuals is this mean (PN-SMC eq. 19).
+    The unit of a process is the root mean square of its moves h x' over the steps so far, so that
+    the estimate is the same in any units of time and states. In these units the maximum of the
+    likelihood of the residuals is the mean of e^2 / s (PN-SMC eq. 19).
     """
 
     name = "fixed"
 
-    def variances(self, terms: Sequence[ca.SX], count: ca.SX) -> tuple[list[ca.SX], list[ca.SX]]:
+    @classmethod
+    def statistics(cls, processes: int) -> int:
+        """See `CalibratedDiffusion.statistics`: of the residuals, and of moves to compare."""
+        return 1 + (processes if processes > 1 else 0)
+
+    def sizes(self, step: DiffusionStep) -> list[ca.SX]:
+        """See `CalibratedDiffusion.sizes`: mean squared moves, which a single process needs not."""
+        if len(self.alone) == 1:
+            return super().sizes(step)
+        return [total / step.count + AT_REST for total in self._moves(step)]
+
+    def variances(
+        self, step: DiffusionStep, terms: Sequence[ca.SX]
+    ) -> tuple[list[ca.SX], list[ca.SX]]:
         """See `CalibratedDiffusion.variances`."""
-        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
-        return [total / count + AT_REST for total in sums], sums
+        total = self.sums[0] + sum(terms, ca.SX(0.0)) / len(terms)
+        relative = total / step.count
+        variances = [relative * size + AT_REST for size in self.sizes(step)]
+        return variances, [total, *self._moves(step)]
+
+    def _moves(self, step: DiffusionStep) -> list[ca.SX]:
+        return [total + r * r for total, r in zip(self.sums[1:], step.rates, strict=False)]
 
 
-class FixedDiagonalDiffusion(FixedDiffusion):
+class FixedDiagonalDiffusion(CalibratedDiffusion):
     """Running quasi-MLE of a diffusion for every process: Gamma_ii, the mean of e_i^2 / s_i."""
 
     name = "fixed-diagonal"
-    diagonal = True
+
+    def variances(
+        self, step: DiffusionStep, terms: Sequence[ca.SX]
+    ) -> tuple[list[ca.SX], list[ca.SX]]:
+        """See `CalibratedDiffusion.variances`."""
+        sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
+        return [total / step.count + AT_REST for total in sums], sums
 
 
 Diffusion = KnownDiffusion | CalibratedDiffusion
@@ -227,9 +297,9 @@ def known_diffusion(
 
 
 def known_or_calibrated_diffusion(
-    problem: Problem, solver: ProbabilisticSolver, processes: int, *, likelihood: str
+    problem: Problem, solver: ProbabilisticSolver, *, likelihood: str
 ) -> Diffusion:
-    """Diffusion of a likelihood that may also calibrate it, for a number of processes.
+    """Diffusion of a likelihood that may also calibrate it.
 
     Raises
     ------
@@ -237,7 +307,9 @@ def known_or_calibrated_diffusion(
         For a diffusion calibrated step by step, and as `known_diffusion`.
     """
     if solver.diffusion in DIFFUSIONS:
-        return DIFFUSIONS[str(solver.diffusion)].of(processes)
+        return DIFFUSIONS[str(solver.diffusion)].of(
+            Layout.connected(problem.model.x, problem.model.rhs, solver)
+        )
     if solver.diffusion in CALIBRATED:
         raise InputError(
             f"diffusion {solver.diffusion!r} cannot be used with the {likelihood} likelihood: it "

@@ -62,8 +62,16 @@ class Linearisation:
 
 @dataclass(frozen=True)
 class Innovation:
-    """Residuals of a block's ODE and their variances, each given the residuals before it."""
+    """Residuals of a block's ODE and their variances, each given the residuals before it.
 
+    Attributes
+    ----------
+    processes : tuple of int
+        Process of each.
+    residuals, variances : tuple of casadi.SX
+    """
+
+    processes: tuple[int, ...]
     residuals: tuple[ca.SX, ...]
     variances: tuple[ca.SX, ...]
 
@@ -200,7 +208,7 @@ class FilterSymbols:
             See `predict`.
         linearisation : Linearisation
         noise : sequence of casadi.SX
-            Variance of the diffusion times h^(2 order + 1), one per process.
+            Variance that the diffusion adds in the step, one per process.
         """
         mean, shared = predicted, SharedGains(f"{self.prefix}g")
         factors: list[Factor] = []
@@ -273,4 +281,4 @@ def _updated_mean(
     for k, i in block.rates:
         # Without noise on the residual its gain is one: the rate is conditioned on exactly.
         mean[k][i] = linearisation.at((k, i), mean)
-    return mean, Innovation(tuple(residuals), tuple(gain.variances))
+    return mean, Innovation(block.processes, tuple(residuals), tuple(gain.variances))

@@ -51,6 +51,7 @@ class WeightedDraws(Populations):
     timing: Timing
     seed: int | None = None
     likelihood: str | None = None
+    learning_rate: float = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -136,6 +137,7 @@ class WeightedDraws(Populations):
             align([columns, *rows], left=(0, 1, 7)),
             "",
             f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
+            *self._power(),
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver}",
@@ -148,3 +150,9 @@ class WeightedDraws(Populations):
                 f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
             )
         return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])
+
+    def _power(self) -> list[str]:
+        """Line of a summary on a likelihood that is weighed."""
+        if self.learning_rate == 1.0:
+            return []
+        return [f"learning rate    {self.learning_rate:.3g}, the power of the likelihood"]

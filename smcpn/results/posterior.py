@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.robust import Robust, remark, robust_of, suspicion
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.validation import Validation, frequency_response, validate
+from smcpn.validation.sandwich import Sandwich, sandwich
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,6 +62,8 @@ class Posterior(WeightedDraws):
         Problems found in the run, one sentence each.
     likelihood : str or None
         Name of the likelihood; None for the solver's default.
+    learning_rate : float
+        Power of the likelihood in this posterior: 1 but in that of `robust`.
     """
 
     def simulate(
@@ -172,6 +176,56 @@ class Posterior(WeightedDraws):
             self.problem, self.solver, self.likelihood,
             self.theta, self.log_weights, self.log_likelihood, record,
         )  # fmt: skip
+
+    def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
+        """Return standard deviations and a posterior that are true under a model a little wrong.
+
+        A posterior takes what the model leaves as white noise. Where it is not, the mean scatters
+        by more than the posterior's standard deviation says; how much more is known from the
+        autocorrelation of the scores of the samples: Godambe's sandwich covariance, its middle by
+        Newey and West (`smcpn.validation.sandwich`). The posterior of `Robust` weighs the
+        likelihood by the effective number of samples, by an exact run from these particles.
+
+        It counts what the errors of the model do on records like this one; of records unlike it,
+        larger or faster, no residual of this one tells.
+
+        Parameters
+        ----------
+        seed : int
+            Of the run.
+        threads : int, optional
+            Threads of the kernel; results do not depend on it.
+
+        Examples
+        --------
+        >>> robust = posterior.robust()  # doctest: +SKIP
+        >>> robust.sd["k"], robust.posterior.simulate(test).coverage  # doctest: +SKIP
+        """
+        return robust_of(self, threads, seed)
+
+    def summary(self) -> str:
+        """The parameter table and the figures of the run, and what is to be said of the sd."""
+        if self.learning_rate != 1.0:
+            return super().summary()
+        return "\n".join([super().summary(), *self._remarks])
+
+    @property
+    def _remarks(self) -> list[str]:
+        factors = vars(self).get("sandwich")
+        if factors is None:
+            found = self._suspicion
+        else:
+            found = remark(dict(zip(self.names, factors.factor.tolist(), strict=True)))
+        return [f"warning          {found}"] if found else []
+
+    @cached_property
+    def _suspicion(self) -> str:
+        return suspicion(self)
+
+    @cached_property
+    def sandwich(self) -> Sandwich:
+        """Godambe's covariance of the unconstrained coordinates, see `robust`."""
+        return sandwich(self.problem, self.solver, self.likelihood, self.theta, self.log_weights)
 
     def plot_parameters(self, truth: Mapping[str, float] | None = None) -> Figure:
         """Plot prior against posterior, in units of the ``truth`` where it is known."""

@@ -6,6 +6,7 @@ import inspect
 import json
 import re
 import tomllib
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from scipy import io, stats
 
 import smcpn
-from smcpn.config import load_system
+from smcpn.config import files, load_system
 from smcpn.config.document import Document, key_lines
 from smcpn.config.files import Layout, read_columns
 from smcpn.settings import RunSettings, Settings
@@ -312,6 +313,40 @@ def test_variables_that_are_not_there(tmp_path, columns, message):
     t, u, y = columns
     with pytest.raises(smcpn.InputError, match=message):
         read_columns(tmp_path / "a.mat", Layout(t, (u,), (y,)))
+
+
+def bomb_npz(path):
+    with (
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        archive.open("t.npy", "w") as member,
+    ):
+        np.lib.format.write_array_header_1_0(
+            member, {"descr": "<f8", "fortran_order": False, "shape": (1_000_000,)}
+        )
+        member.write(bytes(8_000_000))
+
+
+def bomb_hdf5(path):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("t", (1 << 40,), "f8", chunks=(1 << 20,), compression="gzip")
+
+
+def foreign_hdf5(path):
+    (path.parent / "secret").write_bytes(b"12345678" * 3)
+    with h5py.File(path, "w") as file:
+        secret = [(str(path.parent / "secret"), 0, 24)]
+        for name in "tuy":
+            file.create_dataset(name, (3,), "f8", external=secret)
+
+
+@pytest.mark.parametrize(
+    ("name", "write"), [("a.npz", bomb_npz), ("a.h5", bomb_hdf5), ("b.h5", foreign_hdf5)]
+)
+def test_a_file_that_unpacks_to_more_or_elsewhere_is_refused(tmp_path, name, write, monkeypatch):
+    monkeypatch.setattr(files, "MOST_BYTES", 1 << 20)
+    write(tmp_path / name)
+    with pytest.raises(smcpn.InputError, match=r"bytes|other files"):
+        read_columns(tmp_path / name, Layout("t", ("u",), ("y",)))
 
 
 @pytest.mark.parametrize("name", ["a.mat", "a.h5", "a.npz", "a.csv", "a.xlsx", "none.csv"])

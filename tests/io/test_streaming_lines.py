@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from smcpn.errors import InputError
 from smcpn.io.events import Event
 from smcpn.io.parse import LONGEST, BadLineError, Channels, LineParser, LineSplitter, Sample
-from smcpn.io.sources import Lines, Samples
+from smcpn.io.sources import Break, Lines, Samples
 
 ONE = Channels(("force",), ("x",))
 TWO = Channels(("a", "b"), ("x", "y1"))
@@ -65,7 +65,7 @@ def test_one_sample_in_every_dress(text, row):
 
 def test_several_channels_and_missing_outputs():
     samples, events = read(
-        b"1,2,,4\n", b"t,x,y1,b,a\n0.5,3,NaN,2,1\n", b'{"u":[1,2],"y":[null,4]}\n',
+        b"t,x,y1,b,a\n0.5,,4,2,1\n", b"0.5,3,NaN,2,1\n", b'{"u":[1,2],"y":[null,4]}\n',
         b'{"a":1,"b":2,"x":3}\n', channels=TWO,
     )  # fmt: skip
     assert events == []
@@ -135,9 +135,35 @@ def test_columns_may_be_named_and_a_header_must_be_whole():
 
 
 def test_files_strung_together_bring_their_headers_along():
-    samples, events = read(b"t,u,y\n0,1,2\n", b"y,u,t\n2,1,1\n", b"some,other,words\n")
+    samples, events = read(b"t,u,y\n0,1,2\n", b"time, u0, x\n1,1,2\n", b"some,other,words\n")
     assert rows(samples) == [(2, 0.0, [1.0], [2.0]), (4, 1.0, [1.0], [2.0])]
     assert [e.line for e in events] == [5]
+
+
+@pytest.mark.parametrize("noise", [b"y,u,t", b"u,t,y", b"t,u,z", b"ERROR,timeout", b"a,b,c"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"t,u,y\n0,1,2\n", b"1,3,4\n"),
+        (b"0,1,2\n", b"1,3,4\n"),
+        (b'{"t":0,"u":1,"y":2}\n\n', b'{"t":1,"u":3,"y":4}\n'),
+    ],
+)
+def test_noise_among_samples_is_no_header(noise, before, after):
+    samples, events = read(before + noise + b"\n" + after)
+    assert [(s.t, *s.u, *s.y) for s in samples] == [(0.0, 1.0, 2.0), (1.0, 3.0, 4.0)]
+    assert [e.kind for e in events] == ["bad-line"]
+
+
+def test_a_file_that_is_replaced_may_name_its_columns_anew():
+    class Replaced(Pieces):
+        def read(self, stop, position):
+            yield b"t,u,y\n0,1,2\n"
+            yield Break(lossy=False)
+            yield b"y,u,t\n4,3,1\n"
+
+    items = list(Lines(Replaced(), LineParser(ONE)).items(threading.Event()))
+    assert [(s.t, *s.u, *s.y) for s in items] == [(0.0, 1.0, 2.0), (1.0, 3.0, 4.0)]
 
 
 def test_memory_of_an_endless_line_is_bounded():

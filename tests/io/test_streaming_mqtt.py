@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from small_stream import CHANNELS, SAMPLES, everything, online
+from small_stream import CHANNELS, SAMPLES, Server, everything, online
 
 import smcpn
 from smcpn.errors import InputError
@@ -159,3 +159,55 @@ def test_without_paho_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "paho.mqtt.client", None)
     with pytest.raises(InputError, match=r"pip install smcpn\[mqtt\]"):
         open_source("mqtt://localhost/rig", CHANNELS)
+
+
+REFUSED = b"\x20\x02\x00\x05"
+"""CONNACK of MQTT 3.1.1: not authorised."""
+
+
+def connect_packet(address: str, **options) -> tuple[bytes, str]:
+    """What a broker that refuses everybody is sent, and what the user is told."""
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    sent = []
+
+    def refuse(connection, number):
+        sent.append(connection.recv(4096))
+        connection.sendall(REFUSED)
+        connection.recv(1)
+
+    with Server(refuse) as server:
+        source = open_source(address.format(server.port), CHANNELS, **options)
+        with pytest.raises(InputError) as told:
+            list(source.items(threading.Event()))
+    return sent[0], str(told.value)
+
+
+def test_user_and_password_are_percent_decoded_and_told_to_nobody():
+    packet, told = connect_packet("mqtt://us%40er:pass%23word@127.0.0.1:{}/rig/7")
+    assert b"us@er" in packet
+    assert b"pass#word" in packet
+    assert "Not authorized" in told
+    assert "word" not in told.replace("password", "")
+
+
+def test_a_login_may_come_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("SMCPN_USER", "known")
+    monkeypatch.setenv("SMCPN_PASSWORD", "from outside")
+    packet, _ = connect_packet("mqtt://127.0.0.1:{}/rig/7")
+    assert b"known" in packet
+    assert b"from outside" in packet
+    file = tmp_path / "login"
+    file.write_text("other\nfrom a file\n")
+    packet, _ = connect_packet("mqtt://127.0.0.1:{}/rig/7", credentials=str(file))
+    assert b"other" in packet
+    assert b"from a file" in packet
+
+
+@pytest.mark.parametrize(
+    ("path", "topic"),
+    [("rig/7", "rig/7"), ("rig/%23", "rig/#"), ("rig/#", "rig/#"), ("#", "#"), ("a?b", "a?b")],
+)
+def test_a_topic_may_hold_every_mark(path, topic):
+    pytest.importorskip("paho.mqtt.client", reason="paho-mqtt is not installed")
+    assert open_source(f"mqtt://host/{path}", CHANNELS).name == f"mqtt://host:1883/{topic}"
+    assert open_source(f"mqtts://host/{path}", CHANNELS).name == f"mqtts://host:8883/{topic}"

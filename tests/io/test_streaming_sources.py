@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -247,6 +251,42 @@ def test_no_server_is_tried_until_given_up():
     assert "given up" in events[2].message
 
 
+def test_a_server_that_is_silent_is_given_up():
+    def silent(connection, number):
+        connection.sendall(b"".join(TEXT[:3]))
+        with contextlib.suppress(ConnectionError):
+            connection.recv(1)
+
+    with Server(silent) as server:
+        source = open_source(server.address, CHANNELS, give_up=0.5)
+        live, events = run(source)
+    assert live.sample == 3
+    assert "no data for" in events[-2].message
+    assert "given up" in events[-2].message
+
+
+def test_a_server_over_tls_is_believed_by_its_certificate():
+    folder = Path(__file__).parent / "tls"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", folder / "server.key")
+
+    def encrypted(connection, number):
+        secured = partial(context.wrap_socket, connection, server_side=True)
+        with contextlib.suppress(ssl.SSLError), secured() as secure:
+            secure.sendall(b"".join(TEXT))
+            secure.unwrap()
+
+    with Server(encrypted) as server:
+        address = server.address.replace("tcp", "tls")
+        trusted = str(folder / "server.pem")
+        live, events = run(open_source(address, CHANNELS, give_up=0.3, ca_file=trusted))
+        assert everything(live)
+        assert server.address not in str(events)
+        live, events = run(open_source(address, CHANNELS, give_up=0.3))
+        assert live.sample == 0
+        assert "certificate" in str(events[0])
+
+
 def test_waiting_times_double_up_to_a_limit_until_data_come():
     backoff = Backoff()
     waits = [backoff.wait() for _ in range(9)]
@@ -330,6 +370,10 @@ def test_what_reading_raises_reaches_the_user():
         ("tcp://host:99999", {}, "the port of tcp://host is none"),
         ("tcp://:5000", {}, "no host"),
         ("mqtt://host", {}, "no topic"),
+        ("tcp://[host:1", {}, "is none"),
+        ("tcp://host:1", {"ca_file": "ca.pem"}, "ca_file is for tls"),
+        ("tls://host:1", {"ca_file": "no.pem"}, "ca_file 'no.pem' cannot be used"),
+        ("mqtt://host/t", {"credentials": "none"}, "credentials 'none' cannot be read"),
     ],
 )
 def test_addresses_that_cannot_be(address, options, message):

@@ -181,20 +181,20 @@ def test_increments_blocks_and_records(gaps, name):
 
 
 class MeanOfTerms(CalibratedDiffusion):
-    """The estimate of "fixed" under another name."""
+    """The estimate of "fixed-diagonal" under another name."""
 
     name = "mean-of-terms"
 
-    def variances(self, terms, count):
+    def variances(self, step, terms):
         sums = [total + term for total, term in zip(self.sums, terms, strict=True)]
-        return [total / count + AT_REST for total in sums], sums
+        return [total / step.count + AT_REST for total in sums], sums
 
 
 def test_a_diffusion_is_known_once_it_is_defined():
     problem, values = predator_prey_problem(), PREDATOR_PREY[None, :]
     own, fixed = (
-        total(problem, values, EKF1(2, 2, diffusion=name), "filtering")
-        for name in ("mean-of-terms", "fixed")
+        total(problem, values, EKF0(2, 2, diffusion=name), "filtering")
+        for name in ("mean-of-terms", "fixed-diagonal")
     )
     assert own == fixed
     with pytest.raises(InputError, match="'mean-of-terms' cannot be calibrated in the dalton"):

@@ -1,0 +1,164 @@
+"""The result of `Posterior.robust`: what a posterior says if its model is a little wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.columns import align
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.smc.power import at_power
+from smcpn.validation.innovations import innovations
+from smcpn.validation.long_run import inflation
+
+if TYPE_CHECKING:
+    from smcpn.results.posterior import Posterior
+
+Array = NDArray[np.float64]
+
+NOTABLE = 2.0
+"""Factor between robust and plain standard deviation that a summary remarks."""
+
+
+@dataclass(frozen=True)
+class Robust:
+    """Standard deviations that count autocorrelated residuals, and a posterior as wide.
+
+    Attributes
+    ----------
+    names : tuple of str
+    mean, plain_sd : mapping of str to float
+        Of the posterior, which takes the noise as white.
+    factor : mapping of str to float
+        Robust over plain standard deviation, by the sandwich of `smcpn.validation.sandwich`; 1 for
+        what is not judged.
+    covariance : ndarray, (d, d)
+        The sandwich, of the unconstrained coordinates.
+    not_judged : tuple of str
+        Parameters known from too few samples, such as an initial state: the plain sd stays.
+    learning_rate : float
+        Power of the likelihood in `posterior`. The mean over directions of the ratio of sandwich to
+        plain variance is its inverse, so that over the record the parameters' part of the band of
+        predictions is as wide as the sandwich makes it.
+    bandwidth : int
+        Samples over which the scores are correlated.
+    samples : int
+        Measured samples of all records.
+    posterior : Posterior
+        Particles of prior x likelihood^learning_rate, to simulate and draw with. One power serves
+        all directions: single standard deviations are those of `sd`.
+    """
+
+    names: tuple[str, ...]
+    mean: dict[str, float]
+    plain_sd: dict[str, float]
+    factor: dict[str, float]
+    covariance: Array = field(repr=False)
+    not_judged: tuple[str, ...]
+    learning_rate: float
+    bandwidth: int
+    samples: int
+    posterior: Posterior = field(repr=False)
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Robust standard deviation of each parameter."""
+        return {name: self.factor[name] * self.plain_sd[name] for name in self.names}
+
+    @property
+    def n_effective(self) -> float:
+        """Uncorrelated samples that would tell as much as those measured."""
+        return self.learning_rate * self.samples
+
+    @property
+    def remark(self) -> str:
+        """Sentence where robust and plain sd differ by more than a factor of two, else ""."""
+        return remark(self.factor)
+
+    def summary(self) -> str:
+        """Table of plain and robust standard deviations, and the figures, as text."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
+        rows = [
+            [name, f"{self.mean[name]:.5g}", f"{self.plain_sd[name]:.2g}", f"{sd:.2g}",
+             f"{self.factor[name]:.2f}", "not judged" if name in self.not_judged else ""]
+            for name, sd in self.sd.items()
+        ]  # fmt: skip
+        lines = [
+            align([header, *rows], left=(0, 5)),
+            "",
+            f"effective        {self.n_effective:.0f} of {self.samples} samples, "
+            f"learning rate {self.learning_rate:.3g}",
+            f"correlation      over {self.bandwidth} samples",
+        ]
+        if self.not_judged:
+            lines.append(
+                f"not judged       {', '.join(self.not_judged)}: known from too few samples"
+            )
+        return "\n".join([*lines, *([f"warning          {self.remark}"] if self.remark else [])])
+
+
+def remark(factor: dict[str, float]) -> str:
+    """Sentence on parameters whose robust sd is another than the plain one, or ""."""
+    other = {name: f for name, f in factor.items() if not 1 / NOTABLE <= f <= NOTABLE}
+    if not other:
+        return ""
+    listed = ", ".join(f"{name} {value:.2g}" for name, value in other.items())
+    return (
+        "the residuals are not the white noise of the model: standard deviations that count it "
+        f"are these times those above: {listed} (posterior.robust())"
+    )
+
+
+def suspicion(posterior: Posterior) -> str:
+    """Sentence where the autocorrelation of the residuals alone makes a factor of two, else "".
+
+    It costs one solution at the centre, and takes the outputs to depend on the parameters at the
+    frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
+    """
+    problem = posterior.problem
+    if problem.model.density is not None:
+        return ""
+    centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
+    parts = innovations(problem, posterior.solver, centre, None, posterior.likelihood)
+    residuals = [np.nan_to_num(part.normalised) for part in parts]
+    if not all(np.isfinite(part.variance).all() for part in parts):
+        return ""
+    found = max(inflation([part[:, j] for part in residuals]) for j in range(len(problem.observe)))
+    if found < NOTABLE**2:
+        return ""
+    return (
+        f"the residuals are autocorrelated and tell no more than {1 / found:.2g} of their number: "
+        f"standard deviations may be some {np.sqrt(found):.2g} times these, ask posterior.robust()"
+    )
+
+
+def robust_of(posterior: Posterior, threads: int | None, seed: int) -> Robust:
+    """See `Posterior.robust`."""
+    found = posterior.sandwich
+    problem, names = posterior.problem, posterior.names
+    weighed = posterior
+    if found.learning_rate < 1.0:
+        likelihood = build_likelihood(problem, posterior.solver, threads, posterior.likelihood)
+        populations = at_power(
+            problem.prior, likelihood, found.learning_rate, posterior.theta,
+            posterior.log_weights, np.random.default_rng(seed),
+        )  # fmt: skip
+        weighed = replace(
+            posterior, learning_rate=found.learning_rate, seed=seed, **vars(populations)
+        )
+    measured = [np.isfinite(record.y).any(axis=1) for record in problem.records]
+    return Robust(
+        names=names,
+        mean=posterior.mean,
+        plain_sd=posterior.sd,
+        factor=dict(zip(names, found.factor.tolist(), strict=True)),
+        covariance=found.covariance,
+        not_judged=tuple(n for n, known in zip(names, found.judged, strict=True) if not known),
+        learning_rate=found.learning_rate,
+        bandwidth=found.bandwidth,
+        samples=int(sum(one.sum() for one in measured)),
+        posterior=weighed,
+    )

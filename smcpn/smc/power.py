@@ -1,0 +1,85 @@
+"""A likelihood to a power, the learning rate of a generalised posterior prior x p(y | theta)^power.
+
+References
+----------
+Bissiri, P. G., Holmes, C. C., Walker, S. G. (2016). A general framework for updating belief
+distributions. JRSS B 78.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.contract import Likelihood
+from smcpn.model.prior import Prior
+from smcpn.smc.particles import normalise
+from smcpn.smc.proposals import StudentMixture
+from smcpn.smc.replicates import Populations, combine
+from smcpn.smc.sampler import Settings
+from smcpn.smc.tempering import Tempering
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PowerLikelihood:
+    """The `Likelihood` whose every log-density is ``power`` times that of another."""
+
+    likelihood: Likelihood
+    power: float
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.likelihood.n_samples
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return self.likelihood.start(values)
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        state, increments = self.likelihood.advance(values, state, a, b)
+        return state, self.power * increments
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        state, total = self.likelihood.evaluate(values, b)
+        return state, self.power * total
+
+
+def at_power(
+    prior: Prior,
+    likelihood: Likelihood,
+    power: float,
+    theta: Array,
+    log_weights: Array,
+    rng: np.random.Generator,
+) -> Populations:
+    """Sample prior x likelihood^power from particles of the posterior, at power one.
+
+    They give where to begin: a t mixture fitted to them, wider by one over the root of the power.
+    From there tempering leads to the target, exactly.
+
+    Parameters
+    ----------
+    theta : ndarray, (N, d)
+        Unconstrained coordinates.
+    log_weights : ndarray, (N,)
+
+    Returns
+    -------
+    Populations
+        As many particles; ``log_likelihood`` is that of the likelihood itself, ``log_evidence``
+        that of its power.
+    """
+    fitted = StudentMixture.fit(theta, normalise(log_weights))
+    start = replace(fitted, factors=fitted.factors / np.sqrt(power))
+    settings = Settings(particles=len(theta), start=start)
+    sampler = Tempering(prior, PowerLikelihood(likelihood, power), settings, rng)
+    sampler.run()
+    found = combine([sampler])
+    return replace(found, log_likelihood=found.log_likelihood / power)
