@@ -26,7 +26,7 @@ from .simulation.sampled import StateFilter
 from .simulation.simulator import simulate
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning
-from .solver import EKF0, EKF1, RK4
+from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
 from .validation import Validation
 
 __version__: str
@@ -36,6 +36,7 @@ __all__ = [
     "EKF1",
     "ODE",
     "RK4",
+    "AdaptiveEKF1",
     "Bernoulli",
     "CheckpointWarning",
     "IndependentMetropolis",

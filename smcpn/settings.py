@@ -25,15 +25,15 @@ from pydantic import (
 )
 
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
-from smcpn.likelihood.registry import LIKELIHOODS, default_solver, likelihood_name
+from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
-from smcpn.smc.particles import Start
-from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.sampler import Snapshot
+from smcpn.smc.start import Modes
 from smcpn.smc.tempering import DiffusionTempering, Tempering
 from smcpn.solver import SOLVERS, Solver, check_solver
 
@@ -44,6 +44,8 @@ METHODS: dict[str, type[Method]] = {
     "diffusion-tempering": DiffusionTempering,
 }
 """Methods that lead from the prior to the posterior, by name."""
+AUTO = "auto"
+"""A start that a search of the run itself finds."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -65,6 +67,8 @@ def _chosen(known: Collection[str]) -> BeforeValidator:
 
 
 def _solver(value: Any) -> Solver | None:
+    if isinstance(value, str) and value == "auto":
+        return None
     if isinstance(value, Mapping):
         return solver_of(value)
     if value is not None:
@@ -80,12 +84,15 @@ def _moves(value: Any) -> Any:
     return value
 
 
-def _start(value: Any) -> Any:
-    if not isinstance(value, Mapping):
+def _start(value: Any) -> Modes | str | None:
+    if isinstance(value, Mapping):
+        return Modes(**value)
+    if value is None or isinstance(value, Modes) or (isinstance(value, str) and value == AUTO):
         return value
-    arrays = {name: np.array(value[name]) for name in ("mean", "factor")}
-    arguments: dict[str, Any] = {**value, **arrays}
-    return DefensiveGaussian(**arguments)
+    raise InputError(
+        f"start is {shown(value)}: give smcpn.laplace(problem) or 'auto', or leave it out",
+        argument="start",
+    )
 
 
 Whole = Annotated[int, BeforeValidator(_plain)]
@@ -115,7 +122,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
     replicates: Whole = Field(1, ge=1, description="give a whole number from 1")
-    start: Annotated[Start | None, PlainValidator(_start)] = None
+    start: Annotated[Modes | str | None, PlainValidator(_start)] = None
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"
     )
@@ -159,7 +166,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         InputError
             If solver and likelihood do not go together.
         """
-        solver = self.solver or default_solver(problem, self.likelihood)
+        solver = chosen_solver(problem, self.solver, self.likelihood)
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
@@ -185,18 +192,18 @@ class RunSettings(Settings, frozen=True):
     solver: Annotated[Solver, PlainValidator(_solver)] = Field(...)
     likelihood: str = Field(...)
     method: str = "ibis"
+    start: Annotated[Modes | None, PlainValidator(_start)] = None
     entropy: int = 0
 
     @property
     def sampler(self) -> SamplerSettings:
-        """The part of the settings that the sampler reads."""
+        """The part of the settings that the sampler reads, but for the start."""
         return SamplerSettings(
             particles=self.particles,
             ess=self.ess,
             block=self.block,
             moves=self.moves or IndependentMetropolis(MoveSettings(max_moves=self.max_moves)),
             resample=SCHEMES[self.resampling],
-            start=self.start,
         )
 
     def generator(self, number: int) -> np.random.Generator:
@@ -210,7 +217,6 @@ class RunSettings(Settings, frozen=True):
         """Why JSON cannot hold these settings, as a sentence; empty where it can."""
         try:
             _moves_document(self.sampler.moves)
-            _start_document(self.start)
         except NotStorableError as error:
             return str(error)
         return ""
@@ -227,7 +233,7 @@ class RunSettings(Settings, frozen=True):
             "block": self.block,
             "moves": _moves_document(self.sampler.moves) if stored else None,
             "resampling": self.resampling,
-            "start": _start_document(self.start) if stored else None,
+            "start": None if self.start is None else self.start.document(),
             "replicates": self.replicates,
             "seed": self.seed,
             "entropy": self.entropy,
@@ -236,10 +242,19 @@ class RunSettings(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """State of a run: the solver in force and its populations, finished ones first."""
+    """State of a run: the solver in force and its populations, finished ones first.
+
+    Attributes
+    ----------
+    solver : Solver
+    samplers : tuple of Snapshot
+    refused_k : float or None
+        Pareto k of the start that was given up for the prior.
+    """
 
     solver: Solver
     samplers: tuple[Snapshot, ...] = ()
+    refused_k: float | None = None
 
     @property
     def sample(self) -> int:
@@ -296,6 +311,19 @@ def solver_of(document: Mapping[str, Any]) -> Solver:
     return cast(Any, kind)(**settings)
 
 
+def solver_named(name: str, problem: Problem, likelihood: str | None) -> Solver:
+    """Return a solver by its name with its own settings, or for ``"auto"`` the one that suits.
+
+    Raises
+    ------
+    InputError
+        For an unknown name.
+    """
+    if one_of("solver", name, (*SOLVERS, "auto")) == "auto":
+        return chosen_solver(problem, None, likelihood)
+    return cast(Any, SOLVERS[name])()
+
+
 def solver_options(solver: Solver | type[Solver]) -> tuple[str, ...]:
     """Return the names of the settings of a kind of solver."""
     return tuple(field.name for field in fields(cast(Any, solver)))
@@ -349,13 +377,3 @@ def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
 def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
     arguments = dict(document)
     return MOVES[one_of("moves", arguments.pop("kind"), MOVES)].of(arguments)
-
-
-def _start_document(start: Start | None) -> dict[str, Any] | None:
-    if start is None:
-        return None
-    if type(start) is not DefensiveGaussian:
-        raise NotStorableError(
-            f"start is {type(start).__name__}, which a file cannot hold", argument="start"
-        )
-    return {name: np.asarray(value).tolist() for name, value in vars(start).items()}

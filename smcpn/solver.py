@@ -8,10 +8,13 @@ from typing import Any, ClassVar, Self, cast
 from smcpn.errors import InputError, real_number, shown, whole_number
 
 MAX_STEPS = 1024
+LEAST_TOLERANCE = 1e-11
+"""Local error near that of the arithmetic."""
+FIRST_TOLERANCE = 1e-4
 ORDERS = range(1, 12)
 FORMS = ("first", "chain")
 JACOBIANS = ("full", "diagonal")
-CALIBRATED = ["fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
+CALIBRATED = ["auto", "fixed", "fixed-diagonal", "dynamic", "dynamic-diagonal"]
 """Diffusions that are estimated, where other names are those of parameters: the calibrations of
 `smcpn.solve`, and the name of every `likelihood.diffusion.CalibratedDiffusion`."""
 
@@ -33,6 +36,8 @@ class Solver:
         Whether it says how large its error is.
     jacobian : {"none", "diagonal", "full"}
         What of the vector field's Jacobian it uses.
+    adaptive : bool
+        Whether every particle chooses its steps, by the local error.
     steps : int or "auto"
         Steps per sampling interval.
     step : type
@@ -45,6 +50,7 @@ class Solver:
     step: ClassVar[type[Any]]
     __dataclass_fields__: ClassVar[dict[str, Any]]
     probabilistic: ClassVar[bool] = False
+    adaptive: ClassVar[bool] = False
     jacobian = "none"
     steps: int | str
 
@@ -69,7 +75,15 @@ class Solver:
         Its likelihood needs no other kernel than this one's.
         """
         steps = factor * int(self.steps)
-        return replace(cast(Any, self), steps=steps) if steps <= MAX_STEPS else None
+        return self.with_steps(steps) if steps <= MAX_STEPS else None
+
+    def begun(self) -> Self:
+        """Return the same solver, as coarse as the choice of an adaptive one begins."""
+        return self
+
+    def with_steps(self, steps: int) -> Self:
+        """Return the same solver with so many steps per sampling interval, where they are given."""
+        return replace(cast(Any, self), steps=steps)
 
 
 @dataclass(frozen=True, repr=False)
@@ -152,7 +166,8 @@ class EKF1(ProbabilisticSolver):
     order, steps, form, smooth
         As of `EKF0`.
     diffusion : float or str
-        As of `EKF0`; ``"fixed-diagonal"`` needs ``jacobian="diagonal"``. Under a full Jacobian
+        As of `EKF0`; ``"auto"`` is ``"dynamic"`` in `smcpn.solve` and ``"fixed"`` in a likelihood,
+        and ``"fixed-diagonal"`` needs ``jacobian="diagonal"``. Under a full Jacobian
         ``"dynamic-diagonal"`` is estimated as `EKF0` would, for want of a closed form.
     jacobian : {"full", "diagonal"}
         ``"diagonal"`` neglects what one state does to another, so that each keeps a covariance of
@@ -166,7 +181,7 @@ class EKF1(ProbabilisticSolver):
     """
 
     likelihood: ClassVar[str] = "filtering"
-    diffusion: float | str = "dynamic"
+    diffusion: float | str = "auto"
     jacobian: str = "full"
 
     def __post_init__(self) -> None:
@@ -178,6 +193,74 @@ class EKF1(ProbabilisticSolver):
                 "couples the states: use 'fixed', 'dynamic', or jacobian='diagonal'",
                 argument="diffusion",
             )
+
+
+@dataclass(frozen=True)
+class AdaptiveEKF1(Solver):
+    """`EKF1` with steps that every particle chooses for itself: for stiff problems.
+
+    Parameters
+    ----------
+    order : int
+        Number of integrations of the Wiener process (nu), 1 to 11.
+    tolerance : float or "auto"
+        Local error of a step, relative to the largest value that a state has had so far, in the
+        root mean square over the states. ``"auto"`` begins with 1e-4 and lets the posterior decide.
+    form : {"first", "chain"}
+        As of `EKF0`; under a Jacobian both go.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range.
+    """
+
+    likelihood: ClassVar[str] = "adaptive"
+    probabilistic: ClassVar[bool] = True
+    adaptive: ClassVar[bool] = True
+    jacobian = "full"
+    steps = 1
+
+    order: int = 4
+    tolerance: float | str = "auto"
+    form: str = "chain"
+
+    def __post_init__(self) -> None:
+        order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
+        object.__setattr__(self, "order", order)
+        _choice("form", self.form, FORMS)
+        if self.automatic:
+            return
+        tolerance = real_number("tolerance", self.tolerance, "give a number, or 'auto'")
+        if not LEAST_TOLERANCE <= tolerance < 1.0:
+            raise InputError(
+                f"tolerance is {tolerance}: give a number from {LEAST_TOLERANCE:g} to 1, or 'auto'",
+                argument="tolerance",
+            )
+        object.__setattr__(self, "tolerance", tolerance)
+
+    @property
+    def automatic(self) -> bool:
+        """See `Solver.automatic`."""
+        return isinstance(self.tolerance, str) and self.tolerance == "auto"
+
+    @property
+    def resolution(self) -> str:
+        """See `Solver.resolution`."""
+        return f"tolerance={self.tolerance!r}"
+
+    def refined(self, factor: int = 2) -> Self | None:
+        """Return the same solver with about ``factor`` times as many steps."""
+        tolerance = float(self.tolerance) / factor ** (self.order + 1)
+        return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
+
+    def begun(self) -> Self:
+        """See `Solver.begun`."""
+        return replace(self, tolerance=FIRST_TOLERANCE) if self.automatic else self
+
+    def with_steps(self, steps: int) -> Self:
+        """See `Solver.with_steps`: its steps are its own."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -210,7 +293,7 @@ def check_solver(solver: Solver) -> None:
         raise InputError(f"solver is the class {name}: give an instance, smcpn.{name}()")
     if not isinstance(solver, Solver):
         known = ", ".join(f"smcpn.{name}" for name in SOLVERS)
-        raise InputError(f"solver is {shown(solver)}: choose one of {known}")
+        raise InputError(f"solver is {shown(solver)}: choose one of {known}, or 'auto'")
 
 
 def _steps(steps: int | str) -> int | str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from smcpn.likelihood.registry import default_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import Settings, solver_with
+from smcpn.settings import Settings, solver_named, solver_with
 from smcpn.simulation.particles import Simulation
 from smcpn.solver import Solver
 
@@ -89,6 +89,7 @@ class Case:
         likelihood: str | None = None,
         order: int | None = None,
         steps: int | str | None = None,
+        kind: str | None = None,
     ) -> Solver:
         """Return the case's solver, or the one that goes with a likelihood.
 
@@ -98,12 +99,17 @@ class Case:
             By default the one of the case.
         order, steps : optional
             In place of the solver's.
+        kind : str, optional
+            Name of another solver, or ``"auto"``.
 
         Raises
         ------
         InputError
             For an order where the solver has none.
         """
+        changes = {name: v for name, v in {"order": order, "steps": steps}.items() if v is not None}
+        if kind is not None:
+            return solver_with(solver_named(kind, self.problem, likelihood), **changes)
         chosen = self.settings.solver
         own = chosen is not None and likelihood in (None, self.settings.likelihood)
         solver = chosen if own and chosen else default_solver(self.problem, likelihood)
@@ -111,11 +117,15 @@ class Case:
             solver = solver_with(solver, steps=self.steps)
             if solver.likelihood == "marginal":
                 solver = solver_with(solver, order=self.order)
-        changes = {"order": order, "steps": steps}
-        return solver_with(solver, **{k: v for k, v in changes.items() if v is not None})
+        return solver_with(solver, **changes)
 
     def asked(
-        self, *, order: int | None = None, steps: int | str | None = None, **options: Any
+        self,
+        *,
+        order: int | None = None,
+        steps: int | str | None = None,
+        solver: str | None = None,
+        **options: Any,
     ) -> Settings:
         """Return the settings of the case, with the options of a command where they are given.
 
@@ -123,11 +133,13 @@ class Case:
         ----------
         order, steps : optional
             In place of the solver's.
+        solver : str, optional
+            Name of another solver, or ``"auto"``.
         **options
             Of `Settings`; None leaves one to the case.
         """
-        solver = self.solver(options.get("likelihood"), order, steps)
-        return self.settings.with_options(**{**options, "solver": solver})
+        chosen = self.solver(options.get("likelihood"), order, steps, solver)
+        return self.settings.with_options(**{**options, "solver": chosen})
 
     def simulations(self, posterior: Posterior) -> dict[str, Simulation]:
         """Simulate every test with a posterior of the problem, by name."""

@@ -114,7 +114,13 @@ def decoded(file: Any) -> Payload:
 
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-NUMBERS = ("ess_before", "log_evidence_at_resampling", "variance_at_start", "unrelated_at_start")
+NUMBERS = (
+    "ess_before",
+    "log_evidence_at_resampling",
+    "variance_at_start",
+    "unrelated_at_start",
+    "pareto_k",
+)
 PROPOSAL_BYTES = 32
 
 
@@ -275,11 +281,14 @@ class RunState(Document):
         Date and time, UTC.
     solver : dict
         The solver in force, see `solver_document`.
+    refused_k : float or None
+        See `RunSnapshot`.
     """
 
     status: Literal["running", "interrupted", "finished"]
     written: str
     solver: dict[str, Any]
+    refused_k: float | None
 
 
 @dataclass(frozen=True)
@@ -320,7 +329,12 @@ def run_image(snapshot: RunSnapshot, status: str, header: bytes, prior: Prior) -
     prior : Prior
         Maps theta to values, for other readers.
     """
-    state = {"status": status, "written": now(), "solver": solver_document(snapshot.solver)}
+    state = {
+        "status": status,
+        "written": now(),
+        "solver": solver_document(snapshot.solver),
+        "refused_k": snapshot.refused_k,
+    }
     payload = Payload({"state": state}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
 
@@ -332,7 +346,7 @@ def read_run(path: Path) -> StoredRun:
         payload = decoded(file)
         header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
         state = parsed(RunState, payload.documents["state"])
-        snapshot = RunSnapshot(solver_of(state.solver), payload.populations)
+        snapshot = RunSnapshot(solver_of(state.solver), payload.populations, state.refused_k)
         return StoredRun(header, snapshot, state.status, state.written)
 
     return read(path, RUN, parse)

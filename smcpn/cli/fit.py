@@ -18,6 +18,7 @@ from smcpn.cli.options import (
     Model,
     Order,
     Seed,
+    SolverName,
     Split,
     Steps,
     System,
@@ -62,6 +63,7 @@ def fit(
     ] = 10,
     seed: Seed = None,
     likelihood: Likelihood = None,
+    solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
     as_json: Json = False,
@@ -74,6 +76,7 @@ def fit(
     options: dict[str, Any] = {
         "seed": seed,
         "likelihood": likelihood,
+        "solver": solver,
         "order": order,
         "steps": parsed_steps(steps),
     }

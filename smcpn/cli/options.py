@@ -11,12 +11,12 @@ import typer
 
 from smcpn.cases import CASES, SPLITS, Case
 from smcpn.config.document import SUFFIX, USUAL_NAME
-from smcpn.errors import InputError
+from smcpn.errors import InputError, one_of
 from smcpn.io.parse import FORMATS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
 from smcpn.settings import METHODS, Settings
-from smcpn.solver import EKF0
+from smcpn.solver import EKF0, SOLVERS
 
 SEED = 1
 SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
@@ -46,6 +46,11 @@ def complete_system(incomplete: str) -> list[str]:
 def complete_likelihood(incomplete: str) -> list[str]:
     """Names of likelihoods."""
     return [name for name in LIKELIHOODS if name.startswith(incomplete)]
+
+
+def complete_solver(incomplete: str) -> list[str]:
+    """Names of solvers."""
+    return [name for name in ("auto", *SOLVERS) if name.startswith(incomplete)]
 
 
 def complete_method(incomplete: str) -> list[str]:
@@ -96,7 +101,11 @@ def parsed_steps(text: str | None) -> int | str | None:
 
 
 def check_options(
-    *, order: int | None = None, steps: int | str | None = None, **options: Any
+    *,
+    order: int | None = None,
+    steps: int | str | None = None,
+    solver: str | None = None,
+    **options: Any,
 ) -> None:
     """Refuse options out of range, before files are looked for.
 
@@ -105,6 +114,8 @@ def check_options(
     InputError
         See `smcpn.settings.Settings`.
     """
+    if solver is not None:
+        one_of("solver", solver, (*SOLVERS, "auto"))
     grid = {"order": order, "steps": steps}
     EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]
     Settings().with_options(**options)
@@ -155,12 +166,30 @@ Likelihood = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+SolverName = Annotated[
+    str | None,
+    typer.Option(
+        "--solver",
+        help="How the ODE is solved; 'auto' looks whether it is stiff.",
+        metavar="|".join(["auto", *SOLVERS]),
+        autocompletion=complete_solver,
+        rich_help_panel=RUN,
+    ),
+]
 Method = Annotated[
     str | None,
     typer.Option(
         help="How particles get from the prior to the posterior.",
         metavar="|".join(METHODS),
         autocompletion=complete_method,
+        rich_help_panel=RUN,
+    ),
+]
+Start = Annotated[
+    str | None,
+    typer.Option(
+        help="'auto' begins near the posterior, at the modes that searches find.",
+        metavar="auto",
         rich_help_panel=RUN,
     ),
 ]

@@ -230,6 +230,8 @@ def _unused(settings: Settings) -> str:
     unused: list[str] = []
     if settings.method not in (None, "ibis"):
         unused.append(f"method = '{settings.method}'")
+    if settings.start is not None:
+        unused.append(f"start = '{settings.start}'")
     if settings.replicates > 1:
         unused.append(f"replicates = {settings.replicates}")
     if settings.checkpoint is not None:

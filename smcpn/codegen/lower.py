@@ -27,6 +27,10 @@ class LaneProgram:
     evaluated on the state. Everything but ``theta`` and ``state`` is shared by all particles and
     read from rows of arrays.
 
+    A particle that chooses its steps by itself repeats ``step`` until it has reached the sample: as
+    long as an entry of its state, the time that is left, is positive. A step must then leave the
+    state of a particle that has arrived as it is.
+
     Attributes
     ----------
     theta, state : casadi.SX
@@ -45,6 +49,11 @@ class LaneProgram:
         State after a solver step, (k, 1), of theta, state, step_row and gain_row.
     emitted : casadi.SX
         What a sample yields, (e, 1), of theta, state and sample_row.
+    left : int or None
+        Entry of the state that is positive as long as ``step`` is to be repeated; None where it
+        runs once per step row.
+    control : tuple of int
+        Entries of the state that choose the steps. A derivative takes them for given numbers.
     """
 
     theta: ca.SX
@@ -60,6 +69,8 @@ class LaneProgram:
     constant_values: tuple[float, ...] = ()
     interval_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     interval: ca.SX | None = None
+    left: int | None = None
+    control: tuple[int, ...] = ()
 
 
 class Level(IntFlag):

@@ -24,13 +24,16 @@ _SINGULAR = frozenset({"sqrt", "pow", "constpow", "hypot", "atan2"})
 def tangent(program: LaneProgram) -> LaneProgram:
     """Program of (theta, direction) whose state and emitted numbers have their derivatives below.
 
-    Constants and shared rows have none: they are the same for all particles. Applied twice it
+    Constants and shared rows have none: they are the same for all particles. Nor has what chooses
+    the steps, ``program.control``: the derivative is that at the steps taken. Applied twice it
     gives second derivatives.
     """
     direction = ca.SX.sym("direction", program.theta.numel(), 1)
     rates = ca.SX.sym("rates", program.state.numel(), 1)
-    symbols = ca.vertcat(program.theta, program.state)
-    along = ca.vertcat(direction, rates)
+    n = program.state.numel()
+    moving = [k for k in range(n) if k not in program.control]
+    symbols = ca.vertcat(program.theta, program.state[moving])
+    along = ca.vertcat(direction, rates[moving])
 
     def joined(graph: ca.SX) -> ca.SX:
         return ca.vertcat(*derived(graph, symbols, along))
@@ -39,6 +42,7 @@ def tangent(program: LaneProgram) -> LaneProgram:
         program,
         theta=ca.vertcat(program.theta, direction),
         state=ca.vertcat(program.state, rates),
+        control=(*program.control, *(n + k for k in program.control)),
         start=joined(program.start),
         interval=None if program.interval is None else joined(program.interval),
         step=joined(program.step),

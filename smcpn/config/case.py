@@ -18,7 +18,7 @@ from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import Settings, solver_options, solver_with
+from smcpn.settings import Settings, solver_named, solver_options, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver
 
 OF_CHANNEL = ("column", "unit", "to")
@@ -36,7 +36,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "initial": None,
     "solver": ("kind", "likelihood", *OF_SOLVER),
     "run": (
-        *(name for name in Settings.model_fields if name not in ("solver", "likelihood", "start")),
+        *(name for name in Settings.model_fields if name not in ("solver", "likelihood")),
         *WRITTEN,
     ),
 }
@@ -118,24 +118,32 @@ def _settings(root: Section) -> Settings:
     given = dict(solver.table)
     if "likelihood" in given:
         options["likelihood"] = given.pop("likelihood")
-    if "kind" in given:
+    if given.get("kind", "auto") != "auto":
         options["solver"] = given
     with _blaming(root):
         return Settings(**options)
 
 
 def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
-    """Return the solver of [solver]; without a kind the one that goes with the likelihood."""
+    """Return the solver of [solver]; without a kind the one that goes with the likelihood.
+
+    The kind ``"auto"`` is `chosen_solver`'s.
+    """
     section = root.section("solver")
     with _blaming(root):
         solver = settings.solver
         if solver is None:
             given = {key: value for key, value in section.table.items() if key != "likelihood"}
             for key in given:
-                if key not in WITHOUT_KIND or (key == "diffusion" and problem.diffusion is None):
+                unlearned = key == "diffusion" and problem.diffusion is None
+                if key not in ("kind", *WITHOUT_KIND) or unlearned:
                     kinds = " or ".join(SOLVERS)
                     raise section.error(key, f"say which solver it is for: kind = {kinds}")
-            solver = solver_with(default_solver(problem, settings.likelihood), **given)
+            kind = given.pop("kind", None)
+            solver = default_solver(problem, settings.likelihood)
+            if kind is not None:
+                solver = solver_named(kind, problem, settings.likelihood)
+            solver = solver_with(solver, **given)
         likelihood_name(solver, settings.likelihood)
     return solver
 

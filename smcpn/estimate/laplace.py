@@ -13,7 +13,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
-from smcpn.results.laplace import Laplace
+from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.solver import Solver
 
@@ -24,13 +24,17 @@ STATIONARY = 1e-6
 which Newton's method finishes the search."""
 RESOLVED = 1e-13
 """Curvature along a direction, relative to the largest, that rounding leaves."""
+SAME_MODE = 1.0
+"""Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
+NEGLIGIBLE = 30.0
+"""An end this much lower in log density than the highest is left out."""
 
 
 def laplace(
     problem: Problem | Maximum,
     likelihood: str | LogLikelihood | None = None,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
     iterations: int = 500,
@@ -74,13 +78,61 @@ def laplace(
             "the maximum is one of the likelihood, which is no mode of the posterior: "
             "call smcpn.maximise with target='posterior'"
         )
+    found = _gaussian_at_top(maximum)
+    return replace(found, modes=tuple(_modes(found)))
+
+
+def _modes(highest: Laplace) -> list[Mode]:
+    """Return the distinct modes that the searches ended in, the highest first."""
+    maximum = highest.maximum
+    modes = [_mode(highest)] if highest.success else []
+    ends = [
+        k
+        for k, start in enumerate(maximum.starts)
+        if k != maximum.best
+        and start.success
+        and start.log_density > maximum.log_density - NEGLIGIBLE
+    ]
+    for k in sorted(ends, key=lambda k: -maximum.starts[k].log_density):
+        end = _at_end(maximum, k)
+        if _is_one_of(modes, end.theta):
+            continue
+        found = _gaussian_at_top(end)
+        if found.success and not _is_one_of(modes, found.mode):
+            modes.append(_mode(found))
+    return modes
+
+
+def _mode(found: Laplace) -> Mode:
+    return Mode(found.mode, found.covariance, found.log_evidence)
+
+
+def _is_one_of(modes: Sequence[Mode], theta: Array) -> bool:
+    return any(mode.squared_distance(theta) <= SAME_MODE for mode in modes)
+
+
+def _at_end(maximum: Maximum, k: int) -> Maximum:
+    """Return the maximum that a search ended in which is not the highest."""
+    prior, start = maximum.problem.prior, maximum.starts[k]
+    theta = prior.unconstrained(start.values[None, :])
+    return replace(
+        maximum,
+        theta=theta[0],
+        log_density=start.log_density,
+        log_likelihood=start.log_density - float(prior.log_density(theta)[0]),
+        best=k,
+    )
+
+
+def _gaussian_at_top(maximum: Maximum) -> Laplace:
+    """Return the Gaussian about a maximum, which Newton's method reaches if the search did not."""
     found = _gaussian_at(maximum)
     if maximum.found and _distance(found) > STATIONARY:
         finished = maximise(
             maximum.problem, maximum.function, starts=maximum.values, method="trust-exact"
         )
         if finished.log_density >= maximum.log_density:
-            found = _gaussian_at(_finished(maximum, finished))
+            return _gaussian_at(_finished(maximum, finished))
     return found
 
 

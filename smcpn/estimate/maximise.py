@@ -17,8 +17,9 @@ from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.registry import default_solver, likelihood_name
+from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
@@ -29,8 +30,10 @@ Array = NDArray[np.float64]
 Starts = int | Mapping[str, Any] | Sequence[Any] | Array | None
 CANDIDATES = 64
 """Draws from the prior whose most likely are the starts, where none is given."""
-SEARCHES = 4
-"""How many of them: one alone ends in a lesser mode now and then."""
+SEARCHES, MOST_SEARCHES = 4, 6
+"""Fewest and most of them: one alone ends in a lesser mode now and then."""
+NEIGHBOURS = 8
+"""A draw that is more likely than so many around it is taken for a hill of its own."""
 TOGETHER = 256
 """Most searches that run at a time, each in a thread; results do not depend on it."""
 
@@ -43,7 +46,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     density : LogDensity
     starts : int, mapping, array or None
         A number of draws from the prior; values by name, one or (S,) each, the rest at the prior
-        median; values (S, d) or (d,); by default the four most likely of 64 draws.
+        median; values (S, d) or (d,); by default the draws of `likely_hills`.
 
     Raises
     ------
@@ -52,8 +55,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
     """
     prior = density.prior
     if starts is None:
-        candidates = prior.sample(rng, CANDIDATES)
-        return candidates[np.argsort(-density.value(candidates), kind="stable")[:SEARCHES]]
+        return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
     elif np.ndim(starts) == 0:
@@ -68,6 +70,29 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         )
     _check_inside(prior, values)
     return prior.unconstrained(values)
+
+
+def likely_hills(density: LogDensity, rng: np.random.Generator) -> Array:
+    """Return four to six of 64 draws from the prior, on different hills of the density, (S, d).
+
+    The most likely draws may all lie on one hill. First come those that are more likely than the
+    eight draws nearest to them, six at most; the most likely others make up four.
+
+    References
+    ----------
+    Torn, A., Viitanen, S. (1992). Topographical global optimization. In: Recent Advances in Global
+    Optimization, Princeton.
+    """
+    candidates = density.prior.sample(rng, CANDIDATES)
+    values = density.value(candidates)
+    scaled = candidates / density.scale
+    distances = np.square(scaled[:, None] - scaled).sum(axis=2)
+    around = np.argsort(distances, axis=1, kind="stable")[:, 1 : NEIGHBOURS + 1]
+    top = values > values[around].max(axis=1)
+    order = np.argsort(-values, kind="stable")
+    tops = order[top[order]][:MOST_SEARCHES]
+    others = order[~np.isin(order, tops)][: max(SEARCHES - len(tops), 0)]
+    return candidates[np.concatenate([tops, others])]
 
 
 def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) -> list[list[int]]:
@@ -136,7 +161,7 @@ def maximise(
     problem: Problem,
     likelihood: str | LogLikelihood | None = None,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
     target: str = POSTERIOR,
@@ -160,7 +185,8 @@ def maximise(
         As of `identify`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
-        median for the rest; or values (S, d) or (d,). By default the four most likely of 64 draws.
+        median for the rest; or values (S, d) or (d,). By default four to six of 64 draws: those
+        more likely than the draws around them, and the most likely others.
     stages : sequence of sequence of str, optional
         Parameters that are free in each stage, the others stay; a stage with all of them ends it.
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
@@ -223,7 +249,7 @@ def maximise(
 def _log_likelihood(
     problem: Problem,
     likelihood: str | LogLikelihood | None,
-    solver: Solver | None,
+    solver: Solver | str | None,
     threads: int | None,
 ) -> tuple[LogLikelihood, bool]:
     """Return the log-likelihood, and whether its steps are to be judged at the maximum."""
@@ -233,9 +259,9 @@ def _log_likelihood(
                 "likelihood is a LogLikelihood: give the problem it was made of, and no solver"
             )
         return likelihood, False
-    solver = default_solver(problem, likelihood) if solver is None else solver
+    solver = chosen_solver(problem, solver, likelihood)
     name = likelihood_name(solver, likelihood)
-    return LogLikelihood(problem, name, solver, threads), solver.steps == "auto"
+    return LogLikelihood(problem, name, solver, threads), solver.automatic
 
 
 def _searched(

@@ -3,10 +3,12 @@
 `contract` is what the sampler relies on, `registry` what a likelihood provides and how it is found
 by name, and `lanes` runs it as a compiled kernel. `marginal` and `classical` integrate the ODE
 whatever the data are; `filtering`, `dalton` and `fenrir` learn its solution from the data too, and
-are three schemes of `conditioned`. `growing` follows a stream with any of them.
+are three schemes of `conditioned`; `adaptive` takes stiff problems, with steps of each particle's
+own. `growing` follows a stream with any of them; `stiffness` tells which solver suits a problem.
 """
 
 # Each registers itself; in the order in which they are listed to a user.
 from smcpn.likelihood import marginal as marginal  # isort: skip
 from smcpn.likelihood import conditioned as conditioned  # isort: skip
+from smcpn.likelihood import adaptive as adaptive  # isort: skip
 from smcpn.likelihood import classical as classical  # isort: skip

@@ -759,8 +759,8 @@ class Conditioned(Recursion):
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
-        """Any solver that is a Gaussian filter."""
-        return solver.probabilistic
+        """Any solver that is a Gaussian filter with steps that all particles share."""
+        return solver.probabilistic and not solver.adaptive
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:

@@ -306,14 +306,15 @@ def known_or_calibrated_diffusion(
     InputError
         For a diffusion calibrated step by step, and as `known_diffusion`.
     """
-    if solver.diffusion in DIFFUSIONS:
-        return DIFFUSIONS[str(solver.diffusion)].of(
+    diffusion = "fixed" if solver.diffusion == "auto" else solver.diffusion
+    if diffusion in DIFFUSIONS:
+        return DIFFUSIONS[str(diffusion)].of(
             Layout.connected(problem.model.x, problem.model.rhs, solver)
         )
     if solver.diffusion in CALIBRATED:
         raise InputError(
             f"diffusion {solver.diffusion!r} cannot be used with the {likelihood} likelihood: it "
             "is zero wherever a residual changes sign, and the likelihood rough in the parameters; "
-            "use 'fixed', a number, or a parameter's name"
+            "use 'fixed', a number, or a parameter's name; a stiff model takes solver='auto'"
         )
     return known_diffusion(problem, solver, likelihood=likelihood)

@@ -74,7 +74,7 @@ def compiled_prediction(
 
     It is compiled once and used by the search for the number of steps and by the error budget.
     """
-    solver, grid = replace(solver, steps=1), Grid.of([record])
+    solver, grid = solver.with_steps(1), Grid.of([record])
     known, key = problem.model.kernels, ("prediction", likelihood, solver, grid)
     if key not in known:
         recursion = LIKELIHOODS[likelihood].predicting(problem, solver, grid)

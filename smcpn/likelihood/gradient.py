@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import build_likelihood, default_solver, likelihood_name
+from smcpn.likelihood.registry import build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
@@ -45,10 +46,11 @@ class LogLikelihood:
     problem : Problem
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
         By default the one of the solver, see `identify`.
-    solver : EKF0, EKF1 or RK4, optional
-        By default what goes with ``likelihood``. Steps ``"auto"`` are
-        chosen from the prior; elsewhere they may be too few, and a solution that diverges has
-        -inf. `maximise` and `identify` judge them again where they end: take their ``solver``.
+    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto", optional
+        By default ``"auto"``: what goes with ``likelihood`` and the problem, see `identify`.
+        Steps ``"auto"`` are chosen from the prior; elsewhere they may be too few, and a solution
+        that diverges has -inf. `maximise` and `identify` judge them again where they end: take
+        their ``solver``.
     threads : int, optional
         Threads of the kernels; all processors by default. Results do not depend on it.
 
@@ -77,11 +79,11 @@ class LogLikelihood:
         self,
         problem: Problem,
         likelihood: str | None = None,
-        solver: Solver | None = None,
+        solver: Solver | str | None = None,
         threads: int | None = None,
     ) -> None:
         check_problem(problem)
-        solver = default_solver(problem, likelihood) if solver is None else solver
+        solver = chosen_solver(problem, solver, likelihood)
         self.likelihood = likelihood_name(solver, likelihood)
         threads = None if threads is None else whole_number("threads", threads, 1)
         self.problem, self.names = problem, problem.names

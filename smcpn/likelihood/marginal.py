@@ -133,13 +133,11 @@ class Marginal(Recursion):
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
-        expected, noise = self.expected(), ca.diag(self.model.noise_variance)
-        present = self.sample.present
-        log_density = gaussian_log_density(
-            self.sample.y - expected.outputs, expected.covariance + noise, present
-        )
-        highest = densest(self.model.noise_variance, present)
-        return possible(log_density, log_density - highest)
+        expected, noise = self.expected(), self.model.noise_variance
+        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
+        innovation = self.sample.y - expected.outputs
+        log_density = gaussian_log_density(innovation, covariance, present)
+        return possible(log_density, log_density - densest(noise, present))
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: h times the residual."""

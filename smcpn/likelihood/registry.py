@@ -213,7 +213,8 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
         fitting = [f"smcpn.{name}(...)" for name, kind in SOLVERS.items() if goes_with(kind)]
         raise InputError(
             f"the {likelihood} likelihood does not go with {solver!r}: give "
-            f"solver={' or '.join(fitting)}",
+            f"solver={' or '.join(fitting)}, or leave likelihood out, which is "
+            f"{solver.likelihood} then",
             argument="likelihood",
         )
     return likelihood

@@ -142,8 +142,8 @@ def sufficient_steps(
         steps *= 2
     raise InputError(
         f"steps 'auto' finds no number up to {steps // 2} that brings the solver's error below "
-        f"{share:.0%} of the noise variance: check the model, its priors and the noise, or give "
-        "a number of steps"
+        f"{share:.0%} of the noise variance: check the model, its priors and the noise, give a "
+        "number of steps, or, where the model is stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
     )
 
 
@@ -237,18 +237,27 @@ _PILOT_DRAWS = 64
 _FALLBACK_STEPS = 4
 
 
+def pilot_values(problem: Problem) -> Array:
+    """Parameter values (N, d) drawn from the prior, the same whatever the seed."""
+    return problem.prior.natural(_prior_draws(problem)[:_PILOT_DRAWS])
+
+
+def _prior_draws(problem: Problem) -> Array:
+    return problem.prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
+
+
 def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None) -> Solver:
     """Choose the steps before anything has been assimilated, where they are not given.
 
     The local error over a pilot set of prior draws says where to begin, and the error budget at
     the prior median whether that is enough. Both are the same whatever the seed.
     """
-    if solver.steps != "auto":
+    if not solver.automatic:
         return solver
-    prior = problem.prior
-    theta = prior.sample(np.random.default_rng(0), _MEDIAN_DRAWS)
-    guess = pilot_steps(problem, solver, prior.natural(theta[:_PILOT_DRAWS]), likelihood)
-    median = prior.natural(np.median(theta, axis=0)[None, :])[0]
+    if solver.adaptive:
+        return solver.begun()
+    guess = pilot_steps(problem, solver, pilot_values(problem), likelihood)
+    median = problem.prior.natural(np.median(_prior_draws(problem), axis=0)[None, :])[0]
     try:
         return sufficient_steps(problem, solver, median, likelihood, least=guess or 1)
     except InputError:

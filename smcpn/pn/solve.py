@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,10 @@ def solve(
     """
     check_ode(ode)
     solver = EKF1(order=5, smooth=True) if solver is None else solver
-    if not getattr(solver, "probabilistic", False):
+    if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")
+    if solver.diffusion == "auto":
+        solver = replace(solver, diffusion="dynamic")
     if solver.diffusion in CALIBRATED and solver.diffusion not in CALIBRATIONS:
         raise InputError(
             f"diffusion {solver.diffusion!r} is one of the filtering likelihood: give smcpn.solve "

@@ -14,12 +14,15 @@ from smcpn.model.problem import Problem
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import ParameterRow, parameter_rows
+from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
 NODES = 80
 """Of the Gauss-Hermite rule for the moments of a value."""
+NOTABLE = 0.01
+"""Share of a further mode that a summary warns of."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,35 @@ class LaplaceComparison:
 
 
 @dataclass(frozen=True)
+class Mode:
+    """A mode of a posterior, and the Gaussian about it.
+
+    Attributes
+    ----------
+    theta : ndarray, (d,)
+        Unconstrained coordinates.
+    covariance : ndarray, (d, d)
+        Inverse of minus the Hessian of the log density there.
+    log_evidence : float
+        Log of the integral of that Gaussian, scaled to the height of the density.
+    """
+
+    theta: Array
+    covariance: Array
+    log_evidence: float
+
+    @property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of the covariance, (d, d)."""
+        return np.asarray(np.linalg.cholesky(self.covariance), dtype=np.float64)
+
+    def squared_distance(self, theta: Array) -> float:
+        """Squared distance of a point (d,), in standard deviations of the Gaussian."""
+        offset = np.linalg.solve(self.factor, theta - self.theta)
+        return float(offset @ offset)
+
+
+@dataclass(frozen=True)
 class Laplace:
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
 
@@ -95,6 +127,8 @@ class Laplace:
         log p(y), were the posterior this Gaussian; nan where there is none.
     reason : str
         Why there is no such Gaussian; "" where there is.
+    modes : tuple of Mode
+        All distinct modes that the searches found, this one among them, the highest first.
 
     References
     ----------
@@ -106,6 +140,7 @@ class Laplace:
     covariance: Array
     log_evidence: float
     reason: str = ""
+    modes: tuple[Mode, ...] = ()
 
     @property
     def success(self) -> bool:
@@ -154,7 +189,46 @@ class Laplace:
     def warnings(self) -> tuple[str, ...]:
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.warnings + stopped + ((self.reason,) if self.reason else ())
+        return self.maximum.warnings + stopped + self._further + self._no_gaussian
+
+    @property
+    def _no_gaussian(self) -> tuple[str, ...]:
+        return (self.reason,) if self.reason else ()
+
+    @property
+    def _further(self) -> tuple[str, ...]:
+        """A warning if modes that the Gaussian leaves out have a share worth knowing."""
+        left_out = 0.0 if len(self.modes) < 2 else 1.0 - float(self.shares[0])
+        if left_out < NOTABLE:
+            return ()
+        return (
+            f"the posterior has {len(self.modes)} modes, and those left out have {left_out:.2g} of "
+            "the evidence: identify(problem, start=laplace) samples all of them",
+        )
+
+    @property
+    def shares(self) -> Array:
+        """Share of each of `modes` in the sum of their evidences."""
+        logs = np.array([mode.log_evidence for mode in self.modes])
+        return np.asarray(special.softmax(logs), dtype=np.float64)
+
+    @property
+    def start(self) -> Modes:
+        """The modes as `identify` draws from them.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        if not self.modes:
+            raise InputError(f"there is no Laplace approximation: {self.reason}")
+        return Modes(
+            shares=self.shares,
+            means=np.stack([mode.theta for mode in self.modes]),
+            factors=np.stack([mode.factor for mode in self.modes]),
+            searches=len(self.maximum.starts),
+        )
 
     @property
     def mean(self) -> dict[str, float]:

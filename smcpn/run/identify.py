@@ -11,7 +11,6 @@ from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
-from smcpn.errors import InputError, shown
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
@@ -19,9 +18,9 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
-from smcpn.settings import Settings
+from smcpn.run.start import approximation_of, modes_of, warnings_of_start
+from smcpn.settings import AUTO, Settings
 from smcpn.smc.moves import MoveStrategy
-from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
@@ -30,7 +29,7 @@ from smcpn.solver import Solver
 def identify(
     problem: Problem,
     *,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     likelihood: str | None = None,
     particles: int = 1000,
     seed: int | None = None,
@@ -39,7 +38,7 @@ def identify(
     max_moves: int = 10,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
-    start: Laplace | None = None,
+    start: Laplace | str | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
@@ -53,13 +52,14 @@ def identify(
     Parameters
     ----------
     problem : Problem
-    solver : EKF0, EKF1 or RK4
+    solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto"
         `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
-        does not. By default ``EKF0(order=3, steps="auto")``, or what goes with ``likelihood``.
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
-        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`,
-        classical for `RK4`. Filtering, dalton and fenrir learn the solution from the data too, so
-        that coarse steps and chaos do less harm.
+        does not. By default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where
+        draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical"}, optional
+        By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
+        `AdaptiveEKF1`, classical for `RK4`. Filtering, dalton and fenrir
+        learn the solution from the data too, so that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional
@@ -76,11 +76,14 @@ def identify(
         Assimilate one sample after the other, the whole record at rising exponents, or the whole
         record at a falling diffusion, which a likelihood with local maxima calls for. By default
         ``"ibis"``, or ``"tempering"`` with a ``start``.
-    start : Laplace, optional
-        Draw the particles from a Laplace approximation of the same problem, and temper from there:
-        few rejuvenations where it is good, and the same posterior and evidence where it is not,
-        but for a mode that it does not reach. It brings its solver and likelihood, where none is
-        given.
+    start : Laplace or "auto", optional
+        Draw the particles near the posterior and temper from there, in place of from the prior:
+        few rejuvenations, the same posterior and evidence. They come from a mixture of a
+        multivariate t at each mode of a Laplace approximation of the same problem, and a tenth
+        from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four to six
+        searches. Where the Pareto k of the importance weights says that the mixture misses what
+        matters, the run begins again at the prior, and a warning says so. An approximation brings
+        its solver and likelihood, where none is given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -122,10 +125,10 @@ def identify(
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
     check_problem(problem)
-    if start is not None:
-        _check_start(start, problem)
-        if solver is None and likelihood in (None, start.likelihood):
-            solver, likelihood = start.solver, start.likelihood
+    near = approximation_of(start, problem, likelihood, solver, seed, threads)
+    unspoken = solver is None and near is not None and likelihood in (None, near.likelihood)
+    if near is not None and (start == AUTO or unspoken):
+        solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,
         likelihood=likelihood,
@@ -138,7 +141,7 @@ def identify(
         moves=moves,
         resampling=resampling,
         replicates=replicates,
-        start=None if start is None else DefensiveGaussian(start.mode, start.factor),
+        start=None if near is None else modes_of(near, start == AUTO),
         threads=threads,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
@@ -197,6 +200,8 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, budget = run.outcome or run.judged()
     found = populations.warnings + budget.warnings + further_warnings
+    if run.outcome is not None:
+        found += warnings_of_start(run)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -206,15 +211,3 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
     )
-
-
-def _check_start(start: Laplace, problem: Problem) -> None:
-    """Raise `InputError` for a start in other coordinates than those of the problem."""
-    if not isinstance(start, Laplace):
-        raise InputError(f"start is {shown(start)}: give smcpn.laplace(problem)", argument="start")
-    if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
-        raise InputError(
-            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
-            argument="start",
-        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,11 @@ from smcpn.likelihood.steps import (
 from smcpn.model.problem import Problem
 from smcpn.settings import METHODS, Method, RunSettings, RunSnapshot
 from smcpn.smc.particles import normalise
+from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress
+from smcpn.smc.sampler import Settings as SamplerSettings
+from smcpn.smc.start import MixtureStart
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
@@ -34,6 +38,8 @@ class Run:
         The one in force.
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
+    refused_k : float or None
+        Pareto k of the start that was given up for the prior.
     outcome : tuple of Populations and ErrorBudget, or None
         At the end.
     """
@@ -41,6 +47,7 @@ class Run:
     def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
         self.problem, self.settings, self.threads = problem, settings, threads
         self.outcome: tuple[Populations, ErrorBudget] | None = None
+        self.refused_k: float | None = None
         self._begin(first_solver(problem, settings.solver, settings.likelihood))
 
     @classmethod
@@ -54,26 +61,28 @@ class Run:
         """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings, run.threads = problem, settings, threads
-        run.outcome = None
+        run.outcome, run.refused_k = None, snapshot.refused_k
         run._begin(snapshot.solver)
         run.samplers = [
-            run._method.resumed(problem.prior, run.likelihood, settings.sampler, one)
+            run._method.resumed(problem.prior, run.likelihood, run._sampler_settings, one)
             for one in snapshot.samplers
         ]
         return run
 
     def snapshot(self) -> RunSnapshot:
         """Return an immutable copy of the state, from which `resumed` continues."""
-        return RunSnapshot(self.solver, tuple(sampler.snapshot() for sampler in self.samplers))
+        populations = tuple(sampler.snapshot() for sampler in self.samplers)
+        return RunSnapshot(self.solver, populations, self.refused_k)
 
     def advance(self) -> None:
         """Compute the next part: a block of samples, a rejuvenation, or the check of the steps."""
         last = self.likelihood.n_samples
         if self.samplers and self.samplers[-1].sample < last:
             self.samplers[-1].advance(last)
+            self._judge_start(self.samplers[-1].pareto_k)
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
-            self.samplers.append(self._method(prior, self.likelihood, self.settings.sampler, rng))
+            self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
         else:
             self._conclude()
 
@@ -88,6 +97,25 @@ class Run:
     @property
     def _method(self) -> type[Method]:
         return METHODS[self.settings.method]
+
+    @property
+    def start(self) -> MixtureStart | None:
+        """Where the populations begin; None for the prior."""
+        modes = self.settings.start
+        if modes is None or len(modes) == 0 or self.refused_k is not None:
+            return None
+        return MixtureStart(self.problem.prior, modes)
+
+    @property
+    def _sampler_settings(self) -> SamplerSettings:
+        return replace(self.settings.sampler, start=self.start)
+
+    def _judge_start(self, pareto_k: float) -> None:
+        """Begin again at the prior where the weights show that the start misses what matters."""
+        if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
+            _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
+            self.refused_k = pareto_k
+            self.samplers = []
 
     def _begin(self, solver: Solver) -> None:
         self.solver = solver

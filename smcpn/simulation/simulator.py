@@ -204,7 +204,8 @@ class Simulator:
             rows, before = finer, after
         raise InputError(
             f"{self._record.name}: the simulation at the mean parameters does not settle with "
-            f"{MAX_STEPS} steps per sample: it diverges or the model is stiff"
+            f"{MAX_STEPS} steps per sample: it diverges, or the model is stiff and needs "
+            "a record with more times in between"
         )
 
     def _whole(self, theta: Array, rows: Rows) -> Array:

@@ -214,19 +214,19 @@ class StudentMixture(Proposal):
 
     def log_density(self, theta: Array) -> Array:
         """Log density at (n, d), shape (n,)."""
-        parts, _ = _component_log_densities(theta, self.log_shares, self.means, self.factors)
+        parts, _ = component_log_densities(theta, self.log_shares, self.means, self.factors)
         return np.logaddexp.reduce(parts, axis=0)
 
 
-def _component_log_densities(
-    points: Array, log_shares: Array, means: Array, factors: Array
+def component_log_densities(
+    points: Array, log_shares: Array, means: Array, factors: Array, degrees: float = DEGREES
 ) -> tuple[Array, Array]:
-    """Log share + log density of each component, and squared distances: (K, n) each."""
+    """Log share + log density of each t component, and squared distances: (K, n) each."""
     inverse = np.linalg.inv(factors)
     whitened = (points - means[:, None, :]) @ inverse.transpose(0, 2, 1)
     squares = np.einsum("knd,knd->kn", whitened, whitened)
     log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
-    parts = student_log_density(squares, points.shape[1], DEGREES)
+    parts = student_log_density(squares, points.shape[1], degrees)
     return parts + (log_shares - log_volumes)[:, None], squares
 
 
@@ -242,7 +242,7 @@ def _weighted_em(points: Array, weights: Array) -> tuple[Array, Array, Array]:
     shares, means, factors = _maximise(points, weights * memberships, scales, ess)
     before = -np.inf
     for _ in range(ITERATIONS):
-        parts, squares = _component_log_densities(points, np.log(shares), means, factors)
+        parts, squares = component_log_densities(points, np.log(shares), means, factors)
         total = np.logaddexp.reduce(parts, axis=0)
         level = float(weights @ total)
         if level - before < GAIN:

@@ -220,6 +220,8 @@ class Snapshot:
     log_pair_ratios : tuple of float
     factors : tuple of float
         Factors on the diffusion so far, on a path that lowers it.
+    pareto_k : float
+        See `Sampler`.
     random_state : dict
         Of the bit generator, as numpy gives it.
     """
@@ -235,6 +237,7 @@ class Snapshot:
     unrelated_at_start: float
     log_pair_ratios: tuple[float, ...]
     factors: tuple[float, ...]
+    pareto_k: float
     random_state: dict[str, Any]
 
 
@@ -254,6 +257,9 @@ class Sampler(ABC):
         Power of the likelihood increment that is assimilated, between two parts of a sample.
     factors : list of float
         Factors on the diffusion so far, on a path that lowers it.
+    pareto_k : float
+        Shape of the tail of the weights that led from another start than the prior to the
+        posterior; nan before they are known, and for a run from the prior.
     rejuvenations : list of Rejuvenation
     trace : Trace
         Effective sample size before a rejuvenation and log p(y_0, ..., y_t), after each sample.
@@ -291,6 +297,7 @@ class Sampler(ABC):
         self.sample = 0
         self.exponent: float | None = None
         self.factors: list[float] = []
+        self.pareto_k = float("nan")
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
         self._ess_before = float("nan")
@@ -316,6 +323,7 @@ class Sampler(ABC):
         sampler._unrelated_at_start = snapshot.unrelated_at_start
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
         sampler.factors = list(snapshot.factors)
+        sampler.pareto_k = snapshot.pareto_k
         return sampler
 
     def snapshot(self) -> Snapshot:
@@ -332,6 +340,7 @@ class Sampler(ABC):
             unrelated_at_start=self._unrelated_at_start,
             log_pair_ratios=tuple(self._log_pair_ratios),
             factors=tuple(self.factors),
+            pareto_k=self.pareto_k,
             random_state=dict(self._rng.bit_generator.state),
         )
 
@@ -452,7 +461,8 @@ class Sampler(ABC):
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
             raise InputError(
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
-                "check the model and units, narrow the prior, or raise steps"
+                "check the model and units, narrow the prior, raise steps, or, where the model is "
+                "stiff, take solver='auto' or smcpn.AdaptiveEKF1()"
             )
 
     @property

@@ -22,6 +22,7 @@ from smcpn.smc.particles import (
     effective_sample_size,
     finite_or_excluded,
 )
+from smcpn.smc.psis import pareto_k
 from smcpn.smc.sampler import Sampler, Trace
 
 Array = NDArray[np.float64]
@@ -44,7 +45,9 @@ class Tempering(Sampler):
     end. A likelihood needs no ``advance``.
 
     It may begin at a density near the posterior, such as a Laplace approximation, in place of the
-    prior: the path is then short, and the evidence is that of the prior all the same.
+    prior: the path is then short, and the evidence is that of the prior all the same. The weights
+    over the whole of it say whether that start can be trusted: `pareto_k`, known when the record
+    has been evaluated, before the first exponent.
 
     References
     ----------
@@ -55,9 +58,13 @@ class Tempering(Sampler):
     takes_start: ClassVar[bool] = True
 
     def advance(self, last: int) -> None:
-        """Evaluate the record, then raise the exponent once."""
+        """Evaluate the record, then raise the exponent once; one after the other from a start."""
         if self.exponent is None:
             self._evaluate()
+            if self.settings.start is not None:
+                return
+        if self.exponent == 0.0:
+            self._check_alive()
         if self._cross(self._target):
             self._assimilate_increment()
 
@@ -83,7 +90,9 @@ class Tempering(Sampler):
         self.system = replace(
             self.system, log_prior=begin, log_increment=log_increment, state=state
         )
-        self._begin_bridge()
+        if self.settings.start is not None:
+            self.pareto_k = pareto_k(log_increment)
+        self.exponent = 0.0
 
     def _assimilate_increment(self) -> None:
         system, log_prior = self.system, self.system.log_prior

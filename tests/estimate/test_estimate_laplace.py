@@ -10,7 +10,6 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4, InputError, LogLikelihood
-from smcpn.settings import RunSettings
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
@@ -206,12 +205,7 @@ def test_a_started_sampler_goes_on_from_a_snapshot_to_the_same_bytes():
     whole.run()
     part.advance(30)
     assert part.exponent is not None
-    asked = RunSettings(
-        solver=RK4(steps=1), likelihood="classical", method="tempering", start=part.settings.start
-    )
-    assert asked.not_storable == ""
-    settings = RunSettings(**asked.document()).sampler
-    again = Tempering.resumed(likelihood.prior, likelihood, settings, part.snapshot())
+    again = Tempering.resumed(likelihood.prior, likelihood, part.settings, part.snapshot())
     again.run()
     np.testing.assert_array_equal(again.system.theta, whole.system.theta)
     assert again.log_evidence == whole.log_evidence

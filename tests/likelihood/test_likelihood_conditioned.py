@@ -284,7 +284,7 @@ def test_a_diverged_particle_is_marked_and_harms_no_other(name):
     [
         ("dalton", EKF1(2, 2), "cannot be calibrated in the dalton likelihood"),
         ("fenrir", EKF0(2, 2), "cannot be calibrated in the fenrir likelihood"),
-        ("filtering", EKF1(2, 2), "rough in the parameters"),
+        ("filtering", EKF1(2, 2, diffusion="dynamic"), "rough in the parameters"),
         ("filtering", EKF1(2, 2, diffusion="kappa"), "which the problem does not name"),
         ("filtering", EKF1(2, diffusion=1.0), "still to be chosen"),
         ("filtering", smcpn.RK4(2), "does not go with RK4"),

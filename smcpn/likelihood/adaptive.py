@@ -1,0 +1,445 @@
+"""The data-free likelihood of EKF1 with steps that every particle chooses for itself.
+
+A first-order filter meets the ODE at the end of each step, as in `gaussian_filter`; being A-stable,
+its steps are bounded by accuracy alone, so that it takes stiff problems. Step control is that of
+`smcpn.solve` (Bosch, Hennig, Tronarp 2021; numbers of equations are theirs):
+
+    predict     the mean (10a), and evaluate f and its Jacobian F there (11a),
+    calibrate   the local diffusion s^2 = z' S^-1 z / d, S = H Q H', z the residual (21),
+    judge       the local error sqrt(s^2 S_ii) (27)-(29), against ``tolerance`` times the largest
+                that state i has been so far,
+    accept      where it is below one: predict the covariance (10b), condition both on z = 0 (11);
+                reject otherwise. Either way the error says how long the next step will be.
+
+The last step of a sampling interval ends at the sample. There
+
+    log p(y_n | y_<n, theta) = log N(y_n; g(mu), J Sigma J' + R),  J = dg/dx at mu,
+
+with the mean mu and covariance Sigma of the filter, which never sees the data (PN-SMC eq. 20, with
+Sigma of EKF1 in place of that of EKF0). That suits stiff problems: the solution forgets its
+errors, and where it does not, as in the time of a jump, Sigma says so. A filter that were corrected
+by data in the midst of a jump would leave the slow manifold at every sample.
+
+Diffusion is that of the step, the same for all processes in units of the largest value that each
+has had: nothing depends on the units of time or state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.lower import LaneProgram
+from smcpn.errors import InputError
+from smcpn.likelihood.covariance import (
+    orthogonalised,
+    output_covariance,
+    predict,
+    zero_covariance,
+)
+from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
+from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
+from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.pn.iwp import pascal
+from smcpn.pn.layout import Layout
+from smcpn.pn.taylor import taylor_derivatives
+from smcpn.solver import AdaptiveEKF1, Solver
+
+Array = NDArray[np.float64]
+
+DEGREE = 8
+"""Of the polynomial that the input is within a sampling interval."""
+SAFETY, SHRINK, GROW = 0.9, 0.2, 5.0
+TOUCHING = 1e-10
+"""Relative length of a step that is not worth taking before a sample."""
+SHORTEST = 1e-12
+"""Step, in units of the sampling interval, below which the solution has a pole."""
+ROUNDING = float(np.finfo(float).eps)
+"""Least residual in units of its state."""
+AT_REST = 1e-100
+"""Size of a state that has been zero all the time."""
+MAX_ROWS = 24
+"""Rows of a covariance beyond which straight-line code gets too long to compile."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Symbols of what chooses the steps of a particle.
+
+    Attributes
+    ----------
+    left : casadi.SX
+        Time until the sample that is next.
+    h : casadi.SX
+        Step that the coordinates of the state belong to.
+    wanted : casadi.SX
+        Step to try next.
+    sizes : casadi.SX, (n, 1)
+        Largest absolute value of each state so far.
+    accepted, rejected : casadi.SX
+        Numbers of steps.
+    """
+
+    left: ca.SX
+    h: ca.SX
+    wanted: ca.SX
+    sizes: ca.SX
+    accepted: ca.SX
+    rejected: ca.SX
+
+    @classmethod
+    def of(cls, model: Model) -> Clock:
+        """Make the symbols."""
+        names = ("left", "h", "wanted", "accepted", "rejected")
+        sizes = ca.SX.sym("size", model.x.numel(), 1)
+        return cls(sizes=sizes, **{name: ca.SX.sym(name) for name in names})
+
+    @property
+    def symbols(self) -> ca.SX:
+        """All of them, the time that is left first."""
+        return self.values(self.left, self.h, self.wanted, self.sizes, self.accepted, self.rejected)
+
+    @staticmethod
+    def values(
+        left: ca.SX,
+        h: ca.SX,
+        wanted: ca.SX,
+        sizes: ca.SX,
+        accepted: ca.SX | float,
+        rejected: ca.SX | float,
+    ) -> ca.SX:
+        """Values in the order of `symbols`."""
+        return ca.vertcat(left, h, wanted, sizes, accepted, rejected)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A step that is tried.
+
+    Attributes
+    ----------
+    h : casadi.SX
+    last : casadi.SX
+        Whether it ends at the sample.
+    mean : Mean
+        Predicted.
+    linearisation : Linearisation
+    sizes : casadi.SX, (n, 1)
+        With the predicted states.
+    noise : list of casadi.SX
+        Variance of the process noise of each process, in its coordinates.
+    error : casadi.SX
+        Local error in units of the tolerance, root mean square over the states.
+    """
+
+    h: ca.SX
+    last: ca.SX
+    mean: Mean
+    linearisation: Linearisation
+    sizes: ca.SX
+    noise: list[ca.SX]
+    error: ca.SX
+
+
+class Adaptive(Recursion):
+    """The adaptive EKF1 recursion of one particle.
+
+    Raises
+    ------
+    InputError
+        If a covariance is too large to be compiled.
+    """
+
+    name = "adaptive"
+
+    def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
+        self.model, self.order = problem.model, solver.order
+        self.local_order = solver.order + 1
+        self.restarts, self._tolerance_value = grid.restarts, float(solver.tolerance)
+        model = self.model
+        self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
+        rows = max(len(block.processes) for block in self.layout.blocks) * (solver.order + 1)
+        if rows > MAX_ROWS:
+            raise InputError(
+                f"the covariance of coupled states has {rows} rows, more than the {MAX_ROWS} that "
+                f"are compiled: use a lower order than {solver.order}"
+            )
+        self.filter = FilterSymbols(model, self.layout, shared=False, prefix="m")
+        self.clock, self.sample = Clock.of(model), SampleSymbols.of(model)
+        self.tolerance = ca.SX.sym("tolerance")
+        self.length, self.end = ca.SX.sym("length"), ca.SX.sym("end")
+        self.input = ca.SX.sym("input", model.u.numel(), DEGREE + 1)
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Solvers that choose their steps by themselves."""
+        return solver.adaptive
+
+    @classmethod
+    def counterpart(cls, problem: Problem, solver: Solver) -> Solver:
+        """See `Recursion.counterpart`; its steps are its own."""
+        return AdaptiveEKF1().begun()
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """See `Recursion.program`."""
+        model, clock = self.model, self.clock
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        start = StartSymbols.of(model, rates)
+        held = ca.vertcat(*self.filter.state)
+        return LaneProgram(
+            theta=model.theta,
+            constants=ca.vertcat(model.constants, self.tolerance),
+            constant_values=(*model.constant_values, self._tolerance_value),
+            state=ca.vertcat(clock.symbols, held),
+            start_row=ca.vertcat(start.row, self.length),
+            interval_row=ca.vertcat(self.sample.u, self.sample.t, *rates, self.length),
+            step_row=ca.vertcat(self.length, self.end, ca.vec(self.input)),
+            gain_row=ca.SX(0, 1),
+            sample_row=self.sample.row,
+            start=self._start(derivatives, start.initial(model)),
+            interval=self._interval(derivatives),
+            step=self._step(),
+            emitted=emitted,
+            left=0,
+            control=tuple(range(clock.symbols.numel())),
+        )
+
+    def _start(self, derivatives: list[ca.SX], initial: ca.SX) -> ca.SX:
+        """State at the first sample: exact derivatives and no covariance."""
+        h = self.length
+        mean = [
+            self.layout.scale(i, h) * derivatives[i][process.states[0]]
+            for process in self.layout.processes
+            for i in range(self.order + 1)
+        ]
+        exact = ca.substitute(ca.vertcat(*mean), self.model.x, initial)
+        clock = Clock.values(ca.SX(0.0), h, h, ca.fabs(initial), 0.0, 0.0)
+        return ca.vertcat(clock, exact, ca.SX.zeros(len(self.filter.held), 1))
+
+    def _interval(self, derivatives: list[ca.SX]) -> ca.SX:
+        """State at a sample, from which the next interval begins."""
+        f, clock, mean, factors = self.filter, self.clock, self.filter.mean, self.filter.factors
+        if self.restarts:
+            model, at = self.model, ca.vertcat(self.sample.u, self.sample.t)
+            exact = [
+                (k, i, ca.substitute(derivatives[i][p.states[0]], ca.vertcat(model.u, model.t), at))
+                for k, p in enumerate(self.layout.processes)
+                for i in range(p.rate, self.order + 1)
+            ]
+            linearisation = f.linearise_derivatives(mean, clock.h, exact)
+            mean, factors = f.restart(mean, factors, linearisation)
+        began = Clock.values(
+            self.length, clock.h, clock.wanted, clock.sizes, clock.accepted, clock.rejected
+        )
+        return ca.vertcat(began, *f.values(mean, factors))
+
+    def _attempt(self) -> Attempt:
+        """Try a step: no covariance is needed to judge it."""
+        f, clock = self.filter, self.clock
+        last = clock.wanted >= clock.left * (1.0 - TOUCHING)
+        # Two even steps rather than a long and a tiny one.
+        shorter = ca.if_else(2.0 * clock.wanted > clock.left, 0.5 * clock.left, clock.wanted)
+        h = ca.if_else(last, clock.left, shorter)
+        mean = [pascal(row) for row in rescaled_mean(f.mean, h / clock.h)]
+        linearisation = self._driven(f.linearise(mean, h), h)
+        sizes = ca.fmax(clock.sizes, ca.fabs(f.states(mean, h)))
+        noise, error = self._judged(mean, linearisation, sizes, h)
+        return Attempt(h, last, mean, linearisation, sizes, noise, error)
+
+    def _driven(self, linearisation: Linearisation, h: ca.SX) -> Linearisation:
+        """Linearisation with time and input at the end of a step."""
+        model = self.model
+        before_sample = self.clock.left - h
+        s = 1.0 - 2.0 * before_sample / self.length
+        u = self.input[:, DEGREE]
+        for power in range(DEGREE - 1, -1, -1):
+            u = u * s + self.input[:, power]
+        symbols, values = ca.vertcat(model.u, model.t), ca.vertcat(u, self.end - before_sample)
+        return Linearisation(
+            {
+                entry: ca.substitute(rate, symbols, values)
+                for entry, rate in linearisation.rates.items()
+            },
+            {
+                pair: ca.substitute(slope, symbols, values)
+                for pair, slope in linearisation.slopes.items()
+            },
+            linearisation.about,
+        )
+
+    def _judged(
+        self, mean: Mean, linearisation: Linearisation, sizes: ca.SX, h: ca.SX
+    ) -> tuple[list[ca.SX], ca.SX]:
+        """Process noise by the local diffusion (21), and local error (27)-(29)."""
+        layout, d = self.layout, len(self.layout.processes)
+        units = [ca.fmax(sizes[process.states[0]], AT_REST) ** 2 for process in layout.processes]
+        variance, spreads = ca.SX(0.0), {}
+        for block in layout.blocks:
+            rows, weights = predict(layout, block, zero_covariance(block), units)
+            seen = []
+            for rate in block.rates:
+                row = rows[rate]
+                for by in block.values:
+                    slope = linearisation.slopes.get((rate, by))
+                    if slope is not None:
+                        row = [v - slope * w for v, w in zip(row, rows[by], strict=True)]
+                seen.append(row)
+                spreads[rate] = sum(w * v * v for w, v in zip(weights, row, strict=True))
+            factor = orthogonalised(seen, weights)
+            whitened: list[ca.SX] = []
+            for row, rate in zip(factor.rows, block.rates, strict=True):
+                z = linearisation.rates[rate] - mean[rate[0]][rate[1]]
+                for slope, other in zip(row, whitened, strict=False):
+                    z -= slope * other
+                whitened.append(z)
+            for z, pivot in zip(whitened, factor.pivots, strict=True):
+                variance += z * z / (pivot * d)
+        total = ca.SX(0.0)
+        for state in range(self.model.x.numel()):
+            k, i = layout.place(state)
+            top = layout.processes[k].rate
+            # A rate that is off for a step moves its state by h, the state before by h^2 / 2.
+            moved = layout.scale(top - i, h) / layout.scale(top, h)
+            total += variance * spreads[k, top] * moved**2 / ca.fmax(sizes[state], AT_REST) ** 2
+        error = ca.sqrt(total / self.model.x.numel()) / self.tolerance
+        # A residual that happens to come out as zero does not mean that the step has no error.
+        return [(variance + ROUNDING**2) * unit for unit in units], error
+
+    def _step(self) -> ca.SX:
+        """State after a step that is accepted, rejected, or not taken any more."""
+        f, clock, tried = self.filter, self.clock, self._attempt()
+        after = f.condition_on_ode(tried.mean, tried.linearisation, tried.noise)
+        filtered = self._from_factors(ca.vertcat(*f.values(after.mean, after.factors)), tried.h)
+        active, accepted = clock.left > 0.0, tried.error < 1.0
+        pole = ca.logic_not(tried.h > SHORTEST * self.length)
+        done = ca.logic_and(active, ca.logic_and(accepted, ca.logic_not(pole)))
+        refused = ca.logic_and(active, ca.logic_not(accepted))
+        lost = ca.logic_and(active, pole)
+        left = ca.if_else(tried.last, 0.0, clock.left - tried.h)
+        moved = Clock.values(
+            ca.if_else(lost, 0.0, ca.if_else(done, left, clock.left)),
+            ca.if_else(done, tried.h, clock.h),
+            ca.if_else(active, self._following(tried, accepted), clock.wanted),
+            ca.if_else(done, tried.sizes, clock.sizes),
+            clock.accepted + done,
+            clock.rejected + refused,
+        )
+        state = ca.if_else(done, filtered, ca.vertcat(*f.state))
+        return ca.vertcat(moved, ca.if_else(lost, ca.SX(np.nan), state))
+
+    def _from_factors(self, graph: ca.SX, h: ca.SX) -> ca.SX:
+        """Graph of the covariance, of that before in the coordinates of a step ``h``."""
+        f = self.filter
+        before = f.covariance_entries(f.rescale(f.factors, h / self.clock.h))
+        return ca.substitute(graph, ca.vertcat(*f.held), ca.vertcat(*before))
+
+    def _following(self, tried: Attempt, accepted: ca.SX) -> ca.SX:
+        """Step to try next."""
+        inverse = 1.0 / ca.fmax(tried.error, 1e-12)
+        factor = ca.fmax(SHRINK, SAFETY * _root(inverse, self.order + 1))
+        # An error that is not a number is a step that was far too long.
+        shrunk = ca.if_else(tried.error < np.inf, ca.fmin(factor, 1.0), SHRINK)
+        grown = tried.h * ca.fmin(factor, GROW)
+        # A step cut short by a sample says little about the longest one allowed.
+        grown = ca.if_else(tried.last, ca.fmax(grown, self.clock.wanted), grown)
+        return ca.if_else(accepted, grown, tried.h * shrunk)
+
+    def expected(self) -> Expected:
+        """Mean g(mu), solver covariance J Sigma J', and states at a sample."""
+        model, f, h = self.model, self.filter, self.clock.h
+        at = ca.vertcat(model.u, model.t), ca.vertcat(self.sample.u, self.sample.t)
+        here, states = ca.substitute(model.outputs, *at), f.states(f.mean, h)
+        # Where steps are still left to take, they were too many.
+        known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
+        outputs = ca.substitute(here, model.x, states) + known
+        covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
+        return Expected(outputs, covariance, states)
+
+    def log_density(self) -> ca.SX:
+        """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
+        expected, noise = self.expected(), self.model.noise_variance
+        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
+        innovation = self.sample.y - expected.outputs
+        log_density = gaussian_log_density(innovation, covariance, present)
+        return possible(log_density, log_density - densest(noise, present))
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`: what every step is allowed."""
+        return self.tolerance * self.clock.sizes
+
+    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+        """See `Recursion.writer`."""
+        return AdaptiveRowWriter(self, record, number)
+
+
+def solver_steps(likelihood: LaneLikelihood, problem: Problem, values: Array) -> float:
+    """Median of the steps over all records at values (N, d); inf where most solutions diverge."""
+    place = 3 + problem.model.x.numel()
+    total, counts = np.zeros(len(values)), np.zeros(len(values))
+    for end in np.cumsum([len(record) for record in problem.records]):
+        with np.errstate(all="ignore"):
+            state, total = likelihood.evaluate(values, int(end))
+        counts += state[place]
+    finite = np.isfinite(total)
+    return float(np.median(counts[finite])) if 2 * finite.sum() > len(values) else np.inf
+
+
+def _root(value: ca.SX, degree: int) -> ca.SX:
+    """Return the root of a number to an accuracy that a step length needs, by square roots."""
+    exponent, root, result = 1.0 / degree, value, ca.SX(1.0)
+    for place in range(1, 6):
+        root = ca.sqrt(root)
+        if exponent >= 2.0**-place:
+            exponent -= 2.0**-place
+            result = result * root
+    return result
+
+
+class AdaptiveRowWriter(RowWriter):
+    """Rows of `Adaptive.program`: length, end, and input as a polynomial, of each interval.
+
+    Parameters
+    ----------
+    recursion : Adaptive
+    record : Record
+        Its interval is the first step that is tried.
+    number : int
+        Which of the model's initial states it starts from.
+    """
+
+    steps = 1
+    gains = np.empty((1, 0))
+
+    def __init__(self, recursion: Adaptive, record: Record, number: int = 0) -> None:
+        model = recursion.model
+        self.n_outputs, self._order = model.outputs.numel(), recursion.order
+        self._number, self._n_initial = number, len(model.initial)
+        self._interval = record.interval
+        nodes = np.vander(np.linspace(-1.0, 1.0, DEGREE + 1), increasing=True)
+        self._polynomial = np.linalg.inv(nodes)
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        row = start_row(head, self._number, self._n_initial, self._order)
+        return np.append(row, self._interval)
+
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
+        """See `RowWriter.rows`."""
+        n, m, spacing = window.u.shape[1], len(window.t) - 1, window.spacing[:, None]
+        # By powers of time, and all inputs within one: as a matrix is written column by column.
+        polynomials = np.einsum("pq,mqn->mpn", self._polynomial, window.inputs(DEGREE))
+        rates = window.derivatives(self._order - 1).reshape(m, -1)
+        samples = sample_rows(window)
+        return WindowRows(
+            inputs=np.column_stack([spacing, window.t[1:], polynomials.reshape(m, -1)]),
+            gains=self.gains,
+            samples=samples,
+            intervals=np.column_stack([samples[:-1, : n + 1], rates, spacing]),
+        ), memory

@@ -1,0 +1,133 @@
+"""A density to begin at near the posterior: t components at its modes, and a share of the prior.
+
+The share of the prior bounds the importance weights wherever the prior has mass, and finds what
+the components do not reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.model.prior import Prior
+from smcpn.smc.proposals import component_log_densities
+
+Array = NDArray[np.float64]
+
+DEGREES = 10.0
+"""Degrees of freedom of a component: 5 would leave half the effective draws in 25 dimensions."""
+PRIOR_SHARE = 0.1
+"""Share of the draws that come from the prior."""
+EQUAL_SHARE = 0.1
+"""Share of the other draws that is divided equally: the evidence of a mode is not exactly known."""
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
+
+    Attributes
+    ----------
+    shares : ndarray, (K,)
+        They sum to one.
+    means : ndarray, (K, d)
+    factors : ndarray, (K, d, d)
+        Lower Cholesky factors of the covariances.
+    searches : int
+        Searches that found them.
+
+    Raises
+    ------
+    InputError
+        If the arrays do not fit each other.
+    """
+
+    shares: Array
+    means: Array
+    factors: Array
+    searches: int
+
+    def __post_init__(self) -> None:
+        arrays = [np.array(value, dtype=float) for value in (self.shares, self.means, self.factors)]
+        for name, value in zip(("shares", "means", "factors"), arrays, strict=True):
+            object.__setattr__(self, name, value)
+        if len(self.shares) == 0:
+            return
+        k, d = self.means.shape if self.means.ndim == 2 else (0, 0)
+        fits = self.shares.shape == (k,) and self.factors.shape == (k, d, d)
+        if not fits or not all(np.isfinite(value).all() for value in arrays):
+            raise InputError("start: give K shares, means (K, d) and factors (K, d, d), all finite")
+        if (self.shares < 0).any() or abs(self.shares.sum() - 1.0) > 1e-9:
+            raise InputError("start: give shares of modes that are positive and sum to one")
+        if (np.diagonal(self.factors, axis1=1, axis2=2) <= 0).any():
+            raise InputError("start: give lower Cholesky factors, of positive diagonal")
+
+    @classmethod
+    def none(cls, searches: int) -> Modes:
+        """Return what stands for searches that found no mode."""
+        return cls(np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0)), searches)
+
+    def document(self) -> dict[str, Any]:
+        """Return the attributes as JSON can hold them."""
+        return {name: np.asarray(value).tolist() for name, value in vars(self).items()}
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+@dataclass(frozen=True)
+class MixtureStart:
+    """A mixture of one multivariate t for each mode, and the prior.
+
+    Attributes
+    ----------
+    prior : Prior
+    modes : Modes
+
+    References
+    ----------
+    Owen, A., Zhou, Y. (2000). Safe and effective importance sampling. JASA 95 (the share of the
+    prior). Hesterberg, T. (1995). Weighted average importance sampling and defensive mixture
+    distributions. Technometrics 37.
+    """
+
+    prior: Prior
+    modes: Modes
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """Draw ``size`` vectors, (size, d); each component its share of them, to rounding."""
+        modes, d = self.modes, len(self.prior)
+        positions = (np.arange(size) + rng.random()) / size
+        bounds = np.cumsum(np.exp(self._log_shares))
+        component = rng.permutation(np.searchsorted(bounds, positions, side="right"))
+        drawn = np.empty((size, d))
+        normal = rng.standard_normal((size, d))
+        normal *= np.sqrt(DEGREES / rng.chisquare(DEGREES, size))[:, None]
+        for k, (mean, factor) in enumerate(zip(modes.means, modes.factors, strict=True)):
+            own = component == k
+            drawn[own] = mean + normal[own] @ factor.T
+        from_prior = component >= len(modes)
+        if from_prior.any():
+            drawn[from_prior] = self.prior.sample(rng, int(from_prior.sum()))
+        return drawn
+
+    def log_density(self, theta: Array) -> Array:
+        """Log density at (n, d), shape (n,)."""
+        parts, _ = self.components(theta)
+        by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
+        return np.logaddexp(np.logaddexp.reduce(parts, axis=0), by_prior)
+
+    def components(self, theta: Array) -> tuple[Array, Array]:
+        """Log share + log density of each mode's component, and squared distances: (K, n) each."""
+        modes = self.modes
+        shares = self._log_shares
+        return component_log_densities(theta, shares, modes.means, modes.factors, DEGREES)
+
+    @property
+    def _log_shares(self) -> Array:
+        shares = (1.0 - EQUAL_SHARE) * self.modes.shares + EQUAL_SHARE / len(self.modes)
+        return np.log((1.0 - PRIOR_SHARE) * shares)

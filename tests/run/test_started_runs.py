@@ -1,0 +1,199 @@
+"""Runs that begin near the posterior: all modes, and the prior again where the start misses one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn import RK4, InputError
+from smcpn.checkpoint import writer as writing
+from smcpn.settings import Settings
+from smcpn.smc.psis import largest_k
+from tests.models import decay_problem
+
+pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+SOLVER = RK4(steps=2)
+OPTIONS = {"solver": SOLVER, "particles": 200, "seed": 3, "progress": False}
+
+
+@smcpn.ode
+def square_decay(x, *, a):
+    """Decay at the rate a squared: the sign of a is known from the prior only."""
+    return -(a**2) * x
+
+
+def two_signs() -> smcpn.Problem:
+    """Posterior with modes at +-.8, the smaller one with .163 of the mass by the prior."""
+    t = np.arange(21) / 10
+    y = np.exp(-0.64 * t) + 0.02 * np.random.default_rng(1).normal(size=21)
+    return smcpn.Problem(
+        square_decay, smcpn.Record(t=t, y=y), observe="x", noise=0.02, initial=[1.0],
+        prior={"a": stats.norm(0.5, 0.7)},
+    )  # fmt: skip
+
+
+def exact(problem: smcpn.Problem) -> tuple[float, float]:
+    """Log-evidence and share of the negative mode, by quadrature."""
+    grid = np.linspace(-3, 4, 70_001)
+    log_likelihood = smcpn.LogLikelihood(problem, solver=SOLVER)(grid[:, None])
+    density = log_likelihood + stats.norm(0.5, 0.7).logpdf(grid)
+    heights = np.exp(density - density.max())
+    evidence = density.max() + np.log(heights.sum() * (grid[1] - grid[0]))
+    return evidence, heights[grid < 0].sum() / heights.sum()
+
+
+def share_below_zero(posterior: smcpn.Posterior) -> float:
+    return float(posterior.weights[posterior.values[:, 0] < 0].sum())
+
+
+@pytest.fixture(scope="module")
+def one_sided() -> smcpn.Laplace:
+    """An approximation at the lesser mode alone."""
+    found = smcpn.laplace(two_signs(), solver=SOLVER, starts=[[-0.8]])
+    assert len(found.modes) == 1
+    return found
+
+
+@pytest.fixture(scope="module")
+def narrow(one_sided) -> smcpn.Laplace:
+    """One with a twentieth of the standard deviation."""
+    mode = one_sided.modes[0]
+    return replace(one_sided, modes=(replace(mode, covariance=mode.covariance / 400),))
+
+
+def test_all_modes_are_kept_with_their_evidence():
+    found = smcpn.laplace(two_signs(), solver=SOLVER)
+    evidence, smaller = exact(two_signs())
+    assert [round(mode.theta[0], 1) for mode in found.modes] == [0.8, -0.8]
+    assert found.shares[1] == pytest.approx(smaller, abs=2e-3)
+    assert np.logaddexp(*(mode.log_evidence for mode in found.modes)) == pytest.approx(
+        evidence, abs=0.01
+    )
+    assert any("has 2 modes" in warning for warning in found.warnings)
+
+
+def test_ends_on_one_hill_are_one_mode():
+    found = smcpn.laplace(decay_problem(), solver=RK4(steps=4), starts=6)
+    assert found.maximum.agreeing > 1
+    assert len(found.modes) == 1
+    assert not found.warnings
+
+
+@pytest.mark.parametrize("start", ["auto", "laplace"])
+def test_every_mode_has_its_weight(start):
+    """Weight and evidence within 5 sd; the weight of a component's draws has sd .01 at most."""
+    problem = two_signs()
+    given = start if start == "auto" else smcpn.laplace(problem, solver=SOLVER, seed=3)
+    posterior = smcpn.identify(problem, start=given, **OPTIONS)
+    evidence, smaller = exact(problem)
+    assert abs(share_below_zero(posterior) - smaller) < 0.05
+    assert abs(posterior.log_evidence - evidence) < 5 * posterior.log_evidence_se
+    assert posterior.warnings == ()
+
+
+def test_auto_is_the_approximation_of_the_same_seed():
+    problem = decay_problem()
+    options = {"particles": 100, "seed": 2, "progress": False}
+    given = smcpn.laplace(problem, solver=SOLVER, seed=2)
+    first = smcpn.identify(problem, start=given, **options)
+    second = smcpn.identify(problem, solver=SOLVER, start="auto", **options)
+    np.testing.assert_array_equal(first.theta, second.theta)
+    assert first.log_evidence == second.log_evidence
+
+
+def test_a_start_that_misses_is_given_up_for_the_prior(narrow):
+    """The run is then that without a start, to the byte, and says so."""
+    problem = narrow.problem
+    with pytest.warns(smcpn.SamplerWarning, match=r"Pareto k .* began again at the prior"):
+        posterior = smcpn.identify(problem, start=narrow, **OPTIONS)
+    plain = smcpn.identify(problem, method="tempering", **OPTIONS)
+    np.testing.assert_array_equal(posterior.theta, plain.theta)
+    assert posterior.log_evidence == plain.log_evidence
+    assert abs(share_below_zero(posterior) - exact(problem)[1]) < 0.15
+
+
+def test_a_start_given_up_stays_given_up_when_resumed(narrow, tmp_path, monkeypatch):
+    """Interrupted after the prior was returned to, with two populations."""
+    problem, options = narrow.problem, {**OPTIONS, "start": narrow, "replicates": 2}
+    whole = smcpn.identify(problem, **options)
+    assert "began again" in whole.warnings[0]
+    original, parts = writing.CheckpointWriter.offer, iter(range(100))
+
+    def offer(self, snapshot):
+        original(self, snapshot)
+        if next(parts) == 12:
+            assert snapshot.refused_k > largest_k(OPTIONS["particles"])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
+    file = tmp_path / "run.h5"
+    with pytest.raises(KeyboardInterrupt):
+        smcpn.identify(problem, checkpoint=file, **options)
+    monkeypatch.undo()
+    resumed = smcpn.resume(file, progress=False)
+    np.testing.assert_array_equal(resumed.theta, whole.theta)
+    assert resumed.log_evidence == whole.log_evidence
+    assert resumed.warnings == whole.warnings
+
+
+def test_a_start_in_force_is_resumed(tmp_path, monkeypatch):
+    """Interrupted when the start was judged."""
+    problem, options = decay_problem(), {**OPTIONS, "start": "auto"}
+    whole = smcpn.identify(problem, **options)
+    original, parts = writing.CheckpointWriter.offer, iter(range(100))
+
+    def offer(self, snapshot):
+        original(self, snapshot)
+        if next(parts) == 1:
+            assert np.isfinite(snapshot.samplers[-1].pareto_k)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
+    file = tmp_path / "run.h5"
+    with pytest.raises(KeyboardInterrupt):
+        smcpn.identify(problem, checkpoint=file, **options)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(smcpn.resume(file, progress=False).theta, whole.theta)
+    again = smcpn.identify(problem, checkpoint=file, **options)
+    np.testing.assert_array_equal(again.theta, whole.theta)
+
+
+def test_few_searches_are_remarked(one_sided):
+    both = replace(one_sided, modes=smcpn.laplace(two_signs(), solver=SOLVER).modes)
+    posterior = smcpn.identify(two_signs(), start=both, **OPTIONS)
+    assert len(posterior.warnings) == 1
+    assert posterior.warnings[0].startswith("searches for the modes to start from: 1")
+
+
+def test_no_mode_means_the_prior(monkeypatch):
+    problem = decay_problem()
+    from smcpn.run import start as starting
+
+    original = starting.laplace
+    monkeypatch.setattr(
+        starting, "laplace", lambda *a, **k: replace(original(*a, **k), reason="flat", modes=())
+    )
+    posterior = smcpn.identify(problem, start="auto", **OPTIONS)
+    assert posterior.warnings[0].endswith("searches found a mode: the run began at the prior")
+    plain = smcpn.identify(problem, method="tempering", **OPTIONS)
+    np.testing.assert_array_equal(posterior.theta, plain.theta)
+
+
+@pytest.mark.parametrize("start", ["laplace", 3, np.zeros(3)])
+def test_what_is_no_start_is_refused(start):
+    with (
+        warnings.catch_warnings(),
+        pytest.raises(InputError, match=r"give smcpn\.laplace\(problem\) or 'auto'"),
+    ):
+        smcpn.identify(decay_problem(), start=start, **OPTIONS)
+
+
+def test_a_configuration_asks_for_a_start():
+    assert Settings(start="auto").given == {"start": "auto"}
+    with pytest.raises(InputError, match=r"give smcpn\.laplace"):
+        Settings(start="laplace")
