@@ -96,7 +96,7 @@ class Filter:
 def log_likelihood(
     kind: str, order: int, steps: int, diffusion: float, diagonal: bool = False
 ) -> Any:
-    """Log p(y, z) - log p(z), z linearised by each filter (dalton) or the data-free one (fenrir)."""
+    """Log p(y, z) - log p(z); both filters linearise as the data-free one does in fenrir."""
     with mp.workdps(DIGITS):
         theta, x0 = exact(PREDATOR_PREY), exact([5, 3])
         y, noise = exact(predator_prey_problem().records[0].y), mpf(1) / 100
