@@ -7,6 +7,7 @@ from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .likelihood.gradient import LogLikelihood
+from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
 from .model.ode import ODE, ode
 from .model.prior import Prior
@@ -19,6 +20,7 @@ from .results.compare import ModelComparison, compare
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.posterior import Posterior
+from .results.robust import Robust
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
@@ -32,6 +34,7 @@ from .validation import Validation
 __version__: str
 
 __all__ = [
+    "AR1",
     "EKF0",
     "EKF1",
     "ODE",
@@ -54,6 +57,7 @@ __all__ = [
     "Problem",
     "RandomWalkMetropolis",
     "Record",
+    "Robust",
     "SamplerWarning",
     "Simulation",
     "Solution",

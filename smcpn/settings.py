@@ -118,7 +118,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     seed: Whole | None = Field(None, ge=0, description="give a whole number from 0")
     ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
     block: Whole = Field(64, ge=1, description="give a whole number from 1")
-    max_moves: Whole = Field(10, ge=1, description="give a whole number from 1")
+    max_moves: Whole = Field(20, ge=1, description="give a whole number from 1")
     moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
     replicates: Whole = Field(1, ge=1, description="give a whole number from 1")
@@ -140,7 +140,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
 
     @model_validator(mode="after")
     def _one_number_of_moves(self) -> Self:
-        if self.moves is not None and self.max_moves != 10:
+        if self.moves is not None and self.max_moves != 20:
             raise InputError(
                 f"max_moves is {self.max_moves}: it goes with the moves that are the default, "
                 "leave it out",
@@ -242,18 +242,26 @@ class RunSettings(Settings, frozen=True):
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """State of a run: the solver in force and its populations, finished ones first.
+    """State of a run.
 
     Attributes
     ----------
     solver : Solver
+        The one in force.
     samplers : tuple of Snapshot
+        Its populations, finished ones first.
+    solvers : tuple of Solver
+        That of each population, coarser than the one in force until it is carried over.
+    checked : int
+        Samples of the population at work at which its steps were found fine enough.
     refused_k : float or None
         Pareto k of the start that was given up for the prior.
     """
 
     solver: Solver
     samplers: tuple[Snapshot, ...] = ()
+    solvers: tuple[Solver, ...] = ()
+    checked: int = 0
     refused_k: float | None = None
 
     @property

@@ -132,7 +132,7 @@ class EKF0(ProbabilisticSolver):
     order : int
         Number of integrations of the Wiener process (nu), 1 to 11.
     steps : int or "auto"
-        Solver steps per sampling interval; ``"auto"`` lets the error decide.
+        Solver steps per sampling interval; ``"auto"`` lets the shift of the posterior decide.
     form : {"first", "chain"}
         ``"first"`` gives every state its own process. ``"chain"`` lets x and v = x' share one,
         which the data-free marginal likelihood cannot use.

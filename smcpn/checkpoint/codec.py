@@ -126,6 +126,7 @@ PROPOSAL_BYTES = 32
 
 def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
     group.attrs["sample"] = snapshot.sample
+    group.attrs["refining"] = snapshot.refining
     group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
     group.attrs["random_state"] = json.dumps(snapshot.random_state)
     for name in NUMBERS:
@@ -170,6 +171,7 @@ def _read_population(group: Any) -> Snapshot:
         rejuvenations=_rejuvenations(group["rejuvenations"][...]),
         log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
         factors=tuple(history["factors"][...].tolist()),
+        refining=bool(group.attrs["refining"]),
         random_state=json.loads(group.attrs["random_state"]),
         **{name: float(group.attrs[name]) for name in NUMBERS},
     )
@@ -271,6 +273,9 @@ class Header(Document):
     versions: dict[str, str] = Field(default_factory=versions)
 
 
+Status = Literal["running", "interrupted", "finished"]
+
+
 class RunState(Document):
     """The part of a run's checkpoint that each write replaces, but for the populations.
 
@@ -281,13 +286,19 @@ class RunState(Document):
         Date and time, UTC.
     solver : dict
         The solver in force, see `solver_document`.
+    solvers : list of dict
+        That of each population, coarser than the one in force until it is carried over.
+    checked : int
+        See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
     """
 
-    status: Literal["running", "interrupted", "finished"]
+    status: Status
     written: str
     solver: dict[str, Any]
+    solvers: list[dict[str, Any]]
+    checked: int
     refused_k: float | None
 
 
@@ -316,7 +327,7 @@ def header_image(header: Header) -> bytes:
     return encoded(RUN, Payload({"header": header.model_dump()}, header.arrays))
 
 
-def run_image(snapshot: RunSnapshot, status: str, header: bytes, prior: Prior) -> bytes:
+def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior) -> bytes:
     """Return the bytes of a run's checkpoint.
 
     Parameters
@@ -329,13 +340,15 @@ def run_image(snapshot: RunSnapshot, status: str, header: bytes, prior: Prior) -
     prior : Prior
         Maps theta to values, for other readers.
     """
-    state = {
-        "status": status,
-        "written": now(),
-        "solver": solver_document(snapshot.solver),
-        "refused_k": snapshot.refused_k,
-    }
-    payload = Payload({"state": state}, populations=snapshot.samplers)
+    state = RunState(
+        status=status,
+        written=now(),
+        solver=solver_document(snapshot.solver),
+        solvers=[solver_document(solver) for solver in snapshot.solvers],
+        checked=snapshot.checked,
+        refused_k=snapshot.refused_k,
+    )
+    payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
 
 
@@ -346,7 +359,10 @@ def read_run(path: Path) -> StoredRun:
         payload = decoded(file)
         header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
         state = parsed(RunState, payload.documents["state"])
-        snapshot = RunSnapshot(solver_of(state.solver), payload.populations, state.refused_k)
+        solvers = tuple(solver_of(solver) for solver in state.solvers)
+        snapshot = RunSnapshot(
+            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
+        )
         return StoredRun(header, snapshot, state.status, state.written)
 
     return read(path, RUN, parse)

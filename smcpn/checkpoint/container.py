@@ -27,7 +27,7 @@ from smcpn.errors import InputError
 
 RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
 """Kinds of files: the first line of the header."""
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""

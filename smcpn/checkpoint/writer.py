@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from smcpn.checkpoint.codec import Header, header_image, run_image
+from smcpn.checkpoint.codec import Header, Status, header_image, run_image
 from smcpn.checkpoint.container import CheckpointWarning, publish
 from smcpn.model.prior import Prior
 from smcpn.settings import RunSnapshot
@@ -82,7 +82,7 @@ class CheckpointWriter:
             if self.every == 0.0:
                 self._settle()
 
-    def close(self, status: str) -> None:
+    def close(self, status: Status) -> None:
         """Write the newest snapshot and wait until that is done."""
         self._settle()
         if self._offered is not None:
@@ -125,7 +125,7 @@ class CheckpointWriter:
                 stacklevel=4,
             )
 
-    def _write(self, snapshot: RunSnapshot, status: str) -> None:
+    def _write(self, snapshot: RunSnapshot, status: Status) -> None:
         begin = time.monotonic()
         try:
             publish(self.path, run_image(snapshot, status, self._image, self._prior))

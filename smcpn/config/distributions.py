@@ -1,4 +1,4 @@
-"""Priors and noise densities, written as TOML tables."""
+"""Priors and noise, written as TOML tables."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from scipy import stats
 from smcpn.checkpoint.problem import FAMILIES
 from smcpn.config.document import Section, text
 from smcpn.errors import InputError, nearest, real_number, shown
+from smcpn.model.gaussian_noise import AR1
 from smcpn.model.noise import Bernoulli, LogNormal, Poisson, StudentT
 from smcpn.model.prior import Distribution
 
@@ -73,13 +74,14 @@ FORMS = {
     "loguniform": Form(("low", "high"), _log_uniform),
 }
 """Priors by name; ``{dist = "..."}`` takes any continuous family of `scipy.stats`."""
-DENSITIES: dict[str, type[Any]] = {
+NOISES: dict[str, type[Any]] = {
     "poisson": Poisson,
     "bernoulli": Bernoulli,
     "studentt": StudentT,
     "lognormal": LogNormal,
+    "ar1": AR1,
 }
-"""Noise that is not Gaussian, by name."""
+"""Noise that is not Gaussian, or not white, by name."""
 _PRIOR_REMEDY = (
     "give a number to fix it, or a distribution as {lognormal = {median = 1.0, spread = 2.0}} or "
     '{dist = "lognorm", s = 0.7, scale = 1.0}'
@@ -124,7 +126,8 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
     """Return what `smcpn.Problem` takes as the noise of an output.
 
     A number is a standard deviation, a text the name of a parameter or of a log density in the
-    model file, a table names a density: ``{studentt = {scale = 0.02}}``.
+    model file, a table names another noise: ``{studentt = {scale = 0.02}}``,
+    ``{ar1 = {sd = "sigma", rho = "rho"}}``.
 
     Raises
     ------
@@ -138,15 +141,15 @@ def noise_of(section: Section, key: str, functions: ModuleType) -> Any:
         return section.read(key, _noise)
     entry = section.section(key)
     if len(value) != 1:
-        raise section.error(key, f"it holds {shown(value)}: name one of {', '.join(DENSITIES)}")
+        raise section.error(key, f"it holds {shown(value)}: name one of {', '.join(NOISES)}")
     name = next(iter(value))
-    if name not in DENSITIES:
-        raise entry.error(name, f"'{name}' is no density: {nearest(name, DENSITIES)}")
+    if name not in NOISES:
+        raise entry.error(name, f"'{name}' is no noise: {nearest(name, NOISES)}")
     arguments = entry.section(name)
-    arguments.refuse_others(DENSITIES[name].__dataclass_fields__)
+    arguments.refuse_others(NOISES[name].__dataclass_fields__)
     with arguments.blame(None):
         try:
-            return DENSITIES[name](**arguments.table)
+            return NOISES[name](**arguments.table)
         except TypeError as error:
             raise InputError(f"{name} {shown(dict(arguments.table))}: {error}") from error
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.likelihood.gradient import LogLikelihood
@@ -160,19 +161,23 @@ def _finished(maximum: Maximum, finished: Maximum) -> Maximum:
 
 
 def _gaussian_at(maximum: Maximum) -> Laplace:
-    """Return the Gaussian whose precision is minus the Hessian of the log density at a maximum."""
+    """Return the Gaussian whose precision is minus the Hessian of the log density at a maximum.
+
+    In directions in which the Hessian says nothing it is the Gauss-Newton matrix.
+    """
     d = len(maximum.theta)
     nothing = np.full((d, d), np.nan)
     if not maximum.found:
         return Laplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
     density = LogDensity(maximum.function, POSTERIOR)
     scale = density.scale
-    curvature = -density.hessian(maximum.theta[None, :])[0] * np.outer(scale, scale)
+    curvature, replaced = trusted_curvature(density, maximum.theta)
     if not np.isfinite(curvature).all():
         return Laplace(
             maximum, nothing, np.nan, "the second derivatives at the mode are not finite"
         )
-    eigenvalues, directions = np.linalg.eigh(0.5 * (curvature + curvature.T))
+    gauss_newton = tuple(_direction(maximum, direction) for direction in replaced.T)
+    eigenvalues, directions = np.linalg.eigh(curvature)
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
         direction = _direction(maximum, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
@@ -180,7 +185,7 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()
     log_evidence = maximum.log_density + 0.5 * d * np.log(2 * np.pi) + log_volume
-    return Laplace(maximum, spread @ spread.T, float(log_evidence))
+    return Laplace(maximum, spread @ spread.T, float(log_evidence), gauss_newton=gauss_newton)
 
 
 def _distance(approximation: Laplace) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
 from smcpn.model.prior import Identity, Prior, support
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
@@ -78,13 +78,14 @@ class LogDensity:
                 gradient = gradient + prior_derivatives(self.prior, theta, self.scale)[0]
         return np.where(np.isfinite(total), total, -np.inf), gradient
 
-    def hessian(self, theta: Array) -> Array:
-        """Second derivatives, (n, d, d)."""
+    def hessian(self, theta: Array, difference: float = DIFFERENCE) -> Array:
+        """Second derivatives, (n, d, d); ``difference`` as of `LogLikelihood.hessian`."""
         with np.errstate(all="ignore"):
             values = self.prior.natural(theta)
             first, second = self.prior.slopes(theta)
             _, gradient = self.log_likelihood.value_and_gradient(values)
-            hessian = self.log_likelihood.hessian(values) * first[:, :, None] * first[:, None, :]
+            hessian = self.log_likelihood.hessian(values, difference)
+            hessian = hessian * first[:, :, None] * first[:, None, :]
             diagonal = gradient * second
             if self.target == POSTERIOR:
                 diagonal += prior_derivatives(self.prior, theta, self.scale)[1]

@@ -16,9 +16,10 @@ from smcpn.errors import InputError, shown, whole_number
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
+from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Prior, support
 from smcpn.model.problem import Problem, check_problem
@@ -182,7 +183,8 @@ def maximise(
     likelihood : str or LogLikelihood, optional
         As of `identify`; a `LogLikelihood` of the problem brings its solver.
     solver : EKF0, EKF1 or RK4, optional
-        As of `identify`. ``steps="auto"`` is decided at the prior median, and again at the maximum.
+        As of `identify`. ``steps="auto"`` begins with what the prior calls for, and refines until
+        twice as many steps would shift the maximum by less than .1 posterior sd.
     starts : int, mapping, or array, optional
         A number of draws from the prior; or values by name, one or (S,) each, with the prior
         median for the rest; or values (S, d) or (d,). By default four to six of 64 draws: those
@@ -231,17 +233,15 @@ def maximise(
     density = LogDensity(function, target)
     points = starting_points(density, starts, np.random.default_rng(seed))
     found = _searched(density, points, plan, method, iterations)
-    maximum = _maximum(density, method, found)
-    while automatic and np.isfinite(maximum.log_density):
-        finer = _finer(maximum)
-        if finer is None:
-            break
+    maximum = with_shift(_maximum(density, method, found), threads)
+    while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
+        finer = maximum.shift.finer
         density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
         # From where they were: more steps change a maximum that is nearly right.
         ends = np.stack([one.theta for one in found])
         again = _searched(density, ends, plan[-1:], method, iterations)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
-        maximum = _maximum(density, method, found)
+        maximum = with_shift(_maximum(density, method, found), threads)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -313,16 +313,3 @@ def _start_result(prior: Prior, found: Found) -> StartResult:
         path=path,
         path_log_density=found.path_log_density,
     )
-
-
-def _finer(maximum: Maximum) -> Solver | None:
-    """Return the solver with the steps needed at the maximum; None if it has enough."""
-    problem, solver, name = maximum.problem, maximum.solver, maximum.function.likelihood
-    try:
-        if error_budget(problem, solver, maximum.values, name).share <= SOLVER_SHARE:
-            return None
-        least = 2 * int(solver.steps)
-        return sufficient_steps(problem, solver, maximum.values, name, least=least)
-    except InputError:
-        # A poor maximum may lie where no steps are enough.
-        return None

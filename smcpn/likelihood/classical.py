@@ -3,7 +3,8 @@
     log p(y | theta) = sum over samples n of log p(y_n | g(x_n)),    x_n = F(x_{n-1}, theta),
 
 where F takes the steps of a sampling interval and p is the density of the noise, N(y; g, R) where
-it is Gaussian. Any solver whose `Step` is defined here or elsewhere can take the place of RK4.
+it is Gaussian and white; where it is coloured, its mean and variance given the samples before are
+those of `coloured`. Any solver whose `Step` is defined here or elsewhere can take the place of RK4.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
@@ -104,12 +106,14 @@ class Classical(Recursion):
 
     name = "classical"
     any_density = True
+    coloured_noise = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
         self.step: Step = solver.step.of(self.model)
         self.local_order = self.step.error_order
         self.outputs = outputs_at(self.model, self.model.x, self.sample)
+        self.noise = NoiseFilter.of(self.model)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -118,14 +122,19 @@ class Classical(Recursion):
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
-        return runge_kutta_program(self.model, self.sample, emitted, self.step)
+        program = runge_kutta_program(self.model, self.sample, emitted, self.step)
+        no_error = ca.SX.zeros(self.outputs.numel(), 1)
+        residual = self.sample.y - self.outputs
+        return self.noise.join(
+            program, self.noise.following(residual, no_error, self.sample.present)
+        )
 
     def log_density(self) -> ca.SX:
         """See `Recursion.log_density`; a missing value adds nothing."""
         sample, density = self.sample, self.model.density
         if density is None:
-            variance = ca.diag(self.model.noise_variance)
-            return gaussian_log_density(sample.y - self.outputs, variance, sample.present)
+            innovation = sample.y - self.outputs - self.noise.mean
+            return gaussian_log_density(innovation, ca.diag(self.noise.variance), sample.present)
         # In place of a missing value one that every density has.
         y = ca.if_else(sample.present, sample.y, 1.0)
         each = ca.substitute(
@@ -136,7 +145,8 @@ class Classical(Recursion):
     def expected(self) -> Expected:
         """See `Recursion.expected`; no covariance."""
         q = self.outputs.numel()
-        return Expected(self.outputs, ca.SX(q, q), self.model.x)
+        noise = self.noise
+        return Expected(self.outputs, ca.SX(q, q), self.model.x, noise.mean, noise.variance)
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`."""
@@ -144,7 +154,8 @@ class Classical(Recursion):
 
     def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
         """See `Recursion.writer`."""
-        return ClassicalRowWriter(self.model, record, steps, number)
+        own = ClassicalRowWriter(self.model, record, steps, number)
+        return self.noise.writer(own, record)
 
 
 def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.likelihood.lanes import Grid, chunks
-from smcpn.likelihood.registry import LIKELIHOODS, Recursion, likelihood_name
+from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -49,13 +49,15 @@ class CompiledPrediction:
     recursion : Recursion
     kernel : LaneKernel
     sizes : tuple of int
-        Of the parts of what the kernel emits: outputs, covariance, states, error.
+        Of the parts of what the kernel emits: outputs, covariance, states, error, mean and variance
+        of the noise.
     """
 
     def __init__(self, recursion: Recursion) -> None:
         self.recursion, expected = recursion, recursion.expected()
         error = ca.SX.sym("error", expected.states.numel(), 1)
-        parts = [expected.outputs, ca.vec(expected.covariance), expected.states, error]
+        noise = expected.noise_mean, expected.noise_variance
+        parts = [expected.outputs, ca.vec(expected.covariance), expected.states, error, *noise]
         plain = recursion.program(ca.vertcat(*parts))
         longer = replace(
             plain,
@@ -111,12 +113,16 @@ class Prediction:
 
         ``steps`` are counted per sampling interval of the first record.
         """
-        theta, rows = np.asarray(values, dtype=float)[:, None], self._rows(steps)
-        kernel = self.compiled.kernel
-        start = kernel.start(theta, rows)
-        _, emitted, _ = kernel.advance(theta, start, rows, 0, len(rows), True)
-        outputs, covariance, *_ = self._parts(emitted[:, :, 0])
-        return outputs, covariance.reshape(len(rows), *outputs.shape[1:], -1)
+        outputs, covariance, *_ = self._along(values, steps)
+        return outputs, covariance.reshape(*outputs.shape, -1)
+
+    def noise(self, values: Array, steps: int) -> tuple[Array, Array]:
+        """Mean and variance of the noise given the samples before, (T, q) each; else as `moments`.
+
+        Of white noise they are 0 and its variance.
+        """
+        *_, mean, variance = self._along(values, steps)
+        return mean, variance
 
     def averages(self, theta: Array, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
@@ -124,11 +130,19 @@ class Prediction:
         state, sums = kernel.start(theta, rows), []
         for first, last in chunks(0, len(rows)):
             state, emitted, _ = kernel.advance(theta, state, rows, first, last, True)
-            outputs, _, states, error = self._parts(emitted)
+            outputs, _, states, error, *_ = self._parts(emitted)
             terms = (outputs, outputs**2, states, states**2, error**2)
             sums.append([term.sum(axis=0) for term in terms])
         totals = (np.sum(parts, axis=0) for parts in zip(*sums, strict=True))
         return Averages(*(total / len(rows) for total in totals))
+
+    def _along(self, values: Array, steps: int) -> list[Array]:
+        """What the samples emit for parameters (d,), part by part."""
+        theta, rows = np.asarray(values, dtype=float)[:, None], self._rows(steps)
+        kernel = self.compiled.kernel
+        start = kernel.start(theta, rows)
+        _, emitted, _ = kernel.advance(theta, start, rows, 0, len(rows), True)
+        return self._parts(emitted[:, :, 0])
 
     def _rows(self, steps: int) -> Rows:
         """Rows; the steps of a record that is sampled more coarsely are not longer."""
@@ -136,7 +150,7 @@ class Prediction:
         return self.compiled.recursion.writer(self.record, own, self.number).whole(self.record)
 
     def _parts(self, emitted: Array) -> list[Array]:
-        """Outputs, covariance, states and error, along the second axis."""
+        """Outputs, covariance, states, error and noise, along the second axis."""
         return np.split(emitted, np.cumsum(self.compiled.sizes)[:-1], axis=1)
 
 
@@ -147,7 +161,8 @@ def predictions(
     likelihood: str | None = None,
 ) -> list[Prediction]:
     """Compile the likelihood's own recursion; arguments as of `predictive_moments`."""
-    name, learned = likelihood_name(solver, likelihood), _mean_interval(problem.records[0])
+    name = suitable_likelihood(problem, solver, likelihood).name
+    learned = _mean_interval(problem.records[0])
     return [
         Prediction(
             compiled_prediction(problem, solver, name, record),

@@ -120,8 +120,8 @@ class LogLikelihood:
         other = copy(self)
         other.problem = problem
         other._value = self._value.with_records(problem.records)
-        if "_tangent" in vars(self):
-            other._tangent = self._tangent.with_records(problem.records)
+        if "tangent" in vars(self):
+            other.tangent = self.tangent.with_records(problem.records)
         return other
 
     def __call__(self, values: ArrayLike) -> Array:
@@ -156,17 +156,23 @@ class LogLikelihood:
         """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d)."""
         return self._gradient(self._checked("values", values))
 
-    def hessian(self, values: ArrayLike) -> Array:
+    def hessian(self, values: ArrayLike, difference: float = DIFFERENCE) -> Array:
         """Hessian (N, d, d) at parameter values (N, d), symmetric.
 
         Fourth-order central differences of the exact gradient, all in one batch. The step is a
         small part of the standard error by the scores of the samples, one over the root of
         the sum of their squares, so that it fits every parameter's scale. A second tangent would
         be exact, but takes minutes to compile where the first takes ten seconds.
+
+        Parameters
+        ----------
+        values : array_like, (N, d)
+        difference : float
+            Step in standard errors. Where the result depends on it, the gradient jumps.
         """
         values = self._checked("values", values)
         n, d = values.shape
-        steps = self._steps(values)
+        steps = self._steps(values, difference)
         shifts = _NODES[:, None, None] * np.eye(d)
         points = values[:, None, None, :] + shifts * steps[:, None, None, :]
         gradients = self._gradient(points.reshape(-1, d))[1].reshape(n, len(_NODES), d, d)
@@ -174,12 +180,13 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def _tangent(self) -> LaneLikelihood:
+    def tangent(self) -> LaneLikelihood:
+        """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`."""
         return self._value.tangent()
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            total, slope = self._tangent.total(np.hstack([values, directions]))
+            total, slope = self.tangent.total(np.hstack([values, directions]))
         known = np.isfinite(total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
@@ -188,18 +195,18 @@ class LogLikelihood:
         total, slope = self._derivative(*_pairs(values))
         return total.reshape(n, d)[:, 0], slope.reshape(n, d)
 
-    def _steps(self, values: Array) -> Array:
+    def _steps(self, values: Array, difference: float) -> Array:
         """Step of the differences in each parameter, (N, d), exactly representable."""
         n, d = values.shape
         pairs = np.hstack(_pairs(values))
         with np.errstate(all="ignore"):
-            _, emitted = self._tangent.emitted(
-                pairs, self._tangent.start(pairs), 0, self._tangent.n_samples
+            _, emitted = self.tangent.emitted(
+                pairs, self.tangent.start(pairs), 0, self.tangent.n_samples
             )
             information = np.sum(emitted[:, 1] ** 2, axis=0).reshape(n, d)
-            steps = DIFFERENCE / np.sqrt(information)
+            steps = difference / np.sqrt(information)
         known = np.isfinite(steps) & (steps > 0)
-        steps = np.where(known, steps, DIFFERENCE * np.maximum(np.abs(values), 1.0))
+        steps = np.where(known, steps, difference * np.maximum(np.abs(values), 1.0))
         ways = [_way_to_bound(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]
         steps = np.minimum(steps, NEAR_BOUND * np.column_stack(ways))
         return (values + steps) - values

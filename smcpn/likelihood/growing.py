@@ -411,9 +411,10 @@ class GrowingRecursion:
     @cached_property
     def predictive(self) -> LaneKernel:
         """It emits mean and variance of the outputs, noise included, and the states."""
-        expected, noise = self.recursion.expected(), self.recursion.model.noise_variance
-        variance = ca.diag(expected.covariance) + noise
-        emitted = ca.vertcat(expected.outputs, variance, expected.states)
+        expected = self.recursion.expected()
+        mean = expected.outputs + expected.noise_mean
+        variance = ca.diag(expected.covariance) + expected.noise_variance
+        emitted = ca.vertcat(mean, variance, expected.states)
         return LaneKernel(self.recursion.program(emitted), self._threads)
 
 

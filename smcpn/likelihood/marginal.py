@@ -20,6 +20,10 @@ Where the input jumps or bends at the samples (hold zoh, foh), and where these a
 spaced, the derivatives of the state restart at every sample from their exact values: the smooth
 process prior would otherwise carry them across the jump, with an error that it does not know of.
 
+Coloured noise has a filter of its own (`coloured`), which takes the solver's error in an output as
+independent from sample to sample and, where several outputs are measured, from that in the others.
+This is an approximation; where the solver claims nothing it is exact.
+
 An observed derivative is g = f at the state. The filter's own entry for it is conditioned on
 exactly and would claim an acceleration without solver error.
 """
@@ -34,6 +38,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
+from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
@@ -71,6 +76,7 @@ class Marginal(Recursion):
     """
 
     name = "marginal"
+    coloured_noise = True
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)
@@ -84,6 +90,7 @@ class Marginal(Recursion):
         self.variance = ca.SX.sym("variance")
         self.per_step = ca.SX.sym("per_step")
         self.h = ca.SX.sym("h")
+        self.noise = NoiseFilter.of(self.model)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -129,13 +136,14 @@ class Marginal(Recursion):
             [model.x, model.u, model.t],
             [states, self.sample.u, self.sample.t],
         )
-        return Expected(outputs, numerical, states)
+        return Expected(outputs, numerical, states, self.noise.mean, self.noise.variance)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
-        expected, noise = self.expected(), self.model.noise_variance
-        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
-        innovation = self.sample.y - expected.outputs
+        expected = self.expected()
+        innovation = self.sample.y - expected.outputs - expected.noise_mean
+        covariance = expected.covariance + ca.diag(expected.noise_variance)
+        present, noise = self.sample.present, expected.noise_variance
         log_density = gaussian_log_density(innovation, covariance, present)
         return possible(log_density, log_density - densest(noise, present))
 
@@ -153,7 +161,7 @@ class Marginal(Recursion):
         start = StartSymbols.of(model, rates)
         initial = ca.substitute(coordinates, model.x, start.initial(model))
         restart = ca.substitute(coordinates, model.x, ca.vertcat(*[row[0] for row in self.m]))
-        return LaneProgram(
+        program = LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
@@ -168,6 +176,13 @@ class Marginal(Recursion):
             step=step,
             emitted=emitted,
         )
+        return self.noise.join(program, self._following_noise())
+
+    def _following_noise(self) -> ca.SX:
+        """State of the noise's filter at the next sample."""
+        expected, sample = self.expected(), self.sample
+        error = ca.diag(expected.covariance)
+        return self.noise.following(sample.y - expected.outputs, error, sample.present)
 
     def _coordinates(self, derivatives: list[ca.SX]) -> ca.SX:
         """Nordsieck coordinates h^j x^(j) / j!, state by state."""
@@ -182,7 +197,8 @@ class Marginal(Recursion):
 
     def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
         """See `Recursion.writer`."""
-        return MarginalRowWriter(self.model, record, self.order, steps, self.restarts, number)
+        own = MarginalRowWriter(self.model, record, self.order, steps, self.restarts, number)
+        return self.noise.writer(own, record)
 
 
 def _check(solver: EKF0) -> None:

@@ -28,7 +28,7 @@ LIKELIHOODS: dict[str, type[Recursion]] = {}
 
 @dataclass(frozen=True)
 class Expected:
-    """Graphs of the mean and solver covariance of a sample's outputs, and of the states.
+    """Graphs of the mean and solver covariance of a sample's outputs, of the states and the noise.
 
     Attributes
     ----------
@@ -37,11 +37,23 @@ class Expected:
     covariance : casadi.SX, (q, q)
         That of the solver's error in the outputs.
     states : casadi.SX, (n, 1)
+    noise_mean, noise_variance : casadi.SX, (q, 1)
+        Of the noise given the samples before: what coloured noise still holds.
     """
 
     outputs: ca.SX
     covariance: ca.SX
     states: ca.SX
+    noise_mean: ca.SX
+    noise_variance: ca.SX
+
+    @classmethod
+    def with_white_noise(
+        cls, model: Model, outputs: ca.SX, covariance: ca.SX, states: ca.SX
+    ) -> Expected:
+        """Where the samples before tell nothing of the noise."""
+        nothing = ca.SX.zeros(outputs.numel(), 1)
+        return cls(outputs, covariance, states, nothing, model.noise_variance)
 
 
 class Recursion(ABC):
@@ -65,6 +77,8 @@ class Recursion(ABC):
         Whether it needs a diffusion that is a number or a parameter.
     any_density : bool
         Whether measurements may scatter otherwise than Gaussian.
+    coloured_noise : bool
+        Whether the noise may be correlated from sample to sample.
     model : Model
     local_order : int
         Power of the step with which the local error falls.
@@ -73,6 +87,7 @@ class Recursion(ABC):
     name: ClassVar[str]
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
+    coloured_noise: ClassVar[bool] = False
     model: Model
     local_order: int
 
@@ -111,6 +126,12 @@ class Recursion(ABC):
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
         """Whether it can be computed with a solver; by default those that name it."""
         return solver.likelihood == cls.name
+
+    @classmethod
+    def takes_noise(cls, model: Model) -> bool:
+        """Whether it can be computed with the noise of a model."""
+        gaussian, white = model.density is None, not model.coloured
+        return (gaussian or cls.any_density) and (white or cls.coloured_noise)
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -182,11 +203,14 @@ def suitable_likelihood(
         As `build_likelihood`.
     """
     name = likelihood_name(solver, likelihood)
-    if problem.model.density is not None and not LIKELIHOODS[name].any_density:
-        fitting = ", ".join(n for n, other in LIKELIHOODS.items() if other.any_density)
+    if not LIKELIHOODS[name].takes_noise(problem.model):
+        takes = "Gaussian noise only: give standard deviations in noise"
+        if problem.model.density is None:
+            takes = "no coloured noise: give standard deviations in place of AR1"
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
         raise InputError(
-            f"the {name} likelihood takes Gaussian noise only: give standard deviations in noise, "
-            f"or choose likelihood {fitting}"
+            f"the {name} likelihood takes {takes}, or choose likelihood {' or '.join(fitting)}",
+            argument="noise",
         )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(

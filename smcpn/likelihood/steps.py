@@ -92,6 +92,12 @@ def affordable(problem: Problem, steps: int) -> bool:
     return steps <= MAX_STEPS and steps * problem.n_samples <= MOST_STEPS
 
 
+def finer_solver(problem: Problem, solver: Solver) -> Solver | None:
+    """Return a solver twice as fine; None where that is more than ``steps="auto"`` tries."""
+    finer = solver.refined()
+    return finer if finer is not None and affordable(problem, int(finer.steps)) else None
+
+
 def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
     """Variance of the noise, (T, q); where it is not Gaussian, the inverse information of a value.
 

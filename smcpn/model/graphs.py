@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, real_number
 from smcpn.model.expression import ExpressionTable
+from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
 from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
@@ -36,6 +37,10 @@ class Model:
     noise_variance : casadi.SX
         Variance of the noise of each output, (q, 1), a function of theta at most; infinite where
         ``density`` takes its place.
+    noise_correlation : casadi.SX
+        Correlation of the noise of each output with that a time ``gap`` earlier, (q, 1), a function
+        of gap and theta at most; 0 where it is white.
+    gap : casadi.SX
     initial : tuple of casadi.SX
         Initial state of each record, (n, 1), a function of theta at most.
     constants : casadi.SX
@@ -53,6 +58,8 @@ class Model:
     rhs: ca.SX
     outputs: ca.SX
     noise_variance: ca.SX
+    noise_correlation: ca.SX
+    gap: ca.SX
     initial: tuple[ca.SX, ...]
     constants: ca.SX
     constant_values: tuple[float, ...]
@@ -63,6 +70,13 @@ class Model:
     def kernels(self) -> dict[Any, Any]:
         """Cache of the kernels compiled for this model, by the settings that they depend on."""
         return {}
+
+    @property
+    def coloured(self) -> tuple[int, ...]:
+        """Outputs whose noise is correlated from sample to sample."""
+        return tuple(
+            j for j, phi in enumerate(ca.vertsplit(self.noise_correlation)) if not phi.is_zero()
+        )
 
     def with_numbers(self) -> Model:
         """The same model with the known numbers in place of their symbols."""
@@ -75,6 +89,7 @@ class Model:
             rhs=numbers(self.rhs),
             outputs=numbers(self.outputs),
             noise_variance=numbers(self.noise_variance),
+            noise_correlation=numbers(self.noise_correlation),
             initial=tuple(numbers(state) for state in self.initial),
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
             density=self.density
@@ -88,10 +103,12 @@ class Model:
         nothing = ca.SX(0, 1)
         density = self.density or OutputDensity(nothing, nothing, nothing)
         diffusion = nothing if self.diffusion is None else self.diffusion
-        graphs = [self.rhs, self.outputs, self.noise_variance, diffusion, density.log_density]
-        symbols = [self.x, self.u, self.t, self.theta, self.constants, density.y, density.output]
-        results = [ca.densify(graph) for graph in [*graphs, *self.initial]]
-        return ExpressionTable.of(ca.Function("model", symbols, results))
+        noise = [self.noise_variance, self.noise_correlation]
+        graphs = [self.rhs, self.outputs, *noise, diffusion, density.log_density, *self.initial]
+        symbols = [self.x, self.u, self.t, self.gap, self.theta, self.constants]
+        results = [ca.densify(graph) for graph in graphs]
+        arguments = [*symbols, density.y, density.output]
+        return ExpressionTable.of(ca.Function("model", arguments, results))
 
     @classmethod
     def from_table(cls, table: ExpressionTable, constant_values: Sequence[float]) -> Model:
@@ -104,10 +121,11 @@ class Model:
         """
         if not _describes_model(table, len(constant_values)):
             raise InputError("the expression table is not that of a model: it is damaged")
-        (x, u, t, theta, constants, y, output), results = table.graphs()
-        rhs, outputs, noise_variance, diffusion, log_density, *initial = results
+        (x, u, t, gap, theta, constants, y, output), results = table.graphs()
+        rhs, outputs, noise_variance, noise_correlation, diffusion, log_density, *initial = results
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
+            noise_correlation=noise_correlation, gap=gap,
             initial=tuple(initial), constants=constants, constant_values=tuple(constant_values),
             diffusion=diffusion if diffusion.numel() else None,
             density=OutputDensity(y, output, log_density) if y.numel() else None,
@@ -134,14 +152,16 @@ class Model:
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
-    if len(arguments) != 7 or len(results) < 6 or any(c != 1 for _, c in arguments + results):
+    if len(arguments) != 8 or len(results) < 7 or any(c != 1 for _, c in arguments + results):
         return False
-    n, _, n_times, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
-    rates, outputs, variances, diffusion, densities, *initial = (rows for rows, _ in results)
+    n, _, n_times, n_gaps, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
+    rates, outputs, variances, correlations, diffusion, densities, *initial = (
+        rows for rows, _ in results
+    )
     return (
-        n_times == 1
+        n_times == n_gaps == 1
         and n_symbols == n_constants
-        and outputs == variances
+        and outputs == variances == correlations
         and diffusion in (0, 1)
         and n_measured == n_expected == densities
         and densities in (0, outputs)
@@ -151,7 +171,6 @@ def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
 
 Parameter = Callable[..., ca.SX]
 """The symbol or value of a parameter by its name; a second argument is its value otherwise."""
-Constant = Callable[[float, str], ca.SX]
 
 
 def observed_outputs(
@@ -191,28 +210,6 @@ def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
             argument="noise",
         )
     return noise
-
-
-def noise_variances(noise: list[Any], parameter: Parameter, constant: Constant) -> ca.SX:
-    """Variance of each output's noise, from a standard deviation or a parameter's name.
-
-    Infinite where a density takes its place.
-    """
-    variances: list[ca.SX] = []
-    for number, sd in enumerate(noise):
-        if as_density(sd) is not None:
-            variances.append(ca.SX(float("inf")))
-        elif isinstance(sd, str):
-            variances.append(parameter(sd) ** 2)
-        elif isinstance(sd, (int, float, np.number)) and np.isfinite(sd) and sd > 0:
-            variances.append(constant(float(sd), f"noise[{number}]") ** 2)
-        else:
-            raise InputError(
-                f"noise is {sd!r}: give a positive standard deviation, a parameter's name, "
-                "or a density such as smcpn.Poisson()",
-                argument="noise",
-            )
-    return ca.vertcat(*variances)
 
 
 def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
@@ -283,6 +280,7 @@ def make_model(
     fixed: Mapping[str, float],
     lacking: str = LACKING,
     diffusion: str | None = None,
+    interval: float = 1.0,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -296,6 +294,8 @@ def make_model(
         Message for a parameter that is neither, with a place for its ``{name}``.
     diffusion : str, optional
         Parameter that holds a solver's diffusion.
+    interval : float
+        Sampling interval, for which a correlation of noise holds that names none.
 
     Returns
     -------
@@ -324,17 +324,18 @@ def make_model(
     rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
     noise = one_per_output(noise, observe)
-    for what, sd in [*(("noise", sd) for sd in noise), ("diffusion", diffusion)]:
+    gaussian = [as_gaussian(entry) for entry in noise]
+    sds = [one.sd for one in gaussian if one is not None]
+    for what, sd in [*(("noise", sd) for sd in sds), ("diffusion", diffusion)]:
         if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
             raise InputError(
                 f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
                 "distribution in prior",
                 argument=what,
             )
-    variances = noise_variances(noise, parameter, constants.symbol)
-    density = output_density(
-        [as_density(sd) for sd in noise], variances, Symbols(parameter, constants.symbol)
-    )
+    of_noise = Symbols(parameter, constants.symbol)
+    graphs = noise_graphs(gaussian, interval, of_noise)
+    density = output_density([as_density(entry) for entry in noise], graphs.variance, of_noise)
     spread = None if diffusion is None else parameter(diffusion)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
@@ -344,7 +345,9 @@ def make_model(
         theta=ca.vertcat(*symbols.values(), *added.symbols),
         rhs=rhs,
         outputs=outputs,
-        noise_variance=variances,
+        noise_variance=graphs.variance,
+        noise_correlation=graphs.correlation,
+        gap=graphs.gap,
         initial=initials,
         constants=ca.vertcat(*constants.symbols.values()),
         constant_values=tuple(constants.values),

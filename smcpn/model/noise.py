@@ -246,8 +246,8 @@ class OutputDensity:
 
 
 def as_density(value: Any) -> Density | None:
-    """The density that an entry of ``noise`` stands for; None for a standard deviation."""
-    if isinstance(value, type) and issubclass(value, (Poisson, Bernoulli, StudentT, LogNormal)):
+    """The density that an entry of ``noise`` is; None for Gaussian noise."""
+    if isinstance(value, type):
         raise InputError(f"noise is the class {value.__name__}: give an instance", argument="noise")
     if isinstance(value, Density):
         return value

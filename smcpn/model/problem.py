@@ -14,6 +14,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, shown
+from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.noise import Density, as_density
 from smcpn.model.ode import ODE
@@ -51,9 +52,10 @@ class Problem:
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
         names the parameter).
-    noise : float, str, density, function, or sequence of these
+    noise : float, str, AR1, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
-        the parameter that holds it. Where measurements are not Gaussian: `Poisson`, `Bernoulli`,
+        the parameter that holds it; `AR1` where it is correlated from sample to sample. Where
+        measurements are not Gaussian: `Poisson`, `Bernoulli`,
         `StudentT`, `LogNormal`, or a log density as a function of the measured value, the output
         and keyword-only parameters.
     prior : mapping of str to distribution or float
@@ -118,6 +120,8 @@ class Problem:
         self._check_records()
         self._check_values([as_density(sd) for sd in given_noise])
         free, fixed = _split_prior(prior, ode.defaults)
+        interval = _typical_interval(self.records[0])
+        _check_noise(given_noise, self.records, interval, fixed, free)
         self.model, added, unused = make_model(
             ode,
             observe=given_outputs,
@@ -127,7 +131,14 @@ class Problem:
             free=list(free),
             fixed=fixed,
             diffusion=diffusion,
+            interval=interval,
         )
+        if self.model.coloured and self.model.density is not None:
+            raise InputError(
+                "noise has a density beside coloured noise: give standard deviations or smcpn.AR1 "
+                "for every output, or no AR1",
+                argument="noise",
+            )
         if unused:
             raise InputError(
                 f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
@@ -208,8 +219,9 @@ class Problem:
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
         outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
+        none = ca.SX.zeros(len(what), 1)
         return replace(
-            model, outputs=outputs, noise_variance=ca.SX.zeros(len(what), 1), density=None
+            model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
         )
 
     def _check_records(self) -> None:
@@ -307,6 +319,24 @@ def _split_prior(
             "prior fixes every parameter: give at least one a distribution", argument="prior"
         )
     return free, fixed
+
+
+def _typical_interval(record: Record) -> float:
+    """Sampling interval, the median one where it varies."""
+    return record.interval if record.uniform else float(np.median(np.diff(record.t)))
+
+
+def _check_noise(
+    noise: list[Any],
+    records: tuple[Record, ...],
+    interval: float,
+    fixed: Mapping[str, float],
+    free: Mapping[str, Distribution],
+) -> None:
+    """Refuse Gaussian noise whose parameters it cannot have."""
+    for one in map(as_gaussian, noise):
+        if one is not None:
+            one.check(records, interval, fixed, free)
 
 
 def _diffusion_name(diffusion: Any) -> str | None:

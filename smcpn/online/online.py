@@ -121,7 +121,7 @@ class Online:
         forget: float | str | None = None,
         lookahead: int | None = None,
         ess: float = 0.5,
-        max_moves: int = 10,
+        max_moves: int = 20,
         moves: MoveStrategy | None = None,
         resampling: str = "systematic",
         samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,

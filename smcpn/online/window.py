@@ -77,7 +77,8 @@ class FreeStart:
     def __init__(self, problem: Problem) -> None:
         model, prior, self._states = problem.model, problem.prior, problem.ode.states
         diffusion = [] if model.diffusion is None else [model.diffusion]
-        graph = ca.vertcat(model.rhs, model.outputs, model.noise_variance, *diffusion)
+        noise = model.noise_variance, model.noise_correlation
+        graph = ca.vertcat(model.rhs, model.outputs, *noise, *diffusion)
         numbers = [j for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])]
         names = [prior.names[j] for j in numbers]
         self._kept = {name: prior.distributions[name] for name in names}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import likelihood_name
-from smcpn.likelihood.steps import ErrorBudget
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.smc.particles import normalise
@@ -47,7 +47,7 @@ class WeightedDraws(Populations):
 
     problem: Problem
     solver: Solver
-    budget: ErrorBudget
+    shift: DiscretisationShift | None
     timing: Timing
     seed: int | None = None
     likelihood: str | None = None
@@ -141,9 +141,9 @@ class WeightedDraws(Populations):
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver}",
-            f"solver error     {100 * self.budget.claimed:.2g} % of the noise variance claimed, "
-            f"{100 * self.budget.change:.2g} % by doubling the steps",
         ]
+        if self.shift is not None:
+            lines.append(f"discretisation   {self.shift}")
         if timing.wall:
             lines.append(
                 f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "

@@ -127,6 +127,9 @@ class Laplace:
         log p(y), were the posterior this Gaussian; nan where there is none.
     reason : str
         Why there is no such Gaussian; "" where there is.
+    gauss_newton : tuple of str
+        Directions in which the Hessian has no use, as at a kink, and the Gauss-Newton matrix is
+        the precision: expected curvature, from first derivatives.
     modes : tuple of Mode
         All distinct modes that the searches found, this one among them, the highest first.
 
@@ -140,6 +143,7 @@ class Laplace:
     covariance: Array
     log_evidence: float
     reason: str = ""
+    gauss_newton: tuple[str, ...] = ()
     modes: tuple[Mode, ...] = ()
 
     @property
@@ -189,7 +193,17 @@ class Laplace:
     def warnings(self) -> tuple[str, ...]:
         """Problems found in the search or with the Gaussian, one sentence each."""
         stopped = () if self.maximum.success else (f"the search stopped: {self.maximum.reason}",)
-        return self.maximum.warnings + stopped + self._further + self._no_gaussian
+        return self.maximum.warnings + stopped + self._further + self._no_gaussian + self._replaced
+
+    @property
+    def _replaced(self) -> tuple[str, ...]:
+        """A warning if second derivatives had to be replaced."""
+        if not self.gauss_newton:
+            return ()
+        return (
+            "the second derivatives at the mode are not credible, as at a kink of the model: the "
+            f"Gauss-Newton matrix stands in for them along {'; '.join(self.gauss_newton)}",
+        )
 
     @property
     def _no_gaussian(self) -> tuple[str, ...]:

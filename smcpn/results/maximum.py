@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.steps import error_budget
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.prior import describe
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
@@ -80,6 +80,9 @@ class Maximum:
         Which of the starts led to the maximum.
     seconds : float
         Wall time without compilation.
+    shift : DiscretisationShift or None
+        Shift of the maximum when its solver is made twice as fine, by the Hessian there; None
+        where it was not measured.
     warnings : tuple of str
         Problems found in the search, one sentence each.
     """
@@ -93,6 +96,7 @@ class Maximum:
     starts: tuple[StartResult, ...] = field(repr=False)
     best: int = 0
     seconds: float = 0.0
+    shift: DiscretisationShift | None = None
     warnings: tuple[str, ...] = ()
 
     @property
@@ -193,6 +197,7 @@ class Maximum:
             f"{self.evaluations} evaluations",
             f"likelihood       {self.function.likelihood}",
             f"solver           {self.solver}",
+            *([] if self.shift is None else [f"discretisation   {self.shift}"]),
             f"time             {self.seconds:.2f} s",
         ]
 
@@ -216,7 +221,6 @@ def equally_weighted(
 ) -> Posterior:
     """Return a `Posterior` of given particles, theta (N, d), that no sampler has moved."""
     function, problem, n = maximum.function, maximum.problem, len(theta)
-    budget = error_budget(problem, function.solver, maximum.values, function.likelihood)
     nothing = np.empty(0)
     return Posterior(
         problem=problem,
@@ -232,11 +236,11 @@ def equally_weighted(
         ess_path=nothing,
         log_evidence_path=nothing,
         rejuvenations=(),
-        budget=budget,
+        shift=maximum.shift,
         timing=Timing(wall=maximum.seconds, compile=0.0, kernel=0.0, theta_steps=0),
         seed=seed,
         log_evidences=nothing,
         replicate=np.zeros(n, np.int64),
         r_hat=np.full(theta.shape[1], np.nan),
-        warnings=warnings + budget.warnings,
+        warnings=warnings,
     )

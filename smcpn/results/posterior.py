@@ -45,8 +45,9 @@ class Posterior(WeightedDraws):
     ess_path, log_evidence_path : ndarray, (K,)
         After each of these: effective sample size before any rejuvenation, and log-evidence.
     rejuvenations : tuple of Rejuvenation
-    budget : ErrorBudget
-        Solver error at the posterior mean, in units of the noise variance.
+    shift : DiscretisationShift or None
+        Shift of the posterior when its solver is made twice as fine, in posterior sd; None where
+        it was not measured.
     timing : Timing
     seed : int or None
     log_evidence_se : float
@@ -152,7 +153,7 @@ class Posterior(WeightedDraws):
         return to_arviz(self, self.problem, seed)
 
     def validate(self, record: Record | None = None) -> Validation:
-        """Test the posterior: innovations, frequency response, error budget, ridges.
+        """Test the posterior: innovations, frequency response, error budget, ridges, verdict.
 
         Parameters
         ----------
@@ -175,6 +176,7 @@ class Posterior(WeightedDraws):
         return validate(
             self.problem, self.solver, self.likelihood,
             self.theta, self.log_weights, self.log_likelihood, record,
+            remarks=() if self.shift is None else self.shift.warnings,
         )  # fmt: skip
 
     def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
@@ -294,6 +296,7 @@ class Posterior(WeightedDraws):
         truth: Mapping[str, float] | None = None,
         title: str | None = None,
         likelihoods: Sequence[str] = (),
+        robust: Robust | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
 
@@ -314,6 +317,8 @@ class Posterior(WeightedDraws):
         likelihoods : sequence of str, optional
             Names of likelihoods to compare on the records learned from, see
             `smcpn.validation.reweighting.compare_likelihoods`.
+        robust : Robust, optional
+            What `robust` returned, to show beside.
 
         Returns
         -------
@@ -335,5 +340,5 @@ class Posterior(WeightedDraws):
         }
         return write_report(
             self, path, simulations, self.validate(), published=published or {},
-            truth=truth, title=title, likelihoods=likelihoods,
+            truth=truth, title=title, likelihoods=likelihoods, robust=robust,
         )  # fmt: skip

@@ -35,7 +35,7 @@ def identify(
     seed: int | None = None,
     ess: float = 0.5,
     block: int = 64,
-    max_moves: int = 10,
+    max_moves: int = 20,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
@@ -56,6 +56,8 @@ def identify(
         `EKF0` and `EKF1` count the numerical error of the integration in the posterior, `RK4`
         does not. By default ``"auto"``: ``EKF0(order=3, steps="auto")``, or `AdaptiveEKF1` where
         draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
+        Automatic steps begin coarse; the particles are carried over to finer ones until that shifts
+        no direction by .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
     likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical"}, optional
         By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
         `AdaptiveEKF1`, classical for `RK4`. Filtering, dalton and fenrir
@@ -198,15 +200,15 @@ def identified(
 
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
-    populations, budget = run.outcome or run.judged()
-    found = populations.warnings + budget.warnings + further_warnings
+    populations, shift = run.outcome or run.judged()
+    found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
     if run.outcome is not None:
         found += warnings_of_start(run)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
         likelihood=run.settings.likelihood,
-        budget=budget,
+        shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
-from smcpn.likelihood.steps import (
-    SOLVER_SHARE,
-    ErrorBudget,
-    error_budget,
-    first_solver,
-    sufficient_steps,
-)
+from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
+from smcpn.likelihood.steps import finer_solver, first_solver
 from smcpn.model.problem import Problem
 from smcpn.settings import METHODS, Method, RunSettings, RunSnapshot
 from smcpn.smc.particles import normalise
@@ -28,9 +24,21 @@ from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 
+FIRST_CHECK = 128
+"""Samples after which the steps are judged on the way for the first time; then at twice as many."""
+JUDGES = 200
+"""Particles by which they are judged, or twenty for each parameter where that is more."""
+FAR = 4.0
+"""Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
+CUT_OFF = 0.01
+"""Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
+posterior, which particles that are carried over would not reach."""
+
+Outcome = tuple[Populations, DiscretisationShift | None]
+
 
 class Run:
-    """Populations computed one after the other, all again with more steps where ``steps="auto"``.
+    """Populations computed one after the other, carried over to finer steps with ``steps="auto"``.
 
     Attributes
     ----------
@@ -38,15 +46,16 @@ class Run:
         The one in force.
     samplers : list of Sampler
         Finished ones first; the last one may be at work.
+    solvers : list of Solver
+        That of each of them, coarser than the one in force until it is carried over.
     refused_k : float or None
         Pareto k of the start that was given up for the prior.
-    outcome : tuple of Populations and ErrorBudget, or None
-        At the end.
+    outcome : tuple of Populations and DiscretisationShift, or None
+        At the end. The shift is None where a finer solver cannot be had.
     """
 
     def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
         self.problem, self.settings, self.threads = problem, settings, threads
-        self.outcome: tuple[Populations, ErrorBudget] | None = None
         self.refused_k: float | None = None
         self._begin(first_solver(problem, settings.solver, settings.likelihood))
 
@@ -61,28 +70,37 @@ class Run:
         """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings, run.threads = problem, settings, threads
-        run.outcome, run.refused_k = None, snapshot.refused_k
+        run.refused_k = snapshot.refused_k
         run._begin(snapshot.solver)
+        run._checked, run.solvers = snapshot.checked, list(snapshot.solvers)
         run.samplers = [
-            run._method.resumed(problem.prior, run.likelihood, run._sampler_settings, one)
-            for one in snapshot.samplers
+            run._method.resumed(
+                problem.prior, run._at(solver), run._sampler_settings, one, run.likelihood
+            )
+            for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True)
         ]
         return run
 
     def snapshot(self) -> RunSnapshot:
         """Return an immutable copy of the state, from which `resumed` continues."""
-        populations = tuple(sampler.snapshot() for sampler in self.samplers)
-        return RunSnapshot(self.solver, populations, self.refused_k)
+        samplers = tuple(sampler.snapshot() for sampler in self.samplers)
+        return RunSnapshot(
+            self.solver, samplers, tuple(self.solvers), self._checked, self.refused_k
+        )
 
     def advance(self) -> None:
         """Compute the next part: a block of samples, a rejuvenation, or the check of the steps."""
         last = self.likelihood.n_samples
-        if self.samplers and self.samplers[-1].sample < last:
-            self.samplers[-1].advance(last)
-            self._judge_start(self.samplers[-1].pareto_k)
+        refining = [k for k, sampler in enumerate(self.samplers) if sampler.finer is not None]
+        if refining:
+            self._carry_over(refining[0])
+        elif self.samplers and self.samplers[-1].sample < last:
+            self._assimilate(last)
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
             self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
+            self.solvers.append(self.solver)
+            self._checked = 0
         else:
             self._conclude()
 
@@ -90,9 +108,14 @@ class Run:
         """Progress of the current population; None before the first."""
         return self.samplers[-1].progress() if self.samplers else None
 
-    @property
-    def _automatic(self) -> bool:
-        return self.settings.solver.steps == "auto"
+    def judged(self) -> Outcome:
+        """Return the combined populations, and their shift when the solver is made finer."""
+        populations = combine(self.samplers)
+        finer = finer_solver(self.problem, self.solver)
+        at_hand = all(solver == self.solver for solver in self.solvers)
+        if finer is None or not at_hand:
+            return populations, None
+        return populations, self._shift(finer, self.samplers)
 
     @property
     def _method(self) -> type[Method]:
@@ -115,33 +138,99 @@ class Run:
         if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
             _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
             self.refused_k = pareto_k
-            self.samplers = []
+            self.samplers, self.solvers = [], []
 
     def _begin(self, solver: Solver) -> None:
-        self.solver = solver
-        _log.info("%s likelihood by %r", self.settings.likelihood, solver)
-        self.likelihood = build_likelihood(
-            self.problem, solver, self.threads, self.settings.likelihood
-        )
+        self.outcome: Outcome | None = None
         self.samplers: list[Method] = []
+        self.solvers: list[Solver] = []
+        self._likelihoods: dict[Solver, LaneLikelihood] = {}
+        self._checked = 0
+        self._take(solver)
 
-    def judged(self) -> tuple[Populations, ErrorBudget]:
-        """Return the combined populations, and the error budget at their mean."""
-        populations = combine(self.samplers)
-        centre, likelihood = self._centre(populations), self.settings.likelihood
-        return populations, error_budget(self.problem, self.solver, centre, likelihood)
+    def _take(self, solver: Solver) -> None:
+        """Put a solver in force."""
+        self.solver, self.likelihood = solver, self._at(solver)
+        _log.info("%s likelihood by %r", self.settings.likelihood, solver)
+
+    def _at(self, solver: Solver) -> LaneLikelihood:
+        """The likelihood by a solver, made once."""
+        if solver not in self._likelihoods:
+            self._likelihoods[solver] = build_likelihood(
+                self.problem, solver, self.threads, self.settings.likelihood
+            )
+        return self._likelihoods[solver]
+
+    def _assimilate(self, last: int) -> None:
+        """Advance the population at work, and judge its steps after a rejuvenation."""
+        sampler = self.samplers[-1]
+        before = len(sampler.rejuvenations)
+        sampler.advance(last)
+        self._judge_start(sampler.pareto_k)
+        whole = sampler.exponent is None and len(sampler.rejuvenations) > before
+        if whole and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
+            self._judge_on_the_way()
+
+    def _carry_over(self, number: int) -> None:
+        """Carry a population over to the solver in force."""
+        sampler = self.samplers[number]
+        sampler.cross_refinement()
+        if sampler.finer is None:
+            self.solvers[number] = self.solver
+            if sampler.sample < self.likelihood.n_samples:
+                self._judge_on_the_way()
+
+    def _judge_on_the_way(self) -> None:
+        """Refine the steps of the population at work where the samples so far call for it.
+
+        The shift grows with the root of the number of samples: found late, it is a long way.
+        """
+        sampler, finer = self.samplers[-1], finer_solver(self.problem, self.solver)
+        if sampler.sample == self.likelihood.n_samples or not self.settings.solver.automatic:
+            return
+        if finer is not None:
+            shift = self._shift(finer, [sampler])
+            if shift.size > AUTOMATIC_SHIFT:
+                self._refine(finer, shift, [len(self.samplers) - 1])
+                return
+        self._checked = sampler.sample
 
     def _conclude(self) -> None:
-        """Accept the populations, or begin again with the steps needed at their mean."""
-        populations, budget = self.judged()
-        if not self._automatic or budget.share <= SOLVER_SHARE:
-            self.outcome = populations, budget
+        """Accept the populations, or carry all of them over to finer steps."""
+        behind = [k for k, solver in enumerate(self.solvers) if solver != self.solver]
+        if behind:
+            for k in behind:
+                self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
             return
-        centre, least = self._centre(populations), 2 * int(self.solver.steps)
-        likelihood = self.settings.likelihood
-        self._begin(sufficient_steps(self.problem, self.solver, centre, likelihood, least=least))
+        populations, shift = self.judged()
+        if not self.settings.solver.automatic or shift is None or shift.size <= AUTOMATIC_SHIFT:
+            self.outcome = populations, shift
+        else:
+            self._refine(shift.finer, shift, list(range(len(self.samplers))))
 
-    def _centre(self, populations: Populations) -> NDArray[np.float64]:
-        """Mean in the sampler's coordinates: that of the values lies off a curved ridge."""
-        theta = normalise(populations.log_weights) @ populations.theta
-        return self.problem.prior.natural(theta[None, :])[0]
+    def _refine(self, finer: Solver, shift: DiscretisationShift, numbers: list[int]) -> None:
+        """Put a finer solver in force, and begin to carry populations over to it."""
+        last = [self.samplers[k].rejuvenations[-1:] for k in numbers]
+        cut_off = any(r.diverged > CUT_OFF * r.evaluations for records in last for r in records)
+        if shift.worst > FAR or cut_off:
+            self._begin(finer)
+            return
+        self._take(finer)
+        for k in numbers:
+            self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
+
+    def _shift(self, finer: Solver, samplers: Sequence[Method]) -> DiscretisationShift:
+        """Shift of populations together, by evenly chosen particles."""
+        n, d = samplers[0].system.theta.shape
+        some = slice(None, None, max(1, n * len(samplers) // max(JUDGES, 20 * d)))
+        chosen = [sampler.compared(self._at(finer), some) for sampler in samplers]
+        shares = normalise(np.array([sampler.log_evidence for sampler in samplers]))
+        weights = [share * one.weights for share, one in zip(shares, chosen, strict=True)]
+        return shift_of_particles(
+            self.problem.names,
+            self.solver,
+            finer,
+            np.concatenate([one.theta for one in chosen]),
+            np.concatenate(weights),
+            np.concatenate([one.log_increment for one in chosen]),
+        )

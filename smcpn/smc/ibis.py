@@ -43,7 +43,7 @@ class Ibis(Sampler):
             if self._cross(Target(self.prior, self.likelihood, self.sample, 0.0)):
                 self._assimilate_increment()
 
-    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         state, log_likelihood = self.likelihood.evaluate(values, self.sample)

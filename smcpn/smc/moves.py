@@ -17,7 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, NotStorableError
+from smcpn.smc.cross_fitting import CrossFitted, Density, Fold, folds
 from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
+from smcpn.smc.mixing import unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import (
     PROPOSALS,
@@ -92,7 +94,7 @@ class IndependentKernel:
     one call.
     """
 
-    proposal: Proposal
+    proposal: Density
 
     @property
     def name(self) -> str:
@@ -173,7 +175,8 @@ class MoveSettings:
     Attributes
     ----------
     moved : float
-        Moves are added until this share of particles is expected to have moved once.
+        Moves are added until this share of the target is expected to have moved once, places
+        counted that proposals seldom leave, see `smcpn.smc.mixing`.
     max_moves : int
         Most moves of one rejuvenation.
     seconds : float, optional
@@ -183,7 +186,7 @@ class MoveSettings:
     """
 
     moved: float = 0.9
-    max_moves: int = 10
+    max_moves: int = 20
     seconds: float | None = None
 
     def __post_init__(self) -> None:
@@ -269,46 +272,72 @@ class Rounds:
         self._moves, self._evaluations, self._accepted, self._diverged = 0, 0, 0, 0
         self._log_unmoved = 0.0
         self._acceptance: dict[str, float] = {}
-        self._log_ratios: dict[str, list[Array]] = {}
+        self._log_stay: dict[str, float] = {}
+        self._estimates: list[EvidenceEstimate] = []
 
-    def resample(self, resample: Resample, size: int) -> None:
-        """Replace the weighted population by ``size`` equally weighted copies."""
+    def resample(self, resample: Resample, size: int) -> NDArray[np.int64]:
+        """Replace the weighted population by ``size`` equally weighted copies; return parents."""
         weights = self.system.weights
         index = resample(weights, self._rng, size)
         self._log_pair_ratio = log_pair_ratio(weights, self.system.lineage, index)
         self.system = replace(self.system.take(index), log_weights=np.zeros(size))
+        return index
 
     def every(self, kernel: Kernel, count: int) -> list[ParticleSystem]:
         """Make ``count`` moves and return the population after each."""
-        visited, accepted, n = [], 0, len(self.system)
+        visited, log_ratios, accepted, n = [], [], 0, len(self.system)
         for move in kernel.moves(self.system, self.target, self._rng, count):
             visited.append(move.system)
             accepted += move.accepted
             self._diverged += move.diverged
             if move.log_ratio is not None:
-                self._log_ratios.setdefault(kernel.name, []).append(move.log_ratio)
+                log_ratios.append(move.log_ratio)
         self.system = visited[-1]
         self._moves += count
         self._evaluations += count * n
         self._accepted += accepted
         acceptance = accepted / (count * n)
         self._acceptance[kernel.name] = acceptance
-        self._log_unmoved += count * float(np.log1p(-_bounded(acceptance)))
+        self._count_unmoved(kernel.name, count, acceptance, log_ratios)
         return visited
 
-    def move(self, kernel: Kernel, acceptance: float | None) -> float:
-        """Make one round of moves, as many as the expected acceptance calls for."""
-        planned = self._planned(EXPECTED_ACCEPTANCE if acceptance is None else acceptance)
+    def _count_unmoved(
+        self, name: str, count: int, acceptance: float, log_ratios: list[Array]
+    ) -> None:
+        """Count the share left by ``count`` moves, and the evidence where they tell it."""
+        if not log_ratios:
+            self._log_stay[name] = float(np.log1p(-_bounded(acceptance)))
+            self._log_unmoved += count * self._log_stay[name]
+            return
+        ratios = np.concatenate(log_ratios)
+        self._log_unmoved += _log_share(unmoved_share(ratios, count))
+        self._log_stay[name] = _log_share(unmoved_share(ratios, ROUND)) / ROUND
+        self._estimates.append(importance_estimate(ratios))
+
+    def expect(self, kernel: Kernel, acceptance: float) -> None:
+        """Plan the first round of a kernel by an acceptance."""
+        self._log_stay.setdefault(kernel.name, float(np.log1p(-_bounded(acceptance))))
+
+    def round(self, kernel: Kernel, most: int) -> bool:
+        """Make one round of moves, ``most`` at most; return whether there was one to make."""
+        planned = min(self._planned(self._log_stay[kernel.name]), most)
         if planned > 0:
             self.every(kernel, planned)
-        return self._acceptance.get(kernel.name, 0.0)
+        return planned > 0
 
     def move_on(self, kernel: Kernel, acceptance: float | None) -> None:
         """Make rounds of moves until enough particles moved."""
-        acceptance = EXPECTED_ACCEPTANCE if acceptance is None else acceptance
-        while (planned := self._planned(acceptance)) > 0:
-            self.every(kernel, planned)
-            acceptance = self._acceptance[kernel.name]
+        self.expect(kernel, EXPECTED_ACCEPTANCE if acceptance is None else acceptance)
+        while self.round(kernel, self._settings.max_moves):
+            pass
+
+    def acceptance(self, kernel: Kernel) -> float:
+        """Acceptance in the last round of the kernel; 0 before the first."""
+        return self._acceptance.get(kernel.name, 0.0)
+
+    def unmoved_by_round(self, kernel: Kernel) -> float:
+        """Share of the target that a whole round of the kernel leaves, as known by now."""
+        return float(np.exp(ROUND * self._log_stay[kernel.name]))
 
     def record(self, kernel: Kernel) -> Rejuvenation:
         """Return the record of the rejuvenation, whose last kernel was ``kernel``."""
@@ -317,7 +346,7 @@ class Rounds:
             sample=self.target.sample,
             exponent=self.target.exponent,
             ess=self._ess,
-            acceptance=self._acceptance.get(kernel.name, 0.0),
+            acceptance=self.acceptance(kernel),
             moves=self._moves,
             evaluations=self._evaluations,
             seconds=time.perf_counter() - self._begin,
@@ -327,18 +356,16 @@ class Rounds:
             increments=self._evaluations * self.target.n_samples,
             diverged=self._diverged,
             log_pair_ratio=self._log_pair_ratio,
-            evidence=pooled(
-                [importance_estimate(np.concatenate(r)) for r in self._log_ratios.values()]
-            ),
+            evidence=pooled(self._estimates),
             ancestors=len(np.unique(self.system.ancestor)),
             lineages=len(np.unique(self.system.lineage)),
         )
 
-    def _planned(self, acceptance: float) -> int:
+    def _planned(self, log_stay: float) -> int:
         """Moves still to make: the smallest K after which enough are expected to have moved."""
         settings, elapsed = self._settings, time.perf_counter() - self._begin
         missing = np.log1p(-settings.moved) - self._log_unmoved
-        wanted = int(np.ceil(missing / np.log1p(-_bounded(acceptance)) - 1e-9))
+        wanted = int(np.ceil(missing / log_stay - 1e-9))
         wanted = max(0, min(wanted, settings.max_moves - self._moves))
         if settings.seconds is None:
             return wanted
@@ -352,8 +379,16 @@ def _bounded(acceptance: float) -> float:
     return min(max(acceptance, 0.01), 0.99)
 
 
-POOR_ACCEPTANCE = 0.3
-"""Acceptance below which the next proposal is tried."""
+def _log_share(share: float) -> float:
+    return float(np.log(min(max(share, 1e-12), 1.0 - 1e-4)))
+
+
+ROUND = 5
+"""Most independent moves between two fits of their proposal."""
+POOR_ROUND = 0.1
+"""Share of the target left by a round of moves above which the next proposal is tried."""
+TRIAL = 3
+"""Moves of a proposal that is tried."""
 HOPELESS_ACCEPTANCE = 0.05
 """Acceptance below which no independent proposal is of use and a random walk takes over."""
 PREDICTED_ACCEPTANCE = 0.5
@@ -421,11 +456,14 @@ def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
 
 @dataclass(frozen=True)
 class IndependentMetropolis(MoveStrategy):
-    """Independent Metropolis-Hastings with the simplest proposal that is accepted often enough.
+    """Independent Metropolis-Hastings with the simplest proposal that moves all of the target.
 
-    The proposal is fitted to the *weighted* particles, before resampling. Where fewer than 0.3 of
-    its draws are accepted the next one is fitted, and it stays in use until the first is
-    predicted to do well again. A random walk takes over where even the best is hopeless.
+    The proposal is fitted to the *weighted* particles, before resampling, and again to the moved
+    ones after each round of at most five moves: so it follows where the target has mass that the
+    particles had not found. Each particle is moved by a fit that it had no part in, see
+    `CrossFitted`. Where a round leaves more than a tenth of the target unmoved the next proposal
+    is tried, and the better one stays in use until the first is predicted to do well again. A
+    random walk takes over where even the best is hopeless.
 
     Attributes
     ----------
@@ -471,39 +509,56 @@ class IndependentMetropolis(MoveStrategy):
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
         rounds = Rounds(system, target, rng, self.settings)
-        theta, weights = system.theta, system.weights
-        rounds.resample(resample, len(system))
-        number, proposal = self._first(theta, weights, rounds, previous)
-        known = previous is not None and previous.proposal == proposal.name
-        acceptance = previous.acceptance if previous is not None and known else None
-        if acceptance is not None and acceptance < POOR_ACCEPTANCE:
-            # A short round shows whether it has become better: moves are left for another kernel.
-            acceptance = None
-        tried: list[tuple[float, Kernel]] = []
-        while True:
-            kernel: Kernel = IndependentKernel(proposal)
-            acceptance = rounds.move(kernel, acceptance)
-            tried.append((acceptance, kernel))
-            number += 1
-            if acceptance >= POOR_ACCEPTANCE or number == len(self.proposals):
+        theta, weights, fold = system.theta, system.weights, folds(*system.theta.shape)
+        moved = fold[rounds.resample(resample, len(system))]
+        fits = [
+            lambda kind=kind: CrossFitted.fit(kind, theta, weights, fold, moved)
+            for kind in self.proposals
+        ]
+        number, proposal = self._first(fits, rounds, previous)
+        kernel = IndependentKernel(proposal)
+        known = previous is not None and previous.proposal == kernel.name
+        rounds.expect(kernel, previous.acceptance if previous and known else EXPECTED_ACCEPTANCE)
+        tried: dict[int, IndependentKernel] = {}
+        most = ROUND
+        while rounds.round(kernel, most):
+            tried[number] = kernel
+            most = ROUND
+            best = min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))
+            following = max(tried) + 1
+            if rounds.unmoved_by_round(tried[best]) > POOR_ROUND and following < len(fits):
+                number, most = following, TRIAL
+            elif rounds.acceptance(tried[best]) < HOPELESS_ACCEPTANCE:
                 break
-            proposal, acceptance = self.proposals[number].fit(theta, weights), None
-        acceptance, kernel = max(tried, key=lambda pair: pair[0])
-        if acceptance < HOPELESS_ACCEPTANCE:
-            acceptance, kernel = None, RandomWalkKernel.fit(theta, weights)
-        rounds.move_on(kernel, acceptance)
+            else:
+                number = best
+            kernel = IndependentKernel(self._fit(number, rounds.system.theta, moved))
+            rounds.expect(kernel, EXPECTED_ACCEPTANCE)
+        kernel = tried[min(tried, key=lambda k: rounds.unmoved_by_round(tried[k]))]
+        if rounds.acceptance(kernel) < HOPELESS_ACCEPTANCE:
+            walk = RandomWalkKernel.fit(theta, weights)
+            rounds.move_on(walk, None)
+            return rounds.system, rounds.record(walk)
         return rounds.system, rounds.record(kernel)
 
+    def _fit(self, number: int, theta: Array, fold: Fold) -> CrossFitted:
+        """Fit a proposal to an equally weighted population."""
+        equal = np.full(len(theta), 1.0 / len(theta))
+        return CrossFitted.fit(self.proposals[number], theta, equal, fold, fold)
+
     def _first(
-        self, theta: Array, weights: Array, rounds: Rounds, previous: Rejuvenation | None
-    ) -> tuple[int, Proposal]:
+        self,
+        fits: Sequence[Callable[[], CrossFitted]],
+        rounds: Rounds,
+        previous: Rejuvenation | None,
+    ) -> tuple[int, CrossFitted]:
         """Return the last proposal, or the simplest one if its predicted acceptance suffices."""
-        simplest = self.proposals[0].fit(theta, weights)
+        simplest = fits[0]()
         names = [proposal.name for proposal in self.proposals]
         if previous is None or previous.proposal == names[0]:
             return 0, simplest
         number = names.index(previous.proposal) if previous.proposal in names else len(names) - 1
-        proposal = self.proposals[number].fit(theta, weights)
+        proposal = fits[number]()
         predicted = predicted_acceptance(simplest, proposal, rounds.system, rounds.target)
         return (0, simplest) if predicted > PREDICTED_ACCEPTANCE else (number, proposal)
 
@@ -599,7 +654,7 @@ class WasteFree(MoveStrategy):
 
 
 def predicted_acceptance(
-    proposal: Proposal, fitted: Proposal, system: ParticleSystem, target: Target
+    proposal: Density, fitted: Density, system: ParticleSystem, target: Target
 ) -> float:
     """Acceptance that independent moves from ``proposal`` would have, without evaluating any.
 
@@ -610,9 +665,9 @@ def predicted_acceptance(
 
     Parameters
     ----------
-    proposal : Proposal
+    proposal : Density
         The one in question.
-    fitted : Proposal
+    fitted : Density
         One that is known to cover the target and little else.
     system : ParticleSystem
         Equally weighted.

@@ -259,6 +259,49 @@ class RecordTarget(Target):
         return begin, finite_or_excluded(log_likelihood + log_prior - begin)
 
 
+@dataclass(frozen=True)
+class RefinementTarget(Target):
+    """prior x L_n^(1 - exponent) x L_m^exponent, from a likelihood to a finer one.
+
+    Both are of the samples that are assimilated, p(y_<t | theta). A particle is excluded where
+    either of them is zero.
+
+    Attributes
+    ----------
+    finer : Likelihood
+        L_m; ``likelihood`` is L_n.
+    """
+
+    finer: Likelihood
+
+    @property
+    def n_samples(self) -> int:
+        """Samples whose likelihood an evaluation computes, of both."""
+        return 2 * self.sample
+
+    def evaluate(self, theta: Array) -> ParticleSystem:
+        """Run both solvers up to sample t for parameters (n, d); return them with weight one."""
+        n, values = len(theta), self.prior.natural(theta)
+        _, log_likelihood = self.likelihood.evaluate(values, self.sample)
+        state, finer = self.finer.evaluate(values, self.sample)
+        return ParticleSystem(
+            theta=theta,
+            log_weights=np.zeros(n),
+            log_prior=self.prior.log_density(theta),
+            log_likelihood=finite_or_excluded(log_likelihood),
+            log_increment=log_ratio(finer, log_likelihood),
+            state=state,
+            ancestor=np.zeros(n, dtype=np.int64),
+            lineage=np.zeros(n, dtype=np.int64),
+        )
+
+
+def log_ratio(finer: Array, coarse: Array) -> Array:
+    """Log of the ratio of two likelihoods; -inf, excluded, where either solution diverged."""
+    with np.errstate(invalid="ignore"):
+        return finite_or_excluded(finer - coarse)
+
+
 def finite_or_excluded(log_density: Array) -> Array:
     """Return -inf, probability zero, where a solution diverged (NaN, inf)."""
     return np.where(np.isfinite(log_density), log_density, -np.inf)

@@ -23,9 +23,11 @@ from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unr
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
     ParticleSystem,
+    RefinementTarget,
     Start,
     Target,
     log_mean_exp,
+    log_ratio,
     next_exponent,
     tempered,
 )
@@ -77,6 +79,13 @@ class Trace:
         while len(kept) > TRACED:
             kept, stride = kept[::2], 2 * stride
         return Trace(length, stride, kept, new[-1])
+
+    def corrected(self, log_evidence: float) -> Trace:
+        """Return the trace with another log-evidence after the last sample."""
+        kept, last = self.kept.copy(), np.array([self.last[0], log_evidence])
+        if len(kept) and not self._last_is_extra:
+            kept[-1, 1] = log_evidence
+        return replace(self, kept=kept, last=last)
 
     @classmethod
     def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
@@ -220,6 +229,8 @@ class Snapshot:
     log_pair_ratios : tuple of float
     factors : tuple of float
         Factors on the diffusion so far, on a path that lowers it.
+    refining : bool
+        Whether the increment is that to a finer likelihood of the same samples.
     pareto_k : float
         See `Sampler`.
     random_state : dict
@@ -237,6 +248,7 @@ class Snapshot:
     unrelated_at_start: float
     log_pair_ratios: tuple[float, ...]
     factors: tuple[float, ...]
+    refining: bool
     pareto_k: float
     random_state: dict[str, Any]
 
@@ -257,6 +269,8 @@ class Sampler(ABC):
         Power of the likelihood increment that is assimilated, between two parts of a sample.
     factors : list of float
         Factors on the diffusion so far, on a path that lowers it.
+    finer : Likelihood or None
+        The one that the population is carried over to, between `refine` and the end of that.
     pareto_k : float
         Shape of the tail of the weights that led from another start than the prior to the
         posterior; nan before they are known, and for a run from the prior.
@@ -297,6 +311,7 @@ class Sampler(ABC):
         self.sample = 0
         self.exponent: float | None = None
         self.factors: list[float] = []
+        self.finer: Likelihood | None = None
         self.pareto_k = float("nan")
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
@@ -306,9 +321,17 @@ class Sampler(ABC):
 
     @classmethod
     def resumed(
-        cls, prior: Prior, likelihood: Likelihood, settings: Settings, snapshot: Snapshot
+        cls,
+        prior: Prior,
+        likelihood: Likelihood,
+        settings: Settings,
+        snapshot: Snapshot,
+        finer: Likelihood | None = None,
     ) -> Self:
-        """Return the sampler of a `snapshot`; continued, it ends in the same bytes."""
+        """Return the sampler of a `snapshot`; continued, it ends in the same bytes.
+
+        ``finer`` is what it is being carried over to, where it is.
+        """
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
         bits = getattr(np.random, snapshot.random_state["bit_generator"])()
@@ -323,6 +346,7 @@ class Sampler(ABC):
         sampler._unrelated_at_start = snapshot.unrelated_at_start
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
         sampler.factors = list(snapshot.factors)
+        sampler.finer = finer if snapshot.refining else None
         sampler.pareto_k = snapshot.pareto_k
         return sampler
 
@@ -340,6 +364,7 @@ class Sampler(ABC):
             unrelated_at_start=self._unrelated_at_start,
             log_pair_ratios=tuple(self._log_pair_ratios),
             factors=tuple(self.factors),
+            refining=self.finer is not None,
             pareto_k=self.pareto_k,
             random_state=dict(self._rng.bit_generator.state),
         )
@@ -349,6 +374,9 @@ class Sampler(ABC):
         """Compute the next part on the way to sample ``last``."""
 
     @abstractmethod
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+        """See `recomputed`, with one likelihood."""
+
     def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """Likelihood of particles, evaluated from the first sample on.
 
@@ -357,6 +385,56 @@ class Sampler(ABC):
         state : ndarray, (k, n)
         log_likelihood, log_increment : ndarray, (n,)
         """
+        if self.finer is None:
+            return self._recomputed(index)
+        system = self._between(self.finer).evaluate(self.system.theta[index])
+        return system.state, system.log_likelihood, system.log_increment
+
+    def compared(self, finer: Likelihood, index: Any = slice(None)) -> ParticleSystem:
+        """Particles with the log ratio of a finer likelihood to theirs as the log increment.
+
+        Parameters
+        ----------
+        finer : Likelihood
+            Of the same records.
+        index : index, slice or mask
+            Of the particles; all, by default.
+        """
+        system = self.system.take(index)
+        state, log_likelihood = finer.evaluate(self.prior.natural(system.theta), self.sample)
+        change = log_ratio(log_likelihood, system.log_likelihood)
+        return replace(system, log_increment=change, state=state)
+
+    def refine(self, finer: Likelihood, compared: ParticleSystem) -> None:
+        """Begin to carry the population over to a finer likelihood, evidence included.
+
+        `cross_refinement` goes on with it.
+
+        Parameters
+        ----------
+        finer : Likelihood
+        compared : ParticleSystem
+            What `compared` returned for it.
+        """
+        self.finer, self.system = finer, compared
+        self._begin_bridge()
+
+    def cross_refinement(self) -> None:
+        """Compute the next part on the way to the finer likelihood."""
+        assert self.finer is not None
+        if not self._cross(self._between(self.finer)):
+            return
+        self.likelihood, self.finer = self.finer, None
+        self.system = replace(
+            self.system,
+            log_likelihood=self.system.log_likelihood + self.system.log_increment,
+            log_increment=np.zeros(len(self.system)),
+        )
+        self.trace = self.trace.corrected(self.log_evidence)
+
+    def _between(self, finer: Likelihood) -> RefinementTarget:
+        exponent = self.exponent or 0.0
+        return RefinementTarget(self.prior, self.likelihood, self.sample, exponent, finer)
 
     def reweight(self) -> None:
         """Replace the likelihood, and multiply the weights by the ratio of the new to the old one.

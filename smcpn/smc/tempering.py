@@ -68,7 +68,7 @@ class Tempering(Sampler):
         if self._cross(self._target):
             self._assimilate_increment()
 
-    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))
@@ -134,7 +134,7 @@ class DiffusionTempering(Sampler):
         if self.exponent is None and self.factors[-1] <= 1.0:
             self._finish()
 
-    def recomputed(self, index: Any) -> tuple[Array, Array, Array]:
+    def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
         nothing = np.zeros(len(values))

@@ -5,6 +5,7 @@ from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import Innovations, Whiteness, whiteness
 from smcpn.validation.reweighting import Reweighted
 from smcpn.validation.validation import Validation, validate
+from smcpn.validation.verdict import Verdict
 
 __all__ = [
     "FrequencyResponse",
@@ -12,6 +13,7 @@ __all__ = [
     "ParameterPair",
     "Reweighted",
     "Validation",
+    "Verdict",
     "Whiteness",
     "frequency_response",
     "validate",

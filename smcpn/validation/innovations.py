@@ -5,8 +5,9 @@ a free simulation, so v_n = y_n - g(mu_n) is the error of a simulation, not of a
 prediction, and S_n = J Sigma_n J' + R its variance. Both likelihoods take the v_n as independent:
 where model, noise and solver are right, v / sqrt(S) is white with mean 0 and variance 1. A wrong
 noise variance shows in the variance, a wrong model in the correlations, and an error of the solver
-that is not small against the noise in both. The likelihoods that see the data (filtering, dalton,
-fenrir) compare it with a prediction from the samples before.
+that is not small against the noise in both. Of coloured noise mu_n and R include what the samples
+before tell of it (`smcpn.likelihood.coloured`), so that v is whitened too. The likelihoods that see
+the data (filtering, dalton, fenrir) compare it with a prediction from the samples before.
 
 The tests are those of L. Ljung (1999), System Identification, section 16.6, and of G. M. Ljung and
 G. E. P. Box (1978), Biometrika 65, 297-303.
@@ -22,7 +23,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.expected import Prediction, predictions
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -175,7 +176,7 @@ class Innovations:
     ----------
     record : Record
     mean : ndarray, (T, q)
-        Expected outputs, in their units.
+        Expected outputs, in their units; with coloured noise, what is expected of it included.
     variance : ndarray, (T, q)
         Diagonal of S: solver and noise.
     solver_variance : ndarray, (T, q)
@@ -232,21 +233,20 @@ def innovations(
     if record is not None:
         own = [(number, one) for number, one in chosen if one is record]
         chosen = own or [(0, record)]
-    noise = problem.model.noise_variances(np.asarray(values, dtype=float)[None, :])[:, 0]
-    moments = predictive_moments(problem, solver, values, chosen, likelihood)
-    return tuple(
-        _normalised(one, mean, numerical, noise)
-        for (_, one), (mean, numerical) in zip(chosen, moments, strict=True)
-    )
+    found = predictions(problem, solver, chosen, likelihood)
+    return tuple(_normalised(one, values, int(solver.steps)) for one in found)
 
 
-def _normalised(record: Record, mean: Array, numerical: Array, noise: Array) -> Innovations:
-    total = numerical + np.diag(noise)
+def _normalised(one: Prediction, values: Array, steps: int) -> Innovations:
+    record, (outputs, numerical) = one.record, one.moments(values, steps)
+    noise_mean, noise = one.noise(values, steps)
+    mean, identity = outputs + noise_mean, np.eye(outputs.shape[1])
+    total = numerical + noise[:, :, None] * identity
     present = np.isfinite(record.y)
     # A missing output becomes a unit variance independent of the rest, so that it whitens nothing.
     both = present[:, :, None] & present[:, None, :]
     masked = np.where(both, total, 0.0)
-    masked += np.where(present, 0.0, 1.0)[:, :, None] * np.eye(len(noise))
+    masked += np.where(present, 0.0, 1.0)[:, :, None] * identity
     error = np.where(present, record.y - mean, 0.0)
     whitened = np.linalg.solve(np.linalg.cholesky(masked), error[:, :, None])[:, :, 0]
     return Innovations(

@@ -14,15 +14,18 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.kernel import LaneKernel
 from smcpn.likelihood.contract import DiffusedLikelihood
-from smcpn.likelihood.lanes import LaneLikelihood
+from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
     build_likelihood,
     check_likelihood,
     likelihood_name,
+    suitable_likelihood,
 )
 from smcpn.model.problem import Problem
+from smcpn.model.record import Record
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
 from smcpn.solver import MAX_STEPS, Solver
 
@@ -147,6 +150,19 @@ def step_halving(
     finer, name = replace(solver, steps=steps), likelihood_name(solver, likelihood)
     after = _evaluated(build_likelihood(problem, finer, None, name), values)
     return _reweighted(problem, name, finer, values, log_weights, log_likelihood, after)
+
+
+def log_likelihood_of(
+    problem: Problem, solver: Solver, likelihood: str | None, values: Array, record: Record
+) -> Array:
+    """Log-likelihood (N,) of a record that nothing was learned from; -inf where it diverges.
+
+    It starts from the initial state of the problem's first record.
+    """
+    grid = Grid.of([record])
+    recursion = suitable_likelihood(problem, solver, likelihood)(problem, solver, grid)
+    kernel = LaneKernel(recursion.program(recursion.log_density()))
+    return _evaluated(recursion.over([record], solver, kernel), values)
 
 
 def compare_likelihoods(

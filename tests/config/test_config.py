@@ -254,6 +254,18 @@ def test_everything_a_problem_takes(folder):
     assert given == {"likelihood": "dalton", "method": "tempering", "particles": 50, "seed": 3}
 
 
+def test_coloured_noise_is_a_table(folder):
+    changed(folder, "noise = 0.01", 'noise = {ar1 = {sd = 0.01, rho = "rho", interval = 0.1}}')
+    changed(folder, "[prior]", "[prior]\nrho = {uniform = {low = 0, high = 1}}")
+    built = problem(folder)
+    assert built.names == ("rho", "c", "k")
+    assert built.noise == ["AR1(sd=0.01, rho='rho', interval=0.1)"]
+    assert built.model.coloured == (0,)
+    changed(folder, 'rho = "rho"', "rho = 1.5")
+    with pytest.raises(smcpn.InputError, match=r"config.toml, line .* rho of AR1 is 1.5"):
+        problem(folder)
+
+
 # Files
 
 
@@ -385,7 +397,7 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("noise = 0.01", "noise = -1", "line 8, outputs.x.noise: noise is -1"),
         ("noise = 0.01", "nois = 1", "line 8, outputs.x.nois: .*did you mean 'noise'"),
         (", noise = 0.01", "", "line 8, outputs.x: noise is missing"),
-        ("0.01}", "{gauss = {}}}", "line 8, outputs.x.noise.gauss: 'gauss' is no density"),
+        ("0.01}", "{gauss = {}}}", "line 8, outputs.x.noise.gauss: 'gauss' is no noise"),
         ('time = "t"', 'time = "T"', "line 11, data.time: .*no 'T'.*did you mean 't'"),
         ('time = "t"', 'time = "t"\ndt = 1', "line 12, data.dt: time and dt are given"),
         ('time = "t"', "", "line 10, data: the time axis is missing"),

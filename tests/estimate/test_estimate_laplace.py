@@ -9,12 +9,16 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn import RK4, InputError, LogLikelihood
+from benchmarks.trust.checks import kinked_maximum
+from smcpn import RK4, InputError, LogLikelihood, Problem
+from smcpn.estimate.log_density import LogDensity
+from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.information import fisher_information
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.proposals import DefensiveGaussian
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
-from tests.models import LINE_SOLVER, decay_problem, line, line_answer, two_modes
+from tests.models import LINE_SOLVER, decay_problem, duffing_problem, line, line_answer, two_modes
 from tests.targets import LinearRegression
 
 
@@ -256,3 +260,37 @@ def test_function_of_a_problem_brings_its_solver():
     found = smcpn.laplace(line(), function)
     assert found.maximum.function is function
     assert replace(found, reason="x").success is False
+
+
+def test_expected_information_is_that_of_the_outputs_slopes():
+    """J' J / R by differences of simulated outputs, and n / 2 for log R of a learned noise."""
+    problem = duffing_problem(40)
+    problem = Problem(
+        problem.ode, problem.records[0], observe="x", noise="sigma",
+        prior=problem.prior.distributions | {"sigma": stats.lognorm(0.5, scale=0.1)},
+    )  # fmt: skip
+    values, chosen = np.array([1.0, 0.4, 2.0, 0.5, 0.1]), [(0, problem.records[0])]
+    function = smcpn.LogLikelihood(problem, solver=RK4(2))
+    seen = np.isfinite(problem.records[0].y[:, 0])
+
+    def outputs(at: np.ndarray) -> np.ndarray:
+        return predictive_moments(problem, RK4(2), at, chosen)[0][0][seen, 0]
+
+    steps = 1e-5 * np.diag(values)[:4]
+    slopes = np.array([(outputs(values + h) - outputs(values - h)) / (2 * h.sum()) for h in steps])
+    found = fisher_information(function, values)
+    np.testing.assert_allclose(found[:4, :4], slopes @ slopes.T / 0.01, rtol=1e-6)
+    assert found[4, 4] == pytest.approx(2 * seen.sum() / 0.01)
+    np.testing.assert_allclose(found[4, :4], 0.0, atol=1e-9)
+
+
+def test_at_a_kink_the_gauss_newton_matrix_is_the_precision():
+    """Differences of gradients across it say that the log density has no maximum there."""
+    maximum = kinked_maximum()
+    density = LogDensity(maximum.function)
+    assert np.linalg.eigvalsh(density.hessian(maximum.theta[None, :])[0])[-1] > 0
+    found = smcpn.laplace(maximum)
+    assert found.success
+    assert "Gauss-Newton matrix stands in" in found.summary()
+    # The sampler of benchmarks.trust has .0466 and .0139.
+    np.testing.assert_allclose(list(found.sd.values()), [0.0466, 0.0139], rtol=0.1)

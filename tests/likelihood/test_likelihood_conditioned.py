@@ -319,7 +319,7 @@ def test_identification_names_its_likelihood():
     )
     assert posterior.likelihood == "filtering"
     assert "likelihood       filtering" in posterior.summary()
-    assert np.isfinite(posterior.budget.share)
+    assert np.isfinite(posterior.shift.worst)
     assert np.isfinite(posterior.validate().solver_share)
     with pytest.raises(InputError, match="needs a diffusion"):
         smcpn.identify(problem, likelihood="dalton", particles=60, progress=False)

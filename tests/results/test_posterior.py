@@ -10,6 +10,7 @@ import smcpn
 from smcpn import EKF0, RK4, InputError, Problem, Record, StateFilter
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.expected import predictive_moments
+from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
 from smcpn.smc.replicates import SamplerWarning
 from tests.models import duffing_problem, forced_input
@@ -42,9 +43,9 @@ def test_truth_is_found(posterior):
         assert low < value < high
 
 
-def test_automatic_steps_meet_the_stated_share(posterior):
+def test_automatic_steps_meet_the_stated_shift(posterior):
     assert isinstance(posterior.solver.steps, int)
-    assert posterior.budget.share <= SOLVER_SHARE
+    assert posterior.shift.size <= AUTOMATIC_SHIFT
 
 
 def test_run_is_recorded(posterior):
@@ -58,7 +59,7 @@ def test_run_is_recorded(posterior):
 
 def test_summary_reads(posterior):
     text = posterior.summary()
-    for word in ("sigma", "lognorm(0.4", "log-evidence", "rejuvenations", "solver error"):
+    for word in ("sigma", "lognorm(0.4", "log-evidence", "rejuvenations", "posterior sd"):
         assert word in text
     assert "prior-dominated" not in text
 
@@ -219,7 +220,7 @@ def test_prior_median_that_diverges_is_no_obstacle():
     problem = Problem(growth, record, observe="x", noise=0.01, prior={"a": stats.norm(5, 4)})
     posterior = smcpn.identify(problem, particles=300, seed=0, progress=False)
     assert posterior.mean["a"] == pytest.approx(-1.0, abs=5 * posterior.sd["a"])
-    assert posterior.budget.share <= SOLVER_SHARE
+    assert posterior.shift.size <= AUTOMATIC_SHIFT
 
 
 def test_a_solver_that_is_too_coarse_is_a_concern():

@@ -158,7 +158,7 @@ def test_random_walk_takes_over_where_nothing_else_moves():
         target.evaluate(theta), target, rng, systematic, None
     )
     assert record.proposal == "random walk"
-    assert record.moves == 10
+    assert record.moves == MoveSettings().max_moves
     assert len(system) == 1000
 
 

@@ -1,0 +1,156 @@
+"""Coloured noise: what the residuals before a sample tell of its noise, by a Kalman filter.
+
+The noise e of an output is a stationary Gauss-Markov process (`smcpn.model.gaussian_noise`): with
+variance sigma^2 and correlation phi over the gap between two samples,
+
+    e_0 ~ N(0, sigma^2),    e_k = phi e_{k-1} + sigma sqrt(1 - phi^2) w_k.
+
+A recursion predicts the noise-free output with mean g_k and variance s_k of the solver's error, 0
+where it claims none. The filter of e takes r_k = y_k - g_k as a measurement of e_k with variance
+s_k, independent from sample to sample. With mean m and variance V of e_k given y_0, ..., y_{k-1},
+
+    y_k | y_<k, theta  ~  N(g_k + m, V + s_k)
+    update             K = V / (V + s_k),  m+ = m + K (r_k - m),  V+ = V s_k / (V + s_k)
+    predict            m = phi m+,  V = phi^2 V+ + sigma^2 (1 - phi^2),
+
+without the update where y_k is missing. Where s = 0 this is exact, and the increments are those of
+the whitened residuals r_k - phi r_{k-1} (Harvey 1989, Forecasting, section 3.1; Jones 1980,
+Technometrics 22, for missing values).
+
+The state of a lane holds m and V of the coming sample for each coloured output. An update runs at
+the beginning of the interval after its sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.rows import RowWriter, Window, WindowRows
+from smcpn.model.problem import Model
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoiseFilter:
+    """Filter of the coloured noise of one particle: the symbols of its state, and its equations.
+
+    Attributes
+    ----------
+    model : Model
+    state : casadi.SX, (2 c, 1)
+        Mean and variance of the noise of the c coloured outputs, given the samples before.
+    """
+
+    model: Model
+    state: ca.SX
+
+    @classmethod
+    def of(cls, model: Model) -> NoiseFilter:
+        """Make the symbols."""
+        c = len(model.coloured)
+        return cls(model, ca.vertcat(ca.SX.sym("noise", c, 1), ca.SX.sym("noise_variance", c, 1)))
+
+    @property
+    def mean(self) -> ca.SX:
+        """Mean of the noise of each output given the samples before, (q, 1); 0 where white."""
+        mean = ca.SX(self.model.outputs.numel(), 1)
+        for place, j in enumerate(self.model.coloured):
+            mean[j] = self.state[place]
+        return mean
+
+    @property
+    def variance(self) -> ca.SX:
+        """Variance of the noise of each output given the samples before, (q, 1)."""
+        coloured, variance = self.model.coloured, ca.SX(self.model.noise_variance)
+        for place, j in enumerate(coloured):
+            variance[j] = self.state[len(coloured) + place]
+        return variance
+
+    def following(self, residual: ca.SX, error: ca.SX, present: ca.SX) -> ca.SX:
+        """State at the next sample, (2 c, 1), `Model.gap` later.
+
+        Parameters
+        ----------
+        residual : casadi.SX, (q, 1)
+            Measured value minus mean of the noise-free output.
+        error : casadi.SX, (q, 1)
+            Variance of the solver's error in each output.
+        present : casadi.SX, (q, 1)
+            1 where the output was measured, 0 where it is missing.
+        """
+        means: list[ca.SX] = []
+        variances: list[ca.SX] = []
+        for j in self.model.coloured:
+            m, v, s, phi = self.mean[j], self.variance[j], error[j], self.model.noise_correlation[j]
+            total = v + s
+            m += present[j] * (v / total) * (residual[j] - m)
+            v *= present[j] * (s / total) + (1.0 - present[j])
+            means.append(phi * m)
+            variances.append(phi**2 * v + self.model.noise_variance[j] * (1.0 - phi**2))
+        return ca.vertcat(*means, *variances)
+
+    def join(self, program: LaneProgram, following: ca.SX) -> LaneProgram:
+        """The program of a recursion whose particles hold this filter too.
+
+        Parameters
+        ----------
+        following : casadi.SX, (2 c, 1)
+            See `following`, over symbols of the program's state and sample row.
+        """
+        coloured = list(self.model.coloured)
+        if not coloured:
+            return program
+        begun, row = program.interval, program.interval_row
+        if begun is None:
+            begun, row = program.state, ca.SX(0, 1)
+        stationary = [self.model.noise_variance[j] for j in coloured]
+        start = ca.vertcat(program.start, ca.SX.zeros(len(coloured), 1), *stationary)
+        return replace(
+            program,
+            state=ca.vertcat(program.state, self.state),
+            start=start,
+            interval=ca.vertcat(begun, following),
+            interval_row=ca.vertcat(row, program.sample_row, self.model.gap),
+            step=ca.vertcat(program.step, self.state),
+        )
+
+    def writer(self, writer: RowWriter, record: Record) -> RowWriter:
+        """Writer of the rows of `join`, by that of the program without the filter."""
+        return ColouredRowWriter(writer, record) if self.model.coloured else writer
+
+
+class ColouredRowWriter(RowWriter):
+    """Rows of `NoiseFilter.join`: an interval brings the sample before it, and its length.
+
+    Parameters
+    ----------
+    writer : RowWriter
+        Of the program without the filter.
+    record : Record
+        Tells whether the samples are equally spaced, and how far.
+    """
+
+    def __init__(self, writer: RowWriter, record: Record) -> None:
+        self._writer = writer
+        self._gap = record.interval if record.uniform else None
+        self.steps, self.n_outputs = writer.steps, writer.n_outputs
+        self.memory, self.gains, self.cycle = writer.memory, writer.gains, writer.cycle
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return self._writer.start(head)
+
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
+        """See `RowWriter.rows`."""
+        rows, memory = self._writer.rows(window, memory)
+        gaps = window.spacing if self._gap is None else np.full(len(window.spacing), self._gap)
+        parts = [rows.intervals] if rows.intervals.size else []
+        intervals = np.column_stack([*parts, rows.samples[:-1], gaps])
+        return rows._replace(intervals=intervals), memory
