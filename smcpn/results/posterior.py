@@ -175,8 +175,7 @@ class Posterior(WeightedDraws):
     def _validated(self, record: Record | None) -> Validation:
         return validate(
             self.problem, self.solver, self.likelihood,
-            self.theta, self.log_weights, self.log_likelihood, record,
-            remarks=() if self.shift is None else self.shift.warnings,
+            self.theta, self.log_weights, self.shift, record,
         )  # fmt: skip
 
     def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
@@ -281,7 +280,7 @@ class Posterior(WeightedDraws):
         return frequency_figure(frequency_response(chosen, simulated, output))
 
     def plot_error_budget(self, output: int = 0) -> Figure:
-        """Plot the solver's share of the innovation variance, and what half the step changes."""
+        """Plot the solver's share of the innovation variance, and what finer steps change."""
         from smcpn.report.residuals import error_budget_figure
 
         return error_budget_figure(self.validate(), output)
