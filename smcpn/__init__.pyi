@@ -20,6 +20,7 @@ from .results.compare import ModelComparison, compare
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.posterior import Posterior
+from .results.robust import Robust
 from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
@@ -56,6 +57,7 @@ __all__ = [
     "Problem",
     "RandomWalkMetropolis",
     "Record",
+    "Robust",
     "SamplerWarning",
     "Simulation",
     "Solution",

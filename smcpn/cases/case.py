@@ -141,10 +141,20 @@ class Case:
         chosen = self.solver(options.get("likelihood"), order, steps, solver)
         return self.settings.with_options(**{**options, "solver": chosen})
 
-    def simulations(self, posterior: Posterior) -> dict[str, Simulation]:
-        """Simulate every test with a posterior of the problem, by name."""
+    def simulations(
+        self, posterior: Posterior, simulate: Callable[..., Simulation] | None = None
+    ) -> dict[str, Simulation]:
+        """Simulate every test with a posterior of the problem, by name.
+
+        Parameters
+        ----------
+        posterior : Posterior
+        simulate : callable, optional
+            In place of its own, such as that of `Posterior.robust`.
+        """
+        run_freely = simulate or posterior.simulate
         free_runs = {
-            name: posterior.simulate(record, observe=self.test_observes, initialise=self.initialise)
+            name: run_freely(record, observe=self.test_observes, initialise=self.initialise)
             for name, record in self.tests.items()
         }
         return free_runs | {name: run(posterior) for name, run in self.protocols.items()}

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cases import Case
-from smcpn.cli.identify import peak_memory_mb
+from smcpn.cli.identify import peak_memory_mb, robust_figures
 from smcpn.cli.options import (
     RUN,
+    Counted,
     Hold,
     Json,
     Likelihood,
@@ -34,6 +35,7 @@ from smcpn.estimate.laplace import laplace
 from smcpn.io.sink import json_text
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
+from smcpn.results.robust import Robust
 from smcpn.results.scores import Score, score_table, scores_of
 
 DRAWS = 1000
@@ -50,6 +52,7 @@ class Fit:
     seed: int
     wall_s: float
     compile_s: float
+    robust: Robust | None = None
 
 
 def fit(
@@ -66,6 +69,7 @@ def fit(
     solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
+    robust: Counted = False,
     as_json: Json = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -88,23 +92,28 @@ def fit(
     found = laplace(
         case.problem, settings.likelihood, solver=settings.solver, starts=starts, seed=chosen
     )
-    scores = _scores(case, found, chosen)
+    scored = _scored(found, chosen)
+    counted = scored.robust() if robust and scored is not None and found.success else None
+    scores = {} if scored is None else _scores(case, scored, counted)
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
-    outcome = Fit(case, found, scores, chosen, wall, compiling)
+    outcome = Fit(case, found, scores, chosen, wall, compiling, counted)
     print(json_text(_as_dict(outcome)) if as_json else _as_text(outcome))
 
 
-def _scores(case: Case, found: Laplace, seed: int) -> dict[str, Score]:
-    """Score draws; the mode alone where there is no Gaussian, nothing where there is no mode."""
-    posterior: Posterior
+def _scored(found: Laplace, seed: int) -> Posterior | None:
+    """Draws to score; the mode alone where there is no Gaussian, None where there is no mode."""
     if found.success:
-        posterior = found.to_posterior(DRAWS, seed)
-    elif found.maximum.found:
-        posterior = found.maximum.to_posterior()
+        return found.to_posterior(DRAWS, seed)
+    return found.maximum.to_posterior() if found.maximum.found else None
+
+
+def _scores(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Score]:
+    if robust is None:
+        simulations = case.simulations(posterior)
     else:
-        return {}
-    simulations = case.simulations(posterior)
+        posterior = robust.posterior
+        simulations = case.simulations(posterior, robust.simulate)
     return scores_of(posterior.weights, simulations, case.problem.observe)
 
 
@@ -133,6 +142,7 @@ def _as_dict(outcome: Fit) -> dict[str, Any]:
             row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
             for row in found.table()
         },
+        **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
         "scores": {split: vars(score) for split, score in outcome.scores.items()},
     }
 
@@ -143,6 +153,7 @@ def _as_text(outcome: Fit) -> str:
         f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
         "",
         outcome.laplace.summary(),
+        *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]
     if outcome.scores:

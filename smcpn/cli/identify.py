@@ -17,6 +17,7 @@ from smcpn.cases import Case
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
+    Counted,
     Hold,
     Json,
     Likelihood,
@@ -44,6 +45,7 @@ from smcpn.errors import InputError
 from smcpn.io.sink import json_text
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior
+from smcpn.results.robust import Robust
 from smcpn.results.scores import Score, score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
@@ -87,6 +89,7 @@ def identify(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    robust: Counted = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -116,7 +119,8 @@ def identify(
     case = load_system(system, hold=hold, model=model, split=split)
     report, picture = report or case.report, picture or case.picture
     _check_files(report, picture, compare)
-    outcome = _identified(case, options, begin, before, not (as_json or quiet or verbose))
+    talks = not (as_json or quiet or verbose)
+    outcome = _identified(case, options, begin, before, talks, robust)
     print(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in _written(outcome, report, picture, compare):
         if not quiet:
@@ -133,10 +137,16 @@ class Outcome:
     scores: dict[str, Score]
     wall_s: float
     work: KernelClock
+    robust: Robust | None = None
 
 
 def _identified(
-    case: Case, options: Mapping[str, Any], begin: float, before: KernelClock, progress: bool
+    case: Case,
+    options: Mapping[str, Any],
+    begin: float,
+    before: KernelClock,
+    progress: bool,
+    robust: bool,
 ) -> Outcome:
     """Run a case, and score the posterior on its tests."""
     settings = settings_of(case, **options)
@@ -144,11 +154,13 @@ def _identified(
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
         posterior = smcpn.identify(case.problem, progress=progress, **settings.given)
-    simulations = case.simulations(posterior)
-    scores = scores_of(posterior.weights, simulations, case.problem.observe)
+    counted = posterior.robust() if robust else None
+    scored = posterior if counted is None else counted.posterior
+    simulations = case.simulations(scored, None if counted is None else counted.simulate)
+    scores = scores_of(scored.weights, simulations, case.problem.observe)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
-    return Outcome(case, posterior, simulations, scores, wall, work)
+    return Outcome(case, posterior, simulations, scores, wall, work, counted)
 
 
 def _written(
@@ -175,6 +187,7 @@ def _written(
                 truth=case.truth,
                 title=case.title,
                 likelihoods=comparable if compare else (),
+                robust=outcome.robust,
             ),
         )
 
@@ -216,6 +229,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "acceptance": posterior.acceptance,
         "warnings": list(posterior.warnings),
         "parameters": parameters(posterior),
+        **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
         "scores": {split: vars(score) for split, score in outcome.scores.items()},
     }
 
@@ -224,6 +238,19 @@ def parameters(posterior: Posterior) -> dict[str, dict[str, float]]:
     """Return mean and standard deviation of every parameter, for ``--json``."""
     return {
         name: {"mean": posterior.mean[name], "sd": posterior.sd[name]} for name in posterior.names
+    }
+
+
+def robust_figures(robust: Robust) -> dict[str, Any]:
+    """Return robust standard deviations and what they come from, for ``--json``."""
+    return {
+        "sd": robust.sd,
+        "factor": robust.factor,
+        "not_judged": list(robust.not_judged),
+        "learning_rate": robust.learning_rate,
+        "n_effective": robust.n_effective,
+        "samples": robust.samples,
+        "bandwidth": robust.bandwidth,
     }
 
 
@@ -238,6 +265,7 @@ def as_text(outcome: Outcome) -> str:
         f"{case.problem.n_samples} samples ({case.note})",
         "",
         posterior.summary(),
+        *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
         align(score_table(outcome.scores, case.published), left=(0, 1)),

@@ -236,3 +236,11 @@ ReportFile = Annotated[
     Path | None,
     typer.Option(help="Write an HTML report.", metavar="FILE", rich_help_panel=OUTPUT),
 ]
+Counted = Annotated[
+    bool,
+    typer.Option(
+        "--robust",
+        help="Count autocorrelated residuals: robust standard deviations, and bands as wide.",
+        rich_help_panel=OUTPUT,
+    ),
+]

@@ -360,7 +360,7 @@ class Adaptive(Recursion):
         known = ca.if_else(self.clock.left > 0.0, ca.SX(np.nan), 0.0)
         outputs = ca.substitute(here, model.x, states) + known
         covariance = output_covariance(self.layout, f.factors, f.output_slopes(h, here))
-        return Expected(outputs, covariance, states)
+        return Expected.with_white_noise(model, outputs, covariance, states)
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""

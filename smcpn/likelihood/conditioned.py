@@ -724,9 +724,8 @@ class Conditioned(Recursion):
         """See `Recursion.expected`: outputs and states given the samples before."""
         f, predicted = self.symbols.conditioned, self.predicted
         states = f.states(f.mean, self.symbols.h_before)
-        outputs, variance = ca.vertcat(*predicted.mean), self.model.noise_variance
-        no_mean = ca.SX.zeros(outputs.numel(), 1)
-        return Expected(outputs, predicted.covariance, states, no_mean, variance)
+        outputs = ca.vertcat(*predicted.mean)
+        return Expected.with_white_noise(self.model, outputs, predicted.covariance, states)
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: what the residual of a step does to each state, (n, 1)."""

@@ -47,6 +47,14 @@ class Expected:
     noise_mean: ca.SX
     noise_variance: ca.SX
 
+    @classmethod
+    def with_white_noise(
+        cls, model: Model, outputs: ca.SX, covariance: ca.SX, states: ca.SX
+    ) -> Expected:
+        """Where the samples before tell nothing of the noise."""
+        nothing = ca.SX.zeros(outputs.numel(), 1)
+        return cls(outputs, covariance, states, nothing, model.noise_variance)
+
 
 class Recursion(ABC):
     """A likelihood as a recursion over samples: graphs of one particle, rows that all share.

@@ -30,6 +30,7 @@ from smcpn.report.parameters import check_truth, corner_figure, parameters_figur
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.sampler import run_figure
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.validation import Validation, frequency_response
@@ -145,6 +146,14 @@ def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Tab
     return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
 
 
+def robust_table(robust: Robust | None) -> Table:
+    """Table of plain and robust standard deviations; empty without."""
+    columns = ["parameter", "sd", "robust sd", "factor", ""]
+    if robust is None:
+        return Table(columns, [])
+    return Table(columns, [[row[0], *row[2:]] for row in robust.rows()])
+
+
 def likelihood_table(rows: Sequence[Reweighted]) -> Table:
     """Table of the posterior reweighted by other likelihoods."""
     columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
@@ -213,6 +222,7 @@ def write_report(
     truth: Mapping[str, float] | None = None,
     title: str | None = None,
     likelihoods: Sequence[str] = (),
+    robust: Robust | None = None,
 ) -> Path:
     """Write the report; see `smcpn.Posterior.report`.
 
@@ -224,7 +234,7 @@ def write_report(
         Of the test records, by name.
     validation : Validation
         On the records learned from.
-    published, truth, title, likelihoods
+    published, truth, title, likelihoods, robust
         As of `smcpn.Posterior.report`.
 
     Raises
@@ -249,6 +259,8 @@ def write_report(
         scores=Table(columns, score_rows),
         tests=_test_pictures(simulations),
         likelihoods=likelihood_table(compared),
+        robust=robust_table(robust),
+        effective="" if robust is None else robust.effective,
         validation=str(validation),
         validation_pictures=_validation_pictures(validation),
         run=Picture.of(run_figure(posterior), "How the sampler went through the record."),

@@ -295,6 +295,7 @@ class Posterior(WeightedDraws):
         truth: Mapping[str, float] | None = None,
         title: str | None = None,
         likelihoods: Sequence[str] = (),
+        robust: Robust | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
 
@@ -315,6 +316,8 @@ class Posterior(WeightedDraws):
         likelihoods : sequence of str, optional
             Names of likelihoods to compare on the records learned from, see
             `smcpn.validation.reweighting.compare_likelihoods`.
+        robust : Robust, optional
+            What `robust` returned, to show beside.
 
         Returns
         -------
@@ -336,5 +339,5 @@ class Posterior(WeightedDraws):
         }
         return write_report(
             self, path, simulations, self.validate(), published=published or {},
-            truth=truth, title=title, likelihoods=likelihoods,
+            truth=truth, title=title, likelihoods=likelihoods, robust=robust,
         )  # fmt: skip

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.record import Record
+from smcpn.simulation.particles import Simulation
 from smcpn.smc.power import at_power
-from smcpn.validation.innovations import innovations
+from smcpn.validation.innovations import Innovations, innovations
 from smcpn.validation.long_run import inflation
+from smcpn.validation.residual_level import ResidualLevel, residual_level
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -50,6 +53,8 @@ class Robust:
     posterior : Posterior
         Particles of prior x likelihood^learning_rate, to simulate and draw with. One power serves
         all directions: single standard deviations are those of `sd`.
+    levels : tuple of ResidualLevel
+        Variance of the residuals by amplitude, of each output; none where noise is not Gaussian.
     """
 
     names: tuple[str, ...]
@@ -62,6 +67,29 @@ class Robust:
     bandwidth: int
     samples: int
     posterior: Posterior = field(repr=False)
+    levels: tuple[ResidualLevel, ...] = field(repr=False)
+
+    def simulate(
+        self,
+        record: Record,
+        *,
+        observe: Any = None,
+        steps: int | str = "auto",
+        initialise: int = 0,
+        like: Record | None = None,
+    ) -> Simulation:
+        """Simulate a record with every particle of `posterior`; parameters as of its `simulate`.
+
+        The noise in the band is that of the residuals learned from, where the output had the same
+        amplitude, and nowhere less than the noise of the posterior.
+        """
+        run = self.posterior.simulate(
+            record, observe=observe, steps=steps, initialise=initialise, like=like
+        )
+        if observe is not None or not self.levels or not record.n_outputs:
+            return run
+        residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])
+        return run.with_noise(np.maximum(residual, run.noise_variance))
 
     @property
     def sd(self) -> dict[str, float]:
@@ -78,19 +106,26 @@ class Robust:
         """Sentence where robust and plain sd differ by more than a factor of two, else ""."""
         return remark(self.factor)
 
-    def summary(self) -> str:
-        """Table of plain and robust standard deviations, and the figures, as text."""
-        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
-        rows = [
+    @property
+    def effective(self) -> str:
+        """Effective number of samples as text."""
+        return f"{self.n_effective:.0f} of {self.samples} samples"
+
+    def rows(self) -> list[list[str]]:
+        """Name, mean, plain and robust sd, their ratio, and what is not judged, as text."""
+        return [
             [name, f"{self.mean[name]:.5g}", f"{self.plain_sd[name]:.2g}", f"{sd:.2g}",
              f"{self.factor[name]:.2f}", "not judged" if name in self.not_judged else ""]
             for name, sd in self.sd.items()
         ]  # fmt: skip
+
+    def summary(self) -> str:
+        """Table of plain and robust standard deviations, and the figures, as text."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
         lines = [
-            align([header, *rows], left=(0, 5)),
+            align([header, *self.rows()], left=(0, 5)),
             "",
-            f"effective        {self.n_effective:.0f} of {self.samples} samples, "
-            f"learning rate {self.learning_rate:.3g}",
+            f"effective        {self.effective}, learning rate {self.learning_rate:.3g}",
             f"correlation      over {self.bandwidth} samples",
         ]
         if self.not_judged:
@@ -119,12 +154,9 @@ def suspicion(posterior: Posterior) -> str:
     frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
     """
     problem = posterior.problem
-    if problem.model.density is not None:
-        return ""
-    centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
-    parts = innovations(problem, posterior.solver, centre, None, posterior.likelihood)
+    parts = _innovations(posterior)
     residuals = [np.nan_to_num(part.normalised) for part in parts]
-    if not all(np.isfinite(part.variance).all() for part in parts):
+    if not all(np.isfinite(part.variance).all() for part in parts) or not parts:
         return ""
     found = max(inflation([part[:, j] for part in residuals]) for j in range(len(problem.observe)))
     if found < NOTABLE**2:
@@ -132,6 +164,26 @@ def suspicion(posterior: Posterior) -> str:
     return (
         f"the residuals are autocorrelated and tell no more than {1 / found:.2g} of their number: "
         f"standard deviations may be some {np.sqrt(found):.2g} times these, ask posterior.robust()"
+    )
+
+
+def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:
+    """Innovations at the posterior centre; none where noise is not Gaussian."""
+    problem = posterior.problem
+    if problem.model.density is not None:
+        return ()
+    centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
+    return innovations(problem, posterior.solver, centre, None, posterior.likelihood)
+
+
+def _levels(posterior: Posterior) -> tuple[ResidualLevel, ...]:
+    parts = _innovations(posterior)
+    return tuple(
+        residual_level(
+            [part.mean[:, j] for part in parts],
+            [part.record.y[:, j] - part.mean[:, j] for part in parts],
+        )
+        for j in range(len(posterior.problem.observe) if parts else 0)
     )
 
 
@@ -161,4 +213,5 @@ def robust_of(posterior: Posterior, threads: int | None, seed: int) -> Robust:
         bandwidth=found.bandwidth,
         samples=int(sum(one.sum() for one in measured)),
         posterior=weighed,
+        levels=_levels(posterior),
     )

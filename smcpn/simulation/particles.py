@@ -51,7 +51,7 @@ class Simulation:
     parameter_variance : ndarray, (T, q)
         Spread of the noise-free outputs over the particles. The solver's error during the
         identification is in it, because the likelihood counted it.
-    noise_variance : ndarray, (q,)
+    noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
         the problem does.
     solver_variance : ndarray, (T, q)
@@ -94,6 +94,15 @@ class Simulation:
     def upper(self) -> Array:
         """Upper end of the 95 % band, (T, q)."""
         return self.mean + TWO_SIDED_95 * self.sd
+
+    def with_noise(self, variance: Array) -> Simulation:
+        """Return the same with another noise variance at each sample, (T, q)."""
+        sd = np.sqrt(self.parameter_variance + variance + self.solver_variance)
+        error, measured = np.abs(self.record.y - self.mean), np.isfinite(self.record.y)
+        within = (error <= TWO_SIDED_95 * sd).sum(axis=0)
+        with np.errstate(invalid="ignore"):
+            coverage = within / measured.sum(axis=0)
+        return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
 
     def plot(self, output: int = 0) -> Any:
         """Plot measured and simulated output with a 95 % band, and the error below.

@@ -94,3 +94,12 @@ def test_bouc_wen_from_nothing(tmp_path):
     assert result["success"] is True
     assert result["parameters"]["m"]["mode"] == pytest.approx(2.0, rel=0.02)
     assert set(result["scores"]) == {"multisine", "sweep"}
+
+
+def test_robust_standard_deviations_are_printed(small_case):
+    """Thirty samples of white noise: the sandwich is near the posterior."""
+    arguments = ("decay", "--likelihood", "classical", "--starts", "3", "--robust")
+    result = json.loads(run(*arguments, "--json").output)
+    assert set(result["robust"]["factor"]) == {"rate", "sigma", "start"}
+    assert 0 < result["robust"]["n_effective"] <= 30 == result["robust"]["samples"]
+    assert "robust sd" in run(*arguments).output

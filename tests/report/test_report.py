@@ -179,3 +179,12 @@ def test_the_command_refuses_a_bad_path_before_it_runs(small_case, tmp_path, mon
     arguments = ["identify", "bench", "--report", str(tmp_path / "no" / "out.html")]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, smcpn.InputError)
+
+
+def test_robust_standard_deviations_are_a_table(tmp_path):
+    posterior = models.oscillator_posterior("wrong")
+    path = posterior.report(tmp_path / "robust.html", robust=posterior.robust())
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "Robust standard deviations" in page.text
+    assert "not judged" not in page.text
+    assert "of 400 samples" in page.text

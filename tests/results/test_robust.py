@@ -49,6 +49,19 @@ def test_bands_of_predictions_follow():
     assert wide > 2 * narrow
 
 
+def test_bands_have_the_residuals_of_their_amplitude_and_no_less_than_the_noise():
+    found = robust("wrong")
+    record = found.posterior.problem.records[0]
+    plain, counted = found.posterior.simulate(record), found.simulate(record)
+    assert np.all(counted.sd >= plain.sd)
+    assert counted.noise_variance.shape == counted.mean.shape
+    inside = np.abs(record.y - counted.mean) <= counted.upper - counted.mean
+    assert counted.coverage[0] == pytest.approx(inside.mean())
+    assert counted.coverage[0] > 0.9 > plain.coverage[0]
+    other = found.simulate(record, observe="v")
+    assert other.noise_variance.shape == (1,)
+
+
 def test_the_same_seed_gives_the_same_bytes_for_any_threads():
     first = oscillator_posterior("wrong").robust(threads=1)
     second = oscillator_posterior("wrong").robust(threads=2)
