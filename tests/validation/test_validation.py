@@ -208,6 +208,7 @@ def test_variance_says_nothing_where_the_noise_was_learned():
 def test_verdict_weighs_all_outputs():
     rng = np.random.default_rng(1)
     white, wide = rng.normal(size=500), 1.3 * rng.normal(size=500)
+    white /= white.std()
     coloured = signal.lfilter([1.0], [1.0, -0.5], white)
     nothing = [np.empty((500, 0))]
     good, large, bad = (whiteness([e], nothing) for e in (white, wide, coloured))
