@@ -176,8 +176,8 @@ class Posterior(WeightedDraws):
     def _validated(self, record: Record | None) -> Validation:
         if self.learning_rate != 1.0:
             raise InputError(
-                f"the likelihood of this posterior has the power {self.learning_rate:.3g}: validate "
-                "the posterior whose robust() it is from"
+                f"the likelihood of this posterior has the power {self.learning_rate:.3g}: "
+                "validate the posterior whose robust() it is from"
             )
         return validate(
             self.problem, self.solver, self.likelihood,
