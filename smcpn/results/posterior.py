@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.errors import InputError
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
@@ -163,7 +164,7 @@ class Posterior(WeightedDraws):
         Raises
         ------
         InputError
-            If the record does not fit the problem.
+            If the record does not fit the problem, or this is the posterior of a `Robust`.
         """
         return self._validation if record is None else self._validated(record)
 
@@ -173,6 +174,11 @@ class Posterior(WeightedDraws):
         return self._validated(None)
 
     def _validated(self, record: Record | None) -> Validation:
+        if self.learning_rate != 1.0:
+            raise InputError(
+                f"the likelihood of this posterior has the power {self.learning_rate:.3g}: "
+                "validate the posterior whose robust() it is from"
+            )
         return validate(
             self.problem, self.solver, self.likelihood,
             self.theta, self.log_weights, self.shift, record,
@@ -196,6 +202,11 @@ class Posterior(WeightedDraws):
             Of the run.
         threads : int, optional
             Threads of the kernel; results do not depend on it.
+
+        Raises
+        ------
+        InputError
+            If there are too few particles to know their slopes from.
 
         Examples
         --------
