@@ -11,6 +11,7 @@ from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
@@ -201,7 +202,7 @@ def identified(
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, shift = run.outcome or run.judged()
-    found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
+    found = populations.warnings + warnings_of_steps(run, shift) + further_warnings
     if run.outcome is not None:
         found += warnings_of_start(run)
     return Posterior(
@@ -212,4 +213,16 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
         **vars(replace(populations, warnings=found)),
+    )
+
+
+def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:
+    """Return a warning if the steps shift the posterior, or if that could not be measured."""
+    if shift is not None:
+        return shift.warnings
+    if run.outcome is None or not run.settings.solver.automatic:
+        return ()
+    return (
+        f"{run.solver.resolution} is as fine as the automatic choice goes: how far finer steps "
+        "would shift the posterior is not known",
     )
