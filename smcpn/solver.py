@@ -157,8 +157,8 @@ class EKF0(ProbabilisticSolver):
         Whether a solution is also smoothed; likelihoods do not look at it.
     interval : float, optional
         Length of a sampling interval that takes ``steps``; others take as many in proportion, so
-        that no step is longer. Without it every interval takes ``steps``. Where samples are not equally spaced ``steps="auto"`` sets it; the likelihoods
-        that see the data cannot use it.
+        that no step is longer. Without it every interval takes ``steps``. Where samples are not
+        equally spaced ``steps="auto"`` sets it; likelihoods that see the data cannot use it.
 
     Raises
     ------
