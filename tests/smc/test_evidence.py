@@ -112,9 +112,9 @@ def test_importance_estimate_is_refused_where_it_cannot_know_its_error():
 
 
 def test_pooled_is_the_mean_by_precision():
-    both = pooled([EvidenceEstimate(0.0, 0.01), EvidenceEstimate(np.log(3.0), 0.03)])
+    both = pooled([EvidenceEstimate(0.0, 0.25), EvidenceEstimate(np.log(3.0), 0.75)])
     assert both.log == pytest.approx(np.log((3 * 1.0 + 1 * 3.0) / 4))
-    assert both.variance == pytest.approx(0.0075)
+    assert both.variance == pytest.approx(0.1875)
 
 
 def test_combined_evidence_averages_evidences():
