@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -237,7 +237,7 @@ def _likelihood(problem: Problem, solver: Solver, name: str, centre: Array) -> L
         )
     best = int(np.argmax(values))
     bounds = DECADES[max(best - 1, 0)], DECADES[min(best + 1, len(DECADES) - 1)]
-    found = minimize_scalar(
+    found: Any = minimize_scalar(
         lambda decade: -value(decade),
         bounds=bounds,
         method="bounded",
