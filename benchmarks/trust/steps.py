@@ -17,12 +17,12 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
-FINE = RK4(32)
+FINE = RK4(16)
 DUFFING = {"c": 0.1, "k": 1.0, "k3": 0.5}
 AUTOMATIC = (RK4("auto"), EKF0(2, "auto"), EKF0(3, "auto"))
 COARSE = (RK4(1), EKF0(2, 2), EKF0(3, 1))
-DRAWS = 20_000
-"""Of the fine answer: their noise in a mean is below .01 sd."""
+DRAWS = 5_000
+"""Of the fine answer: their noise in a mean is below .02 sd."""
 LEVEL = 0.9
 BINS = 10
 
