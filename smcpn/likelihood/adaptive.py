@@ -441,7 +441,7 @@ class AdaptiveRowWriter(RowWriter):
         samples = sample_rows(window)
         return WindowRows(
             inputs=np.column_stack([spacing, window.t[1:], polynomials.reshape(m, -1)]),
-            gains=self.gains,
+            gains=np.empty((1, 0)),
             samples=samples,
             intervals=np.column_stack([samples[:-1, : n + 1], rates, spacing]),
         ), memory

@@ -10,6 +10,7 @@ its tolerance.
 from __future__ import annotations
 
 import logging
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +47,9 @@ def chosen_solver(
         For what is no solver, and as `default_solver`.
     """
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
-        check_solver(solver)
-        return solver
+        given = cast(Solver, solver)
+        check_solver(given)
+        return given
     if likelihood is not None:
         return default_solver(problem, likelihood)
     return stiff_solver(problem) or EKF0()

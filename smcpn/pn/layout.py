@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.model.ode import derivative_states
 from smcpn.pn.iwp import process_noise_factor
-from smcpn.solver import ProbabilisticSolver
+from smcpn.solver import AdaptiveEKF1, ProbabilisticSolver
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -88,7 +88,11 @@ class Layout:
 
     @classmethod
     def connected(
-        cls, x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver, outputs: ca.SX | None = None
+        cls,
+        x: ca.SX,
+        rhs: ca.SX,
+        solver: ProbabilisticSolver | AdaptiveEKF1,
+        outputs: ca.SX | None = None,
     ) -> Layout:
         """Lay out states in blocks as small as the graphs allow.
 
@@ -135,7 +139,7 @@ class Layout:
         cls,
         processes: tuple[Process, ...],
         groups: Iterable[tuple[int, ...]],
-        solver: ProbabilisticSolver,
+        solver: ProbabilisticSolver | AdaptiveEKF1,
     ) -> Layout:
         blocks = tuple(_block(group, processes, solver.order) for group in groups)
         return cls(solver.order, processes, blocks, solver.jacobian)
@@ -230,7 +234,9 @@ class CompiledLayout(NamedTuple):
         )
 
 
-def _processes(x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver) -> tuple[Process, ...]:
+def _processes(
+    x: ca.SX, rhs: ca.SX, solver: ProbabilisticSolver | AdaptiveEKF1
+) -> tuple[Process, ...]:
     if solver.form == "first":
         return tuple(Process((state,)) for state in range(x.numel()))
     processes = tuple(Process(tuple(chain)) for chain in _chains(x, rhs))
