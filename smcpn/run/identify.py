@@ -208,7 +208,7 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     populations, shift = run.outcome or run.judged()
     found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
     if run.outcome is not None:
-        found += beyond_the_data(run, populations) + warnings_of_start(run)
+        found += beyond_the_data(run, populations) + warnings_of_start(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
