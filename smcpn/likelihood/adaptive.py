@@ -42,7 +42,7 @@ from smcpn.likelihood.covariance import (
 )
 from smcpn.likelihood.gaussian_filter import FilterSymbols, Linearisation, Mean, rescaled_mean
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import gaussian_log_density
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
@@ -364,10 +364,11 @@ class Adaptive(Recursion):
 
     def log_density(self) -> ca.SX:
         """Log N(y; g(mu), J Sigma J' + R), (1, 1)."""
-        expected, noise = self.expected(), ca.diag(self.model.noise_variance)
-        return gaussian_log_density(
-            self.sample.y - expected.outputs, expected.covariance + noise, self.sample.present
-        )
+        expected, noise = self.expected(), self.model.noise_variance
+        present, covariance = self.sample.present, expected.covariance + ca.diag(noise)
+        innovation = self.sample.y - expected.outputs
+        log_density = gaussian_log_density(innovation, covariance, present)
+        return possible(log_density, log_density - densest(noise, present))
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: what every step is allowed."""

@@ -14,7 +14,7 @@ DALTON
         log p(y, z) = sum_t [log p(y_t | y_<t, z_<=t) + sum_n log N(e_n; 0, s_n)],
 
     e_n and s_n being residuals of the steps between the samples t - 1 and t and their variances.
-    The data-free filter yields log p(z) = sum_t sum_n log N(e'_n; 0, s'_n). Each linearises the
+    A data-free filter yields log p(z) = sum_t sum_n log N(e'_n; 0, s'_n). Each linearises the
     ODE at its own mean.
 Fenrir
     log p(y | z) = log p(y, z) - log p(z) under one linear Gaussian model (Tronarp, Bosch and Hennig
@@ -23,8 +23,9 @@ Fenrir
     model that the data-free filter made on its way. So the two filters of DALTON compute the same
     number, the conditioned one taking the data-free one's linearisation, without a smoother.
 
-All go forward in time, sample by sample, so all have increments. The difference log p(y, z) -
-log p(z) is taken step by step, for the totals are large and nearly equal.
+All go forward in time, sample by sample, so all have increments. In DALTON and Fenrir the data-free
+filter is carried as its difference from the conditioned one (`data_free`): the totals log p(y, z)
+and log p(z) are large and nearly equal.
 
 Where the input jumps or bends at the samples, the derivatives of the state restart at every
 sample from their exact values, as in `marginal`; the covariance keeps that of the values and what
@@ -59,6 +60,12 @@ from smcpn.likelihood.covariance import (
     condition_on_output,
     output_covariance,
 )
+from smcpn.likelihood.data_free import (
+    DataFreeSymbols,
+    InnovationChange,
+    LinearisationChange,
+    linear_change,
+)
 from smcpn.likelihood.diffusion import (
     Diffusion,
     DiffusionStep,
@@ -66,7 +73,6 @@ from smcpn.likelihood.diffusion import (
     known_or_calibrated_diffusion,
 )
 from smcpn.likelihood.gaussian_filter import (
-    FilterStep,
     FilterSymbols,
     Innovation,
     Linearisation,
@@ -74,7 +80,7 @@ from smcpn.likelihood.gaussian_filter import (
     rescaled_mean,
 )
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import measurement
+from smcpn.likelihood.measurement import densest, measurement, possible
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
 from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
@@ -97,19 +103,23 @@ class Scheme:
         the ODE since the sample before; otherwise log p(y | z).
     linearise_free : bool
         Whether the conditioned filter takes the data-free filter's linearisation of the ODE.
+    excess : float
+        Nats per value by which a joint likelihood may lie above what a density of the data can,
+        the noise at its densest; beyond, the data-free filter has diverged.
     """
 
     joint: bool
     linearise_free: bool = False
+    excess: float = 0.0
 
 
 @dataclass(frozen=True)
 class ConditionedSymbols:
     """Symbols of the recursion of one particle, and of the rows that all particles share.
 
-    The state of a particle holds one or two filters, the likelihood ratio of the residuals since
-    the last sample, and the statistics of a calibrated diffusion. A sample corrects the state at
-    the beginning of the interval after it.
+    The state of a particle holds the conditioned filter, the data-free one or its difference, the
+    likelihood ratio of the residuals since the last sample, and the statistics of a calibrated
+    diffusion. A sample corrects the state at the beginning of the interval after it.
 
     Attributes
     ----------
@@ -122,8 +132,10 @@ class ConditionedSymbols:
     start_order : int
         Highest derivative that starts from its exact value; those beyond start at zero.
     free : FilterSymbols or None
-        The data-free filter, where there is one.
+        The data-free filter that a diffusion is calibrated by.
     conditioned : FilterSymbols
+    data_free : DataFreeSymbols or None
+        Difference of the data-free filter, where an increment compares both.
     sample : SampleSymbols
     h, h_before : casadi.SX
         Length of a step, and of those before the sample.
@@ -134,6 +146,8 @@ class ConditionedSymbols:
     ratio, quadratic : casadi.SX
         Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since the last sample,
         e and s of the conditioned filter, e' and s' of the data-free one.
+    surplus : casadi.SX
+        Log-likelihood of the samples so far above the highest possible one.
     """
 
     model: Model
@@ -144,6 +158,7 @@ class ConditionedSymbols:
     start_order: int
     free: FilterSymbols | None
     conditioned: FilterSymbols
+    data_free: DataFreeSymbols | None
     sample: SampleSymbols
     h: ca.SX
     h_before: ca.SX
@@ -152,6 +167,7 @@ class ConditionedSymbols:
     factor: ca.SX
     ratio: ca.SX
     quadratic: ca.SX
+    surplus: ca.SX
 
     @classmethod
     def of(
@@ -178,12 +194,13 @@ class ConditionedSymbols:
         share = share and solver.jacobian == "none"
         known = diffusion.is_number(model.theta)
         free = None
-        if scheme.joint or diffusion.calibrated:
+        if diffusion.calibrated:
             alone = Layout.connected(model.x, model.rhs, solver)
-            free = FilterSymbols(model, alone, share and (diffusion.calibrated or known), "free")
+            free = FilterSymbols(model, alone, share, "free")
         together = Layout.connected(model.x, model.rhs, solver, model.outputs)
         shared = share and known and _known_outputs(model)
-        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic")
+        conditioned = FilterSymbols(model, together, shared, "conditioned")
+        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic", "surplus")
         return cls(
             model,
             scheme,
@@ -192,7 +209,8 @@ class ConditionedSymbols:
             solver.order,
             solver.order if start_order is None else start_order,
             free,
-            FilterSymbols(model, together, shared, "conditioned"),
+            conditioned,
+            DataFreeSymbols(conditioned) if scheme.joint else None,
             SampleSymbols.of(model),
             **{name: ca.SX.sym(name) for name in names},
         )
@@ -201,6 +219,18 @@ class ConditionedSymbols:
     def filters(self) -> list[FilterSymbols]:
         """The filters of a particle, in the order of its state and rows."""
         return [f for f in (self.free, self.conditioned) if f is not None]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the sum of the increments, and not each, has an upper bound."""
+        return self.scheme.joint and self.model.density is None
+
+    @property
+    def scores(self) -> list[ca.SX]:
+        """Symbols of what a particle keeps of its likelihood."""
+        if not self.scheme.joint:
+            return []
+        return [self.ratio, self.quadratic, *([self.surplus] if self.bounded else [])]
 
     @property
     def constants(self) -> ca.SX:
@@ -236,8 +266,10 @@ def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
     state: list[ca.SX] = []
     for f in symbols.filters:
         state += [initial, ca.SX.zeros(0 if f.shared else len(f.held), 1)]
+    if symbols.data_free is not None:
+        state += symbols.data_free.zero()
     sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
-    return row, ca.vertcat(*state, *_no_scores(symbols), *sums)
+    return row, ca.vertcat(*state, *_scores(symbols, ca.SX(0.0)), *sums)
 
 
 @dataclass(frozen=True)
@@ -247,39 +279,77 @@ class Step:
     Attributes
     ----------
     state : casadi.SX
-    free : FilterStep or None
-    conditioned : FilterStep
+    covariances : list of tuple of casadi.SX
+        What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
+        conditioned one's are followed by those of the difference.
+    gains : list of SharedGains
     """
 
     state: ca.SX
-    free: FilterStep | None
-    conditioned: FilterStep
+    covariances: list[tuple[ca.SX, ...]]
+    gains: list[SharedGains]
 
 
 def solver_step(symbols: ConditionedSymbols) -> Step:
     """Predict and condition on the ODE at the end of the step, in both filters."""
-    free, conditioned = symbols.free, symbols.conditioned
-    after_free, linearisation, drive = None, None, None
+    free, conditioned, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    drive: DiffusionStep | None = None
     alone: list[Innovation] = []
     state: list[ca.SX] = []
+    covariances: list[tuple[ca.SX, ...]] = []
+    gains: list[SharedGains] = []
     if free is not None:
         predicted = free.predict()
         linearisation = free.linearise(predicted, symbols.h)
         drive = _diffusion_step(symbols, free, linearisation)
         noise = symbols.diffusion.free_noise(drive)
-        after_free = free.condition_on_ode(predicted, linearisation, noise)
-        alone = after_free.innovations
-        state += free.values(after_free.mean, after_free.factors)
+        before = free.condition_on_ode(predicted, linearisation, noise)
+        alone = before.innovations
+        state += free.values(before.mean, before.factors)
+        covariances.append(free.covariance_entries(before.factors))
+        gains.append(before.gains)
     predicted = conditioned.predict()
-    if linearisation is None or not symbols.scheme.linearise_free:
-        linearisation = conditioned.linearise(predicted, symbols.h)
+    ahead = None if data_free is None else data_free.predict()
+    linearisation, change = _linearised(symbols, predicted, ahead, symbols.h, conditioned.rates)
     drive = drive or _diffusion_step(symbols, conditioned, linearisation)
     noise, sums = symbols.diffusion.noise(drive, alone)
     after = conditioned.condition_on_ode(predicted, linearisation, noise)
     state += conditioned.values(after.mean, after.factors)
-    if symbols.scheme.joint:
-        state += residual_scores(symbols, after.innovations, alone)
-    return Step(ca.vertcat(*state, *sums), after_free, after)
+    covariances.append(conditioned.covariance_entries(after.factors))
+    gains.append(after.gains)
+    if data_free is not None and ahead is not None and change is not None:
+        other = data_free.condition_on_ode(after, linearisation.slopes, ahead, change)
+        state += data_free.values(other.mean, other.covariances)
+        state += residual_scores(symbols, after.innovations, other.innovations)
+        covariances[-1] += data_free.covariance_entries(other.covariances)
+        gains[-1] = other.gains
+    return Step(ca.vertcat(*state, *sums), covariances, gains)
+
+
+def _linearised(
+    symbols: ConditionedSymbols,
+    mean: Mean,
+    ahead: Mean | None,
+    h: ca.SX,
+    derivatives: Sequence[tuple[int, int, ca.SX]],
+) -> tuple[Linearisation, LinearisationChange | None]:
+    """Linearise derivatives in the conditioned filter, and what differs in the data-free one.
+
+    Parameters
+    ----------
+    ahead : Mean or None
+        What ``mean`` is above that of the data-free filter, where there is one.
+    """
+    f, data_free = symbols.conditioned, symbols.data_free
+    if data_free is None or ahead is None:
+        return f.linearise_derivatives(mean, h, derivatives), None
+    if not symbols.scheme.linearise_free:
+        change = data_free.change(mean, ahead, h, derivatives)
+        return f.linearise_derivatives(mean, h, derivatives), change
+    pairs = zip(mean, ahead, strict=True)
+    alone = [[own - more for own, more in zip(*rows, strict=True)] for rows in pairs]
+    linearisation = f.linearise_derivatives(alone, h, derivatives)
+    return linearisation, linear_change(linearisation.slopes, list(linearisation.rates), ahead)
 
 
 def _diffusion_step(
@@ -289,28 +359,25 @@ def _diffusion_step(
 
 
 def residual_scores(
-    symbols: ConditionedSymbols, conditioned: list[Innovation], free: list[Innovation]
+    symbols: ConditionedSymbols, conditioned: list[Innovation], changes: list[InnovationChange]
 ) -> list[ca.SX]:
-    """Ratio and quadratic after a step: log p(z | y) - log p(z) is -(log ratio + quadratic) / 2."""
+    """Scores after a step, by which -(log ratio + quadratic) / 2 is log p(z | y) - log p(z)."""
     ratio, quadratic = symbols.ratio, symbols.quadratic
-    for (e, s), (e_free, s_free) in zip(_pairs(conditioned), _pairs(free), strict=True):
-        ratio = ratio * (s / s_free)
-        quadratic = quadratic + (e * e / s - e_free * e_free / s_free)
-    return [ratio, quadratic]
+    for innovation, change in zip(conditioned, changes, strict=True):
+        for e, s, ahead, learned in zip(
+            innovation.residuals, innovation.variances, change.residuals, change.variances,
+            strict=True,
+        ):  # fmt: skip
+            alone = s + learned
+            ratio = ratio * (s / alone)
+            # e^2 / s - (e - ahead)^2 / (s + learned)
+            quadratic = quadratic + (e * (e * (learned / s) + 2.0 * ahead) - ahead**2) / alone
+    return [ratio, quadratic, *symbols.scores[2:]]
 
 
-def _pairs(innovations: list[Innovation]) -> list[tuple[ca.SX, ca.SX]]:
-    """Residuals and variances over all blocks."""
-    return [
-        pair
-        for innovation in innovations
-        for pair in zip(innovation.residuals, innovation.variances, strict=True)
-    ]
-
-
-def _no_scores(symbols: ConditionedSymbols) -> list[ca.SX]:
-    """Ratio and quadratic where no residual has been met since the last sample."""
-    return [ca.SX(1.0), ca.SX(0.0)] if symbols.scheme.joint else []
+def _scores(symbols: ConditionedSymbols, surplus: ca.SX) -> list[ca.SX]:
+    """Scores where no residual has been met since the last sample."""
+    return [ca.SX(1.0), ca.SX(0.0), surplus][: len(symbols.scores)]
 
 
 @dataclass(frozen=True)
@@ -363,12 +430,18 @@ class Update:
         Of each output, see `Measurement.log_density`.
     gains : SharedGains
         Empty where every particle has its own covariance.
+    ahead : Mean or None
+        What the mean is above that of the data-free filter.
+    learned : list of casadi.SX
+        What the data-free filter's covariance is above this one, by block.
     """
 
     mean: Mean
     factors: list[Factor]
     log_densities: list[tuple[ca.SX, ca.SX]]
     gains: SharedGains
+    ahead: Mean | None
+    learned: list[ca.SX]
 
 
 def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutputs) -> Update:
@@ -376,18 +449,43 @@ def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutput
     f, sample, slopes = symbols.conditioned, symbols.sample, predicted.slopes
     mean, factors = [list(row) for row in f.mean], list(f.factors)
     gains, log_densities = predicted.gains, []
+    data_free, ahead, learned = symbols.data_free, None, []
+    if data_free is not None:
+        ahead, learned = [list(row) for row in data_free.mean], data_free.covariances
     for j, expected in enumerate(predicted.mean):
         for (k, i), slope in slopes[j].items():
             expected += slope * (mean[k][i] - f.mean[k][i])
         present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
         value = measurement(symbols.model, j, expected, sample.y[j], sample.present[j])
         factors, gain = condition_on_output(f.layout, factors, present, value.noise)
+        if data_free is not None:
+            learned = data_free.condition_on_output(learned, gain)
         if f.shared:
             gain, gains = gains.of_output(gain)
         for (k, i), g in gain.by_entry.items():
             mean[k][i] = mean[k][i] + g * value.innovation
+            if ahead is not None:
+                ahead[k][i] = ahead[k][i] + g * value.innovation
         log_densities.append(value.log_density(gain))
-    return Update(mean, factors, log_densities, gains)
+    return Update(mean, factors, log_densities, gains, ahead, learned)
+
+
+def log_density(symbols: ConditionedSymbols, update: Update) -> ca.SX:
+    """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
+    product, total = ca.SX(1.0), ca.SX(0.0)
+    if symbols.scheme.joint:
+        product, total = symbols.ratio, -0.5 * symbols.quadratic
+    for log_density, determinant in update.log_densities:
+        product *= determinant
+        total += log_density
+    return total - 0.5 * ca.log(product)
+
+
+def surplus_after(symbols: ConditionedSymbols, increment: ca.SX) -> ca.SX:
+    """Log-likelihood above the highest possible one, this sample included."""
+    present = symbols.sample.present
+    highest = densest(symbols.model.noise_variance, present)
+    return symbols.surplus + increment - highest - symbols.scheme.excess * ca.sum1(present)
 
 
 @dataclass(frozen=True)
@@ -397,14 +495,14 @@ class Interval:
     Attributes
     ----------
     state : casadi.SX
-    factors : list of list of Factor
-        Of each filter.
+    covariances : list of tuple of casadi.SX
+        As of a `Step`.
     input_derivatives : list of casadi.SX
         Symbols of the derivatives of the input that a restart needs.
     """
 
     state: ca.SX
-    factors: list[list[Factor]]
+    covariances: list[tuple[ca.SX, ...]]
     input_derivatives: list[ca.SX]
 
 
@@ -413,20 +511,35 @@ def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
     h_ratio = symbols.h / symbols.h_before if symbols.grid.rescales else ca.SX(1.0)
     derivatives, inputs = _exact_derivatives(symbols) if symbols.grid.restarts else ([], [])
     state: list[ca.SX] = []
-    factors: list[list[Factor]] = []
-    linearisation: Linearisation | None = None
-    for f in symbols.filters:
-        source = update if f is symbols.conditioned else f
-        mean = rescaled_mean(source.mean, h_ratio)
-        blocks = f.rescale(source.factors, h_ratio)
+    covariances: list[tuple[ca.SX, ...]] = []
+    free, f, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    if free is not None:
+        mean, blocks = rescaled_mean(free.mean, h_ratio), free.rescale(free.factors, h_ratio)
         if symbols.grid.restarts:
-            if linearisation is None or not symbols.scheme.linearise_free:
-                linearisation = f.linearise_derivatives(mean, symbols.h, derivatives)
-            mean, blocks = f.restart(mean, blocks, linearisation)
-        state += f.values(mean, blocks)
-        factors.append(blocks)
-    tail = [*_no_scores(symbols), *symbols.diffusion.sums]
-    return Interval(ca.vertcat(*state, *tail), factors, inputs)
+            linearisation = free.linearise_derivatives(mean, symbols.h, derivatives)
+            mean, blocks = free.restart(mean, blocks, linearisation)
+        state += free.values(mean, blocks)
+        covariances.append(free.covariance_entries(blocks))
+    mean, blocks = rescaled_mean(update.mean, h_ratio), f.rescale(update.factors, h_ratio)
+    ahead, learned = update.ahead, update.learned
+    if data_free is not None and ahead is not None:
+        ahead, learned = rescaled_mean(ahead, h_ratio), data_free.rescale(learned, h_ratio)
+    if symbols.grid.restarts:
+        linearisation, change = _linearised(symbols, mean, ahead, symbols.h, derivatives)
+        if data_free is not None and ahead is not None and change is not None:
+            slopes = linearisation.slopes
+            ahead, learned = data_free.restart(ahead, learned, blocks, slopes, change)
+        mean, blocks = f.restart(mean, blocks, linearisation)
+    state += f.values(mean, blocks)
+    covariances.append(f.covariance_entries(blocks))
+    if data_free is not None and ahead is not None:
+        state += data_free.values(ahead, learned)
+        covariances[-1] += data_free.covariance_entries(learned)
+    surplus = ca.SX(0.0)
+    if symbols.bounded:
+        surplus = surplus_after(symbols, log_density(symbols, update))
+    tail = [*_scores(symbols, surplus), *symbols.diffusion.sums]
+    return Interval(ca.vertcat(*state, *tail), covariances, inputs)
 
 
 def _exact_derivatives(
@@ -448,16 +561,16 @@ def shared_covariances(
     symbols: ConditionedSymbols, step: Step, update: Update, interval: Interval
 ) -> list[SharedCovariance]:
     """Covariances that are the same for all particles, whose gains the rows bring."""
-    steps = [after for after in (step.free, step.conditioned) if after is not None]
+    data_free = symbols.data_free
     return [
         SharedCovariance(
-            held=f.held,
-            after_step=f.covariance_entries(after.factors),
-            step_gains=after.gains,
-            after_sample=f.covariance_entries(factors),
+            held=f.held if data_free is None else (*f.held, *data_free.held),
+            after_step=step.covariances[number],
+            step_gains=step.gains[number],
+            after_sample=interval.covariances[number],
             sample_gains=update.gains if f is symbols.conditioned else SharedGains("none"),
         )
-        for f, after, factors in zip(symbols.filters, steps, interval.factors, strict=True)
+        for number, f in enumerate(symbols.filters)
         if f.shared
     ]
 
@@ -690,8 +803,10 @@ class Conditioned(Recursion):
         """See `Recursion.program`."""
         model, symbols, sample = self.model, self.symbols, self.symbols.sample
         start_symbols, start = start_state(symbols)
-        scores = [symbols.ratio, symbols.quadratic] if self.scheme.joint else []
-        state = [*(s for f in symbols.filters for s in f.state), *scores, *symbols.diffusion.sums]
+        state = [s for f in symbols.filters for s in f.state]
+        if symbols.data_free is not None:
+            state += symbols.data_free.state
+        state += [*symbols.scores, *symbols.diffusion.sums]
         sample_gains = [s for c in self.shared for s in c.sample_gains.symbols]
         derivatives, h = self.interval.input_derivatives, (symbols.h, symbols.h_before)
         return LaneProgram(
@@ -711,14 +826,11 @@ class Conditioned(Recursion):
         )
 
     def log_density(self) -> ca.SX:
-        """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
-        product, total = ca.SX(1.0), ca.SX(0.0)
-        if self.scheme.joint:
-            product, total = self.symbols.ratio, -0.5 * self.symbols.quadratic
-        for log_density, determinant in self.update.log_densities:
-            product *= determinant
-            total += log_density
-        return total - 0.5 * ca.log(product)
+        """See `Recursion.log_density`; not finite from where the samples' sum is impossible."""
+        increment = log_density(self.symbols, self.update)
+        if not self.symbols.bounded:
+            return increment
+        return possible(increment, surplus_after(self.symbols, increment))
 
     def expected(self) -> Expected:
         """See `Recursion.expected`: outputs and states given the samples before."""
@@ -771,8 +883,7 @@ class Dalton(Conditioned):
     name = "dalton"
     known_diffusion = True
     any_density = True
-    excess = 1.0
-    scheme = Scheme(joint=True)
+    scheme = Scheme(joint=True, excess=1.0)
 
     @classmethod
     def diffusion(cls, problem: Problem, solver: ProbabilisticSolver) -> Diffusion:

@@ -101,11 +101,7 @@ class KnownDiffusion:
         return lengths ** (2 * order + 1)
 
     def free_noise(self, step: DiffusionStep) -> list[ca.SX]:
-        """Process noise of the data-free filter: that of the conditioned filter.
-
-        With equal arithmetic their rounding errors cancel in log p(y, z) - log p(z); they are
-        large where the diffusion is small.
-        """
+        """Process noise of the data-free filter: that of the conditioned filter."""
         return [step.scale * (self.sd * step.factor) ** 2] * len(step.rates)
 
     def noise(

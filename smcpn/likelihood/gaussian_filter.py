@@ -87,12 +87,17 @@ class FilterStep(NamedTuple):
         One per block.
     gains : SharedGains
         Empty where every particle has its own covariance.
+    residual_gains, gains_used : list of ResidualGain
+        One per block: as functions of the covariance, and with the symbols of shared rows in
+        their place.
     """
 
     mean: Mean
     factors: list[Factor]
     innovations: list[Innovation]
     gains: SharedGains
+    residual_gains: list[ResidualGain]
+    gains_used: list[ResidualGain]
 
 
 class FilterSymbols:
@@ -139,6 +144,14 @@ class FilterSymbols:
         """Values of `state` for a mean and factors."""
         return [*chain(*mean), *(() if self.shared else self.covariance_entries(factors))]
 
+    @property
+    def rates(self) -> list[tuple[int, int, ca.SX]]:
+        """What the ODE determines: process, derivative, and its function of the model's states."""
+        return [
+            (k, process.rate, self.model.rhs[process.states[-1]])
+            for k, process in enumerate(self.layout.processes)
+        ]
+
     def covariance_entries(self, factors: Sequence[Factor]) -> tuple[ca.SX, ...]:
         """Values of `held` in factors of the same blocks."""
         pairs = zip(self.factors, factors, strict=True)
@@ -155,11 +168,7 @@ class FilterSymbols:
 
     def linearise(self, mean: Mean, h: ca.SX) -> Linearisation:
         """Linearise the ODE at a mean, with what the layout keeps of the Jacobian."""
-        rates = [
-            (k, process.rate, self.model.rhs[process.states[-1]])
-            for k, process in enumerate(self.layout.processes)
-        ]
-        return self.linearise_derivatives(mean, h, rates)
+        return self.linearise_derivatives(mean, h, self.rates)
 
     def linearise_derivatives(
         self, mean: Mean, h: ca.SX, derivatives: Sequence[tuple[int, int, ca.SX]]
@@ -204,15 +213,19 @@ class FilterSymbols:
         mean, shared = predicted, SharedGains(f"{self.prefix}g")
         factors: list[Factor] = []
         innovations: list[Innovation] = []
+        own: list[ResidualGain] = []
+        used: list[ResidualGain] = []
         for block, factor in zip(self.layout.blocks, self.factors, strict=True):
             slopes = linearisation.slopes
             gain, filtered = covariance.step(self.layout, block, factor, slopes, noise)
+            own.append(gain)
             if self.shared:
                 gain, shared = shared.of_residuals(gain)
+            used.append(gain)
             mean, innovation = _updated_mean(block, mean, gain, linearisation)
             factors.append(filtered)
             innovations.append(innovation)
-        return FilterStep(mean, factors, innovations, shared)
+        return FilterStep(mean, factors, innovations, shared, own, used)
 
     def output_slopes(self, h: ca.SX, outputs: ca.SX) -> list[dict[Entry, ca.SX]]:
         """Derivative of each output by the coordinates of the values, at the filter's mean."""

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import UpperBound, build_likelihood, likelihood_name
+from smcpn.likelihood.registry import build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Coordinate
@@ -119,7 +119,6 @@ class LogLikelihood:
             )
         other = copy(self)
         other.problem = problem
-        vars(other).pop("_upper_bound", None)
         other._value = self._value.with_records(problem.records)
         if "tangent" in vars(self):
             other.tangent = self.tangent.with_records(problem.records)
@@ -136,7 +135,7 @@ class LogLikelihood:
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
             total = self._value.total(values)[0]
-        return np.where(self._upper_bound.admits(values, total), total, -np.inf)
+        return np.where(np.isfinite(total), total, -np.inf)
 
     def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
@@ -181,10 +180,6 @@ class LogLikelihood:
         return (hessian + hessian.transpose(0, 2, 1)) / 2
 
     @cached_property
-    def _upper_bound(self) -> UpperBound:
-        return UpperBound(self.problem, self.likelihood)
-
-    @cached_property
     def tangent(self) -> LaneLikelihood:
         """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`."""
         return self._value.tangent()
@@ -192,7 +187,7 @@ class LogLikelihood:
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
             total, slope = self.tangent.total(np.hstack([values, directions]))
-        known = self._upper_bound.admits(values, total)
+        known = np.isfinite(total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:

@@ -40,7 +40,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
-from smcpn.likelihood.measurement import gaussian_log_density
+from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import (
     NO_INTERVALS,
@@ -139,11 +139,13 @@ class Marginal(Recursion):
         return Expected(outputs, numerical, states, self.noise.mean, self.noise.variance)
 
     def log_density(self) -> ca.SX:
-        """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21)."""
+        """Log N(y; g(mu), J Gamma Sigma J' + R), (1, 1) (eqs. 20-21); not finite if impossible."""
         expected = self.expected()
         innovation = self.sample.y - expected.outputs - expected.noise_mean
         covariance = expected.covariance + ca.diag(expected.noise_variance)
-        return gaussian_log_density(innovation, covariance, self.sample.present)
+        present, noise = self.sample.present, expected.noise_variance
+        log_density = gaussian_log_density(innovation, covariance, present)
+        return possible(log_density, log_density - densest(noise, present))
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: h times the residual."""

@@ -65,6 +65,26 @@ def _ldl(matrix: ca.SX) -> tuple[list[list[ca.SX]], list[ca.SX]]:
     return lower, pivots
 
 
+ROUNDING = 1e-6
+"""Nats by which a log density may be beyond what is possible."""
+
+
+def densest(variances: ca.SX, present: ca.SX) -> ca.SX:
+    """Log density of the outputs present where the Gaussian noise is densest, (1, 1).
+
+    No model of the state makes a measured value likelier than its noise does where it is zero.
+    """
+    return -0.5 * ca.dot(present, ca.log(2 * pi * variances))
+
+
+def possible(log_density: ca.SX, surplus: ca.SX) -> ca.SX:
+    """A log density where ``surplus``, nats above what is possible, is none; not finite elsewhere.
+
+    A solution that explodes leaves large numbers, whose difference may be anything.
+    """
+    return log_density / ca.if_else(surplus <= ROUNDING, 1.0, 0.0)
+
+
 LEAST_INFORMATION = 1e-30
 """Information of a value that says nothing about its output: keeps its variance finite."""
 

@@ -79,9 +79,6 @@ class Recursion(ABC):
         Whether measurements may scatter otherwise than Gaussian.
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
-    excess : float
-        Nats per value by which it may lie above what a density of the data can, the noise at its
-        densest.
     model : Model
     local_order : int
         Power of the step with which the local error falls.
@@ -91,7 +88,6 @@ class Recursion(ABC):
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
-    excess: ClassVar[float] = 0.0
     model: Model
     local_order: int
 
@@ -108,7 +104,11 @@ class Recursion(ABC):
 
     @abstractmethod
     def log_density(self) -> ca.SX:
-        """Log p(y_k | y_0, ..., y_{k-1}, theta) of a sample, (1, 1)."""
+        """Log p(y_k | y_0, ..., y_{k-1}, theta) of a sample, (1, 1).
+
+        Not finite where no density of the data can have it: the particle then counts as one whose
+        solution diverged.
+        """
 
     @abstractmethod
     def expected(self) -> Expected:
@@ -283,41 +283,3 @@ def check_likelihood(likelihood: str) -> None:
         raise InputError(
             f"likelihood is {shown(likelihood)}: choose one of {', '.join(LIKELIHOODS)}"
         )
-
-
-ROUNDING = 1e-9
-"""Share by which a value may be beyond what is possible."""
-
-
-class UpperBound:
-    """Upper bound of a log-likelihood: the density of every measurement at its densest.
-
-    Given the state, a measurement is no likelier than where its noise is densest. A solution that
-    explodes, or a diffusion next to nothing, leaves large numbers whose difference is rounding, and
-    may be beyond. Only Gaussian noise has a bound here.
-
-    Parameters
-    ----------
-    problem : Problem
-    likelihood : str
-    """
-
-    def __init__(self, problem: Problem, likelihood: str) -> None:
-        model = problem.model.with_numbers()
-        self._highest: ca.Function | None = None
-        if model.density is not None:
-            return
-        seen = sum(np.isfinite(record.y).sum(axis=0) for record in problem.records)
-        # The sample before tells most of coloured noise where it is nearest.
-        gap = min(np.diff(record.t).min() for record in problem.records if len(record) > 1)
-        correlation = ca.substitute(model.noise_correlation, model.gap, gap)
-        variance = model.noise_variance * (1.0 - correlation**2)
-        densest = LIKELIHOODS[likelihood].excess - 0.5 * ca.log(2.0 * np.pi * variance)
-        self._highest = ca.Function("upper_bound", [model.theta], [ca.dot(ca.DM(seen), densest)])
-
-    def admits(self, values: Array, total: Array) -> NDArray[np.bool_]:
-        """Whether log-likelihoods (N,) at values (N, d) can be those of a likelihood."""
-        if self._highest is None:
-            return np.isfinite(total)
-        highest = np.array(self._highest(values.T)).ravel()
-        return np.isfinite(total) & (total <= highest + ROUNDING * (1.0 + np.abs(highest)))

@@ -347,8 +347,8 @@ def _validation_pictures(validation: Validation) -> list[Picture]:
             ),
             Picture.of(
                 error_budget_figure(validation, output),
-                "Error budget: what of the expected variance is solver error, and how far half "
-                "the step moves the posterior means (shaded: one posterior sd).",
+                "Error budget: what of the expected variance is solver error, and how far "
+                "finer steps move the posterior means (shaded: one posterior sd).",
             ),
         ]
     return pictures

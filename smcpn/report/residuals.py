@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy import stats
 
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
-from smcpn.validation import FrequencyResponse, Innovations, Reweighted, Validation, Whiteness
+from smcpn.validation import FrequencyResponse, Innovations, Validation, Whiteness
 from smcpn.validation.innovations import BAND, LAGS
 
 NOTHING = 1e-12
@@ -90,22 +91,22 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
 
 @styled
 def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
-    """Share of the solver in the innovation variance, and the posterior's shift at half the step.
+    """Share of the solver in the innovation variance, and the posterior's shift by finer steps.
 
     Returns
     -------
     Figure
         Two axes: share over time on a logarithmic scale; shift per parameter in posterior sd.
     """
-    halving = validation.halving
-    n_bars = 0 if halving is None else len(halving.shift)
+    shift = validation.shift
+    n_bars = 0 if shift is None else len(shift.parameters)
     drawing = figure(3.2 + 0.2 * n_bars)
     above, below = drawing.subplots(2, 1, height_ratios=[1.6, 0.5 + 0.16 * n_bars])
     _plot_share(above, validation.innovations, output)
-    if halving is None:
+    if shift is None:
         below.set_axis_off()
     else:
-        _plot_shift(below, halving)
+        _plot_shift(below, shift)
     return drawing
 
 
@@ -155,8 +156,8 @@ def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None
     axes.legend(loc="lower right", ncols=2)
 
 
-def _plot_shift(axes: Axes, halving: Reweighted) -> None:
-    names, shifts = list(halving.shift), np.array(list(halving.shift.values()))
+def _plot_shift(axes: Axes, shift: DiscretisationShift) -> None:
+    names, shifts = list(shift.parameters), np.array(list(shift.parameters.values()))
     finite = np.where(np.isfinite(shifts), shifts, 0.0)
     axes.barh(range(len(names)), finite, height=0.6, color=MIDDLE, ec=DARK, lw=0.8)
     axes.axvline(0.0, color="k", lw=0.6)
@@ -165,6 +166,5 @@ def _plot_shift(axes: Axes, halving: Reweighted) -> None:
     axes.set_xlim(-reach, reach)
     axes.set_yticks(range(len(names)), [plain(name) for name in names])
     axes.invert_yaxis()
-    bound = "" if halving.reliable else " (at least: few particles keep weight)"
-    axes.set_title(f"shift of each mean at half the step{bound}")
+    axes.set_title(f"shift of each mean at {shift.finer.resolution}")
     axes.set_xlabel("posterior standard deviations")

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.errors import InputError
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
@@ -163,7 +164,7 @@ class Posterior(WeightedDraws):
         Raises
         ------
         InputError
-            If the record does not fit the problem.
+            If the record does not fit the problem, or this is the posterior of a `Robust`.
         """
         return self._validation if record is None else self._validated(record)
 
@@ -173,10 +174,14 @@ class Posterior(WeightedDraws):
         return self._validated(None)
 
     def _validated(self, record: Record | None) -> Validation:
+        if self.learning_rate != 1.0:
+            raise InputError(
+                f"the likelihood of this posterior has the power {self.learning_rate:.3g}: "
+                "validate the posterior whose robust() it is from"
+            )
         return validate(
             self.problem, self.solver, self.likelihood,
-            self.theta, self.log_weights, self.log_likelihood, record,
-            remarks=() if self.shift is None else self.shift.warnings,
+            self.theta, self.log_weights, self.shift, record,
         )  # fmt: skip
 
     def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
@@ -197,6 +202,11 @@ class Posterior(WeightedDraws):
             Of the run.
         threads : int, optional
             Threads of the kernel; results do not depend on it.
+
+        Raises
+        ------
+        InputError
+            If there are too few particles to know their slopes from.
 
         Examples
         --------
@@ -281,7 +291,7 @@ class Posterior(WeightedDraws):
         return frequency_figure(frequency_response(chosen, simulated, output))
 
     def plot_error_budget(self, output: int = 0) -> Figure:
-        """Plot the solver's share of the innovation variance, and what half the step changes."""
+        """Plot the solver's share of the innovation variance, and what finer steps change."""
         from smcpn.report.residuals import error_budget_figure
 
         return error_budget_figure(self.validate(), output)

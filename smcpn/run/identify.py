@@ -11,7 +11,7 @@ from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.kernel import CLOCK
-from smcpn.likelihood.registry import UpperBound
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
@@ -22,13 +22,9 @@ from smcpn.run.run import Run
 from smcpn.run.start import approximation_of, modes_of, warnings_of_start
 from smcpn.settings import AUTO, Settings
 from smcpn.smc.moves import MoveStrategy
-from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import Populations, SamplerWarning
+from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
-
-BEYOND_SHARE = 0.01
-"""Share of the weight that may have a likelihood that is none."""
 
 
 def identify(
@@ -206,9 +202,9 @@ def identified(
 def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     """Return the posterior of a run, at its end or of the samples assimilated so far."""
     populations, shift = run.outcome or run.judged()
-    found = populations.warnings + (shift.warnings if shift else ()) + further_warnings
+    found = populations.warnings + warnings_of_steps(run, shift) + further_warnings
     if run.outcome is not None:
-        found += beyond_the_data(run, populations) + warnings_of_start(run, populations)
+        found += warnings_of_start(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,
@@ -220,16 +216,13 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     )
 
 
-def beyond_the_data(run: Run, populations: Populations) -> tuple[str, ...]:
-    """Return a warning if log-likelihoods above what the noise density allows have weight."""
-    likelihood = run.settings.likelihood
-    values = run.problem.prior.natural(populations.theta)
-    possible = UpperBound(run.problem, likelihood).admits(values, populations.log_likelihood)
-    share = normalise(populations.log_weights)[~possible].sum()
-    if share < BEYOND_SHARE:
+def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:
+    """Return a warning if the steps shift the posterior, or if that could not be measured."""
+    if shift is not None:
+        return shift.warnings
+    if run.outcome is None or not run.settings.solver.automatic:
         return ()
     return (
-        f"{share:.0%} of the weight has a {likelihood} likelihood above what measurements of this "
-        "noise can have: the solver diverges without data at these steps; raise steps, or choose "
-        "likelihood='filtering'",
+        f"{run.solver.resolution} is as fine as the automatic choice goes: how far finer steps "
+        "would shift the posterior is not known",
     )

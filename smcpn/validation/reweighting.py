@@ -1,4 +1,4 @@
-"""The particles of a posterior under another likelihood: at half the step, or of another kind.
+"""The particles of a posterior under another likelihood.
 
 Importance weights p'(y | theta) / p(y | theta) cost one pass over the records per likelihood
 instead of a run. Where few particles keep weight the other likelihood has another posterior, and
@@ -27,7 +27,7 @@ from smcpn.likelihood.registry import (
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
-from smcpn.solver import MAX_STEPS, Solver
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -118,38 +118,6 @@ def _reweighted(
             ess=float(effective_sample_size(log_weights + change)),
             log_evidence_change=float(largest + np.log(tilted.sum())),
         )
-
-
-def step_halving(
-    problem: Problem,
-    solver: Solver,
-    values: Array,
-    log_weights: Array,
-    log_likelihood: Array,
-    likelihood: str | None = None,
-) -> Reweighted | None:
-    """Reweight a posterior by the likelihood at half the step.
-
-    Parameters
-    ----------
-    values : ndarray, (N, d)
-        Parameter values of the particles.
-    log_weights, log_likelihood : ndarray, (N,)
-        At the step of ``solver``.
-    likelihood : str, optional
-        As of `smcpn.likelihood.registry.build_likelihood`.
-
-    Returns
-    -------
-    Reweighted, or None
-        None where the solver has its largest number of steps already.
-    """
-    steps = 2 * int(solver.steps)
-    if steps > MAX_STEPS:
-        return None
-    finer, name = replace(solver, steps=steps), likelihood_name(solver, likelihood)
-    after = _evaluated(build_likelihood(problem, finer, None, name), values)
-    return _reweighted(problem, name, finer, values, log_weights, log_likelihood, after)
 
 
 def log_likelihood_of(

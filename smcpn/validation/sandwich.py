@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.prior import Prior
@@ -46,6 +47,8 @@ LEAST_LENGTHS = 4.0
 """Lengths of correlation that these samples must cover, for their scatter to be judged."""
 LEAST_PARAMETERS = 0.5
 """Parameters that the data must determine, for the weight of their likelihood to be judged."""
+LEAST_PARTICLES = 3
+"""Distinct particles per parameter that know the slopes of a log density."""
 _PRIOR_DRAWS = 4096
 _QUARTILES_OF_NORMAL = 1.3489795
 
@@ -100,9 +103,20 @@ def sandwich(
     log_weights : ndarray, (N,)
     threads : int, optional
         Of the kernel; results do not depend on it.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than three distinct particles per parameter.
     """
     weights = normalise(log_weights)
     theta, weights = theta[weights > 0], weights[weights > 0]
+    distinct, d = len(np.unique(theta[:, 0])), theta.shape[1]
+    if distinct < LEAST_PARTICLES * d:
+        raise InputError(
+            f"the posterior has {distinct} distinct particles for {d} parameters: robust standard "
+            f"deviations need {LEAST_PARTICLES * d} or more"
+        )
     built = build_likelihood(problem, solver, threads, likelihood)
     found = scores(built, problem.prior, theta, weights)
     measured = [np.isfinite(record.y).any(axis=1) for record in problem.records]

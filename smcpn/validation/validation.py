@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import casadi as ca
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.columns import align
 from smcpn.errors import InputError
+from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
 from smcpn.smc.particles import effective_sample_size, normalise
@@ -18,7 +18,7 @@ from smcpn.solver import Solver
 from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
-from smcpn.validation.reweighting import Reweighted, log_likelihood_of, step_halving
+from smcpn.validation.reweighting import log_likelihood_of
 from smcpn.validation.verdict import FALSE_ALARMS, Verdict, judge, number_of_tests
 
 Array = NDArray[np.float64]
@@ -54,16 +54,14 @@ class Validation:
         Mean share of solver error in the innovation variance, of the worst output.
     largest_solver_share : float
         The largest at any sample.
-    halving : Reweighted or None
-        The posterior at half the step, on the records that it was learned from; None where the
-        step cannot be halved.
+    shift : DiscretisationShift or None
+        That of the posterior: what finer steps would do to it, by which ``steps="auto"`` judges.
     pair : ParameterPair or None
         The worst-correlated pair of parameters.
     values : ndarray, (d,)
         Parameters of the draw.
     remarks : tuple of str
-        What is to be looked at besides: the steps of the solver, or a record that does not go with
-        those learned from.
+        What is to be looked at besides: a record that does not go with those learned from.
 
     References
     ----------
@@ -77,7 +75,7 @@ class Validation:
     responses: tuple[FrequencyResponse, ...]
     solver_share: float
     largest_solver_share: float
-    halving: Reweighted | None
+    shift: DiscretisationShift | None
     pair: ParameterPair | None
     values: Array
     remarks: tuple[str, ...] = ()
@@ -85,7 +83,8 @@ class Validation:
     @property
     def verdict(self) -> Verdict:
         """Usable, look again, or wrong; of right models one in twenty is not called usable."""
-        return judge(self.outputs, self.learned, self.remarks)
+        steps = () if self.shift is None else self.shift.warnings
+        return judge(self.outputs, self.learned, (*self.remarks, *steps))
 
     def __str__(self) -> str:
         return validation_text(self)
@@ -97,9 +96,8 @@ def validate(
     likelihood: str | None,
     theta: Array,
     log_weights: Array,
-    log_likelihood: Array,
+    shift: DiscretisationShift | None = None,
     record: Record | None = None,
-    remarks: Sequence[str] = (),
 ) -> Validation:
     """Validate a posterior on the records it was learned from, or on another.
 
@@ -112,11 +110,11 @@ def validate(
         As of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
         Unconstrained coordinates of the particles.
-    log_weights, log_likelihood : ndarray, (N,)
+    log_weights : ndarray, (N,)
+    shift : DiscretisationShift, optional
+        Of the posterior when its solver is made twice as fine.
     record : Record, optional
         Measured as the problem observes; by default the records learned from.
-    remarks : sequence of str
-        What is known to be wrong with the posterior, such as the steps of its solver.
 
     Raises
     ------
@@ -127,14 +125,14 @@ def validate(
     if record is not None:
         check_record(record, problem.ode, len(problem.observe))
     values = problem.prior.natural(theta)
-    tested, kept = weights, tuple(remarks)
+    tested, remarks = weights, tuple[str, ...]()
     if record is not None and all(record is not one for one in problem.records):
         change = log_likelihood_of(problem, solver, likelihood, values, record)
         left = float(effective_sample_size(log_weights + change)) if change.max() > -np.inf else 0.0
         if left >= FEWEST:
             tested = normalise(log_weights + change)
         else:
-            kept += ("the parameters: this record and those learned from have none in common",)
+            remarks = ("the parameters: this record and those learned from have none in common",)
     draw = values[_drawn(tested)]
     parts = innovations(problem, solver, draw, record, likelihood)
     diverged = next((p for p in parts if not np.isfinite(p.variance).all()), None)
@@ -159,10 +157,10 @@ def validate(
         responses=tuple(r for part in parts for r in _responses(part)),
         solver_share=float(shares.mean(axis=0).max()),
         largest_solver_share=float(shares.max()),
-        halving=step_halving(problem, solver, values, log_weights, log_likelihood, likelihood),
+        shift=shift,
         pair=worst_pair(problem.names, theta, weights),
         values=draw,
-        remarks=kept,
+        remarks=remarks,
     )
 
 
@@ -254,19 +252,8 @@ def _budget_lines(validation: Validation) -> list[str]:
         f"  solver error in the innovation variance: {validation.solver_share:.3%} in the mean, "
         f"{validation.largest_solver_share:.3%} at most"
     ]
-    halving = validation.halving
-    if halving is None:
-        return [*lines, "  the step cannot be halved further"]
-    name, shift = halving.largest_shift
-    step = f"  halving the step ({halving.steps} per sample)"
-    if halving.reliable:
-        lines.append(f"{step} moves no posterior mean by more than {shift:.2g} sd ({name})")
-    else:
-        lines.append(
-            f"{step} moves {name} by at least {shift:.2g} sd; "
-            f"weight is left on {halving.ess:.0f} particles only"
-        )
-    return lines
+    shift = validation.shift
+    return [*lines, f"  {'finer steps were not tried' if shift is None else shift}"]
 
 
 def _p(value: float) -> str:

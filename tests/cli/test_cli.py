@@ -186,6 +186,17 @@ def test_a_case_chooses_and_options_override(bench):
     assert (found["particles"], found["seed"]) == (60, 8)
 
 
+def test_robust_standard_deviations_and_bands(bench):
+    plain, counted = (
+        json.loads(CliRunner().invoke(app, ["identify", "bench", "--json", *more]).stdout)
+        for more in ([], ["--robust"])
+    )
+    assert "robust" not in plain
+    assert set(counted["robust"]["sd"]) == {"c", "k"}
+    assert counted["parameters"] == plain["parameters"]
+    assert counted["scores"]["fresh"]["coverage"] >= plain["scores"]["fresh"]["coverage"] - 0.01
+
+
 def test_quiet_says_nothing_and_verbose_more(bench):
     quiet = CliRunner().invoke(app, ["identify", "bench", "--quiet"])
     assert quiet.stderr == ""

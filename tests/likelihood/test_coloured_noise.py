@@ -18,7 +18,7 @@ from smcpn.checkpoint.problem import (
 )
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.growing import History, growing_likelihood
-from smcpn.likelihood.registry import LIKELIHOODS, UpperBound, build_likelihood
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.validation.innovations import innovations
 from tests.reference.coloured import increments
 
@@ -221,19 +221,6 @@ def test_a_number_of_zero_compiles_to_white_noise():
     np.testing.assert_array_equal(
         advanced(build_likelihood(problem, FINE, 1), values), advanced(white, values)
     )
-
-
-def test_upper_bound_is_reached_without_residuals():
-    """All but the first sample is as dense as its past allows."""
-    clean = record_of()
-    clean = smcpn.Record(u=clean.u, y=outputs_of(clean, RATE), dt=DT, hold="foh")
-    problem = problem_of(clean)
-    values = np.array([[RATE, 0.3, 0.8]])
-    total = build_likelihood(problem, FINE, 1).evaluate(values, len(clean))[1]
-    missing = -0.5 * np.log(1.0 - 0.8**2)
-    bound = UpperBound(problem, "classical")
-    assert bound.admits(values, total + missing - 1e-6)
-    assert not bound.admits(values, total + missing + 1e-3)
 
 
 def test_innovations_are_whitened_residuals():

@@ -126,9 +126,9 @@ def test_the_error_budget_draws_shares_and_shifts(posterior):
     np.testing.assert_allclose(
         solver[1:], posterior.validate().innovations[0].solver_share[1:, 0], rtol=1e-12
     )
-    halving = posterior.validate().halving
+    shift = posterior.shift
     assert [bar.get_width() for bar in shifts.patches[: len(posterior.names)]] == pytest.approx(
-        list(halving.shift.values())
+        list(shift.parameters.values())
     )
 
 

@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
+from smcpn.errors import InputError
 from smcpn.results.robust import Robust
 from tests.models import oscillator_posterior
 
@@ -78,3 +79,17 @@ def test_the_summary_of_a_posterior_suspects_a_wrong_model_alone():
     told = robust("wrong").remark
     assert told not in wrong.summary()
     assert told in oscillator_posterior("wrong").summary()
+
+
+def test_too_few_particles_are_refused():
+    from dataclasses import replace
+
+    posterior = oscillator_posterior("right")
+    few = {name: getattr(posterior, name)[:5] for name in ("theta", "log_weights")}
+    with pytest.raises(InputError, match="need 6 or more"):
+        replace(posterior, **few).robust()
+
+
+def test_a_likelihood_to_a_power_is_not_validated():
+    with pytest.raises(InputError, match="validate the posterior whose robust"):
+        robust("wrong").posterior.validate()

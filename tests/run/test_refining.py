@@ -103,6 +103,16 @@ def test_a_population_that_is_too_far_off_begins_again(problem, monkeypatch):
     assert run.outcome[0].theta.tobytes() == direct.outcome[0].theta.tobytes()
 
 
+def test_the_end_of_the_automatic_choice_is_told(problem, monkeypatch):
+    monkeypatch.setattr(running, "finer_solver", lambda problem, solver: None)
+    with pytest.warns(smcpn.SamplerWarning, match="as fine as the automatic choice goes"):
+        found = smcpn.identify(
+            problem, solver=smcpn.RK4(), particles=50, seed=1, method="tempering", progress=False
+        )
+    assert found.shift is None
+    assert "discretisation" not in found.summary()
+
+
 def test_a_refined_solver_has_more_steps_up_to_the_limit():
     assert smcpn.EKF0(2, 3).refined() == smcpn.EKF0(2, 6)
     assert smcpn.RK4(3).refined(4) == smcpn.RK4(12)

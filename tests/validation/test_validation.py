@@ -12,6 +12,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
 from smcpn.validation.innovations import BAND, LAGS, innovations
+from smcpn.validation.verdict import judge
 from tests import models
 from tests.reference.likelihoods import ekf0
 
@@ -182,29 +183,42 @@ def test_no_frequency_response_is_said_in_a_sentence(record, sentence):
         frequency_response(record, np.ones((len(record), 1)))
 
 
-def test_half_the_step_matters_where_it_is_coarse():
-    fine = models.oscillator_posterior("right", steps=8).validate()
-    coarse = models.oscillator_posterior("right", steps=1).validate()
-    assert fine.halving is not None
-    assert coarse.halving is not None
-    assert fine.halving.reliable
-    assert max(map(abs, fine.halving.shift.values())) < 0.1
-    assert fine.verdict.level == "usable"
-    assert max(map(abs, coarse.halving.shift.values())) > 1
-    assert coarse.halving.ess < 0.5 * coarse.halving.ess_before
-    assert "raise steps" in str(coarse.verdict)
+def test_steps_that_are_coarse_are_looked_at_again():
+    """By the shift of the posterior, which ``steps="auto"`` and its warning go by too."""
+    fine, coarse = (models.oscillator_posterior("right", steps=steps) for steps in (8, 1))
+    assert fine.validate().shift is fine.shift
+    assert not fine.shift.warnings
+    assert fine.validate().verdict.level == "usable"
+    (warning,) = coarse.shift.warnings
+    assert warning in str(coarse.validate().verdict)
 
 
-def test_half_the_step_agrees_with_a_new_identification():
-    before, again = (models.oscillator_posterior("right", steps=n, hold="zoh") for n in (8, 16))
-    halving = before.validate().halving
-    assert halving is not None
-    assert halving.steps == 16
-    change = again.log_evidence - before.log_evidence
-    assert halving.log_evidence_change == pytest.approx(change, abs=0.3)
-    for name in before.names:
-        shift = (again.mean[name] - before.mean[name]) / before.sd[name]
-        assert halving.shift[name] == pytest.approx(shift, abs=0.3)
+def test_variance_says_nothing_where_the_noise_was_learned():
+    problem = models.oscillator_problem(models.oscillator_record())
+    prior = problem.prior.distributions | {"sigma": stats.lognorm(1.0, scale=0.02)}
+    learned = smcpn.Problem(
+        problem.ode, problem.records[0], observe="x", noise="sigma", prior=prior
+    )
+    found = smcpn.laplace(learned, solver=smcpn.RK4(8)).to_posterior(200).validate()
+    assert found.learned == (True,)
+    assert "says nothing: the noise was learned" in str(found)
+    assert found.verdict.level == "usable"
+
+
+def test_verdict_weighs_all_outputs():
+    rng = np.random.default_rng(1)
+    white, wide = rng.normal(size=500), 1.3 * rng.normal(size=500)
+    white /= white.std()
+    coloured = signal.lfilter([1.0], [1.0, -0.5], white)
+    nothing = [np.empty((500, 0))]
+    good, large, bad = (whiteness([e], nothing) for e in (white, wide, coloured))
+    assert str(judge([good], [False])) == "usable"
+    verdict = judge([good, large], [False, False])
+    assert verdict.level == "look again"
+    assert "the noise of output 2" in str(verdict)
+    assert judge([large], [True]).level == "usable"
+    assert judge([good, bad], [True, True]).level == "wrong"
+    assert judge([good], [False], ["steps=1 shifts k"]).level == "look again"
 
 
 def test_error_budget_counts_the_solver():
