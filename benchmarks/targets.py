@@ -102,3 +102,108 @@ class CurvedModes:
     def mode_weight(self, theta: Array, weights: Array) -> float:
         """Estimated weight of the first mode."""
         return float(weights[theta[:, 0] < 0].sum())
+
+
+class GappedOscillator:
+    """x'' = -k x - c x', x and x' measured 60 times but for a gap of 20: k, c, both noises, x0, v0.
+
+    The solution is in closed form. At small exponents the signal passes for noise.
+    """
+
+    n_samples = 60
+    STEP, NOISE = 0.5, 0.1
+    TRUTH = np.array([[1.0, 0.1, NOISE, NOISE, 1.0, 0.0]])
+
+    def __init__(self, seed: int = 1) -> None:
+        rng = np.random.default_rng(seed)
+        self.times = self.STEP * np.arange(self.n_samples)[:, None]
+        x, v = self.solution(self.TRUTH)
+        self.x = x + self.NOISE * rng.normal(size=x.shape)
+        self.v = v + self.NOISE * rng.normal(size=v.shape)
+        self.measured = np.abs(np.arange(self.n_samples) - 29.5)[:, None] > 10
+        wide, tenth = stats.lognorm(1.0), stats.lognorm(1.0, scale=0.1)
+        self.prior = Prior(
+            {
+                "k": wide,
+                "c": tenth,
+                "s1": tenth,
+                "s2": tenth,
+                "x0": stats.norm(),
+                "v0": stats.norm(),
+            }
+        )
+
+    def solution(self, values: Array) -> tuple[Array, Array]:
+        """Positions and velocities at all times, (T, N) each; values are (N, 6)."""
+        k, c, _, _, x0, v0 = values.T
+        damping = 0.5 * c
+        root = np.sqrt((k - damping**2).astype(complex))
+        even = np.cos(root * self.times).real
+        odd = (np.sin(root * self.times) / root).real
+        decay = np.exp(-damping * self.times)
+        x = decay * (x0 * even + (v0 + damping * x0) * odd)
+        v = decay * (v0 * even - (k * x0 + damping * v0) * odd)
+        return x, v
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return np.empty((0, len(values)))
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        s1, s2 = values[:, 2], values[:, 3]
+        with np.errstate(all="ignore"):
+            x, v = self.solution(values)
+            square = np.square((self.x - x) / s1) + np.square((self.v - v) / s2)
+        density = -0.5 * square - np.log(2 * np.pi * s1 * s2)
+        return state, np.where(self.measured, density, 0.0)[a:b]
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        state, densities = self.advance(values, self.start(values), 0, b)
+        return state, densities.sum(axis=0)
+
+
+class NoisyRegression:
+    """y = X b + s e, b ~ N(0, I) of 24 coefficients and s ~ LogNormal(0, 1): a funnel.
+
+    Evidence, and mean and standard deviation of s, come from a quadrature over s.
+    """
+
+    n_samples = 100
+
+    def __init__(self, d: int = 25, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.x = rng.normal(size=(self.n_samples, d - 1))
+        truth = rng.normal(size=d - 1)
+        self.y = self.x @ truth + 0.5 * rng.normal(size=self.n_samples)
+        coefficients: dict[str, Any] = {f"b{j}": stats.norm() for j in range(d - 1)}
+        self.prior = Prior(coefficients | {"s": stats.lognorm(1.0)})
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return np.empty((0, len(values)))
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        s = values[:, -1]
+        residual = (self.y[a:b, None] - self.x[a:b] @ values[:, :-1].T) / s
+        return state, -0.5 * np.square(residual) - np.log(s * np.sqrt(2 * np.pi))
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        state, densities = self.advance(values, self.start(values), 0, b)
+        return state, densities.sum(axis=0)
+
+    def exact(self) -> tuple[float, float, float]:
+        """Log-evidence, and mean and standard deviation of s."""
+        log_s = np.linspace(-3.0, 2.0, 4001)
+        eigenvalues, vectors = np.linalg.eigh(self.x @ self.x.T)
+        variances = np.exp(2 * log_s)[:, None] + np.maximum(eigenvalues, 0.0)
+        squares = np.square(vectors.T @ self.y)
+        density = -0.5 * (squares / variances + np.log(2 * np.pi * variances)).sum(axis=1)
+        density += stats.norm.logpdf(log_s)
+        log_evidence = float(logsumexp(density) + np.log(log_s[1] - log_s[0]))
+        weights = np.exp(density - logsumexp(density))
+        mean = float(weights @ np.exp(log_s))
+        return log_evidence, mean, float(np.sqrt(weights @ np.square(np.exp(log_s) - mean)))

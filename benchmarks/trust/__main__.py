@@ -10,7 +10,7 @@ from importlib import import_module
 
 from benchmarks.rows import Study, command
 
-PARTS: tuple[str, ...] = ("steps", "checks", "robust", "coloured", "starts")
+PARTS: tuple[str, ...] = ("steps", "moves", "checks", "robust", "coloured", "starts")
 """Modules of this package with a mapping ``STUDIES`` each."""
 
 

@@ -42,7 +42,8 @@ def resonator() -> smcpn.Problem:
     Reference and runs are of one likelihood, so that the error of its steps does not matter.
     """
     rng = np.random.default_rng(0)
-    u = signal.lfilter(*signal.butter(2, [0.01, 0.4], "bandpass"), rng.normal(size=SAMPLES))
+    numerator, denominator = signal.butter(2, [0.01, 0.4], "bandpass")
+    u = np.asarray(signal.lfilter(numerator, denominator, rng.normal(size=SAMPLES)))
     y = smcpn.simulate(two_masses, smcpn.Record(u=u, dt=DT), TRUTH, observe="x1")
     y = y + NOISE * rng.normal(size=y.shape)
     return smcpn.Problem(
@@ -90,7 +91,8 @@ class Straightened:
         jacobian[np.ix_(self.at, self.at)] = [
             [c, -self.slope * b1, self.slope * b2], [0.0, b1, b2], [0.0, 1.0, -1.0]
         ]  # fmt: skip
-        self.factor = np.linalg.cholesky(jacobian @ near.covariance @ jacobian.T)
+        covariance = jacobian @ near.covariance @ jacobian.T
+        self.factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
 
     def dampings(self, points: Array) -> tuple[Array, Array, Array]:
         """c, b1 and b2, in `UNIT`."""

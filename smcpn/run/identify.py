@@ -129,8 +129,9 @@ def identify(
     """
     check_problem(problem)
     near = approximation_of(start, problem, likelihood, solver, seed, threads)
-    unspoken = solver is None and near is not None and likelihood in (None, near.likelihood)
-    if near is not None and (start == AUTO or unspoken):
+    if near is not None and (
+        start == AUTO or (solver is None and likelihood in (None, near.likelihood))
+    ):
         solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,

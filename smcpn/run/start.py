@@ -27,7 +27,7 @@ def approximation_of(
     start: Laplace | str | None,
     problem: Problem,
     likelihood: str | None,
-    solver: Solver | None,
+    solver: Solver | str | None,
     seed: int | None,
     threads: int | None,
 ) -> Laplace | None:

@@ -16,11 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.smc.particles import ess_and_log_mean
+from smcpn.smc.psis import pareto_k
 
 Array = NDArray[np.float64]
 
 TRUSTED_ESS = 50.0
 """Effective draws below which an importance estimate cannot estimate its own variance."""
+FINITE_VARIANCE = 0.5
+"""Pareto shape of importance weights below which their variance exists (Vehtari et al. 2024)."""
+DISAGREEMENT = 3.0
+"""Distance in standard errors beyond which estimates show that their errors are stated too low."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,23 @@ class EvidenceEstimate:
 
 
 def importance_estimate(log_ratio: Array) -> EvidenceEstimate:
-    """Estimate from independent draws, given log target - log density of each, (n,)."""
+    """Estimate from independent draws, given log target - log density of each, (n,).
+
+    None, that is one of infinite variance, where the draws are too few to tell their error, or
+    where the tail of their weights is so heavy that a draw yet unseen may outweigh all.
+    """
     ess, log_mean = ess_and_log_mean(log_ratio)
-    if ess < TRUSTED_ESS:
+    if ess < TRUSTED_ESS or pareto_k(log_ratio) >= FINITE_VARIANCE:
         return EvidenceEstimate()
     return EvidenceEstimate(float(log_mean), float(1.0 / ess - 1.0 / len(log_ratio)))
 
 
 def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
-    """Mean of independent estimates of the same evidence, weighted by their precision."""
+    """Mean of independent estimates of the same evidence, weighted by their precision.
+
+    Where they differ by more than their errors explain, these are raised until they do (the
+    scale factor of the Particle Data Group).
+    """
     usable = [e for e in estimates if np.isfinite(e.variance)]
     if not usable:
         return EvidenceEstimate()
@@ -56,7 +69,9 @@ def pooled(estimates: Sequence[EvidenceEstimate]) -> EvidenceEstimate:
     logs = np.array([e.log for e in usable])
     top = logs.max()
     mean = precision @ np.exp(logs - top) / precision.sum()
-    return EvidenceEstimate(float(np.log(mean) + top), float(1.0 / precision.sum()))
+    log, variance = float(np.log(mean) + top), float(1.0 / precision.sum())
+    scale = float(precision @ np.square(logs - log)) / max(len(logs) - 1, 1)
+    return EvidenceEstimate(log, variance * scale if scale > DISAGREEMENT**2 else variance)
 
 
 def unrelated_share(weights: Array, lineage: NDArray[np.int64]) -> float:

@@ -236,6 +236,8 @@ class Rejuvenation:
         Distinct ancestors at the start of the run that still have descendants.
     lineages : int
         The same since the evidence was last estimated independently of the ancestry.
+    unmoved : float
+        Share of the target that is expected not to have moved, see `smcpn.smc.mixing`.
     """
 
     sample: int
@@ -254,6 +256,7 @@ class Rejuvenation:
     evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
     ancestors: int = 0
     lineages: int = 0
+    unmoved: float = 0.0
 
 
 class Rounds:
@@ -359,6 +362,7 @@ class Rounds:
             evidence=pooled(self._estimates),
             ancestors=len(np.unique(self.system.ancestor)),
             lineages=len(np.unique(self.system.lineage)),
+            unmoved=float(np.exp(self._log_unmoved)),
         )
 
     def _planned(self, log_stay: float) -> int:

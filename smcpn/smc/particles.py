@@ -57,6 +57,13 @@ def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
     return total**2 / np.where(squares > 0, squares, 1.0), log_mean
 
 
+def distinct_sample_size(theta: Array, log_weights: Array) -> float:
+    """`effective_sample_size` of (n, d) and (n,), where copies of a particle count as one."""
+    _, number = np.unique(theta, axis=0, return_inverse=True)
+    weights = np.bincount(number.ravel(), weights=normalise(log_weights))
+    return float(1.0 / np.square(weights).sum()) if weights.any() else 0.0
+
+
 def accumulated(log_weights: Array, increments: Array) -> Array:
     """Log-weights (N,) before and after each of some increments (n, N), shape (n + 1, N).
 

@@ -11,9 +11,14 @@ from numpy.typing import NDArray
 
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.sampler import Sampler
 
+FEW_DISTINCT = 0.5
+"""Share of the effective sample size that is left where copies count once."""
+MUCH_UNMOVED = 0.2
+"""Share of a target that moves left where it was."""
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
@@ -42,7 +47,16 @@ def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
         found["acceptance"] = (
             f"acceptance fell below {LOW_ACCEPTANCE} in {len(low)} of {len(rejuvenations)} "
             f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
-            "use more particles, moves=WasteFree() or a narrower prior"
+            "use more particles or a narrower prior"
+        )
+    stuck = [r for r in rejuvenations if r.unmoved > MUCH_UNMOVED]
+    if stuck:
+        worst = max(stuck, key=lambda r: r.unmoved)
+        found["unmoved"] = (
+            f"in {len(stuck)} of {len(rejuvenations)} rejuvenations the moves left more than "
+            f"{MUCH_UNMOVED} of the posterior where it was (most {worst.unmoved:.2f} at sample "
+            f"{worst.sample}): the error of the evidence is stated too low and means may be "
+            "biased, use more particles"
         )
     fewest = min(r.lineages for r in rejuvenations)
     if fewest < FEW_LINEAGES:
@@ -64,6 +78,23 @@ def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
             f"{len(rejuvenations)} rejuvenations: narrow the prior, or raise steps"
         )
     return found
+
+
+def diagnose_particles(system: ParticleSystem) -> dict[str, str]:
+    """Return a warning where many of the final particles are copies."""
+    distinct = distinct_sample_size(system.theta, system.log_weights)
+    if distinct >= FEW_DISTINCT * system.ess:
+        return {}
+    alive = np.isfinite(system.log_weights)
+    different = len(np.unique(system.theta[alive], axis=0))
+    ancestors = len(np.unique(system.ancestor[alive]))
+    return {
+        "distinct": (
+            f"the {system.ess:.0f} effective particles are worth {distinct:.0f} where copies "
+            f"count once ({different} different ones, of {ancestors} ancestors): the posterior "
+            "is coarser than it looks, use more particles"
+        )
+    }
 
 
 Array = NDArray[np.float64]
@@ -116,6 +147,11 @@ class Populations:
     r_hat: Array
     warnings: tuple[str, ...]
 
+    @property
+    def ess(self) -> float:
+        """Effective sample size of all particles, where copies of one count once."""
+        return distinct_sample_size(self.theta, self.log_weights)
+
 
 def combine(samplers: Sequence[Sampler]) -> Populations:
     """Combine finished samplers of the same problem and number of particles."""
@@ -160,7 +196,7 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
 def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     found: dict[str, str] = {}
     for sampler in samplers:
-        found = diagnose(sampler.rejuvenations) | found
+        found = diagnose(sampler.rejuvenations) | diagnose_particles(sampler.system) | found
     if np.nanmax(scale, initial=0.0) > HIGH_R_HAT:
         found["r_hat"] = (
             f"R-hat reaches {np.nanmax(scale):.2f}: the populations disagree, use more particles"

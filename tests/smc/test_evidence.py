@@ -112,9 +112,9 @@ def test_importance_estimate_is_refused_where_it_cannot_know_its_error():
 
 
 def test_pooled_is_the_mean_by_precision():
-    both = pooled([EvidenceEstimate(0.0, 0.01), EvidenceEstimate(np.log(3.0), 0.03)])
+    both = pooled([EvidenceEstimate(0.0, 0.25), EvidenceEstimate(np.log(3.0), 0.75)])
     assert both.log == pytest.approx(np.log((3 * 1.0 + 1 * 3.0) / 4))
-    assert both.variance == pytest.approx(0.0075)
+    assert both.variance == pytest.approx(0.1875)
 
 
 def test_combined_evidence_averages_evidences():
@@ -190,3 +190,18 @@ def test_cost_counts_every_computed_sample():
     assert sampler.cost.next_seconds == pytest.approx(last.seconds * 31 / (last.sample + 1))
     assert seen[-1].cost == sampler.cost
     assert np.isnan(seen[0].cost.next_seconds) or seen[0].rejuvenations
+
+
+def test_importance_estimate_is_refused_where_its_variance_does_not_exist():
+    """A t of 2 degrees by a Gaussian: k is .5 and more, and the largest weights are yet to come."""
+    x = np.random.default_rng(0).normal(size=4000)
+    ratio = stats.t.logpdf(x, 2) - stats.norm.logpdf(x)
+    assert importance_estimate(ratio).variance == np.inf
+    assert importance_estimate(-0.1 * x**2).variance < 1e-3
+
+
+def test_estimates_that_disagree_are_not_more_certain_together():
+    near = pooled([EvidenceEstimate(0.0, 0.01), EvidenceEstimate(0.1, 0.01)])
+    assert near.variance == pytest.approx(0.005)
+    far = pooled([EvidenceEstimate(0.0, 0.01), EvidenceEstimate(1.0, 0.01)])
+    assert 0.3 < np.sqrt(far.variance) < 0.7

@@ -23,9 +23,9 @@ from smcpn.smc.moves import (
     WasteFree,
     predicted_acceptance,
 )
-from smcpn.smc.particles import RecordTarget, Target
+from smcpn.smc.particles import RecordTarget, Target, distinct_sample_size
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
-from smcpn.smc.replicates import diagnose
+from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
 
@@ -220,6 +220,23 @@ def test_diagnose():
     deep = [replace(good, exponent=k / 30) for k in range(1, 30)]
     assert "sample 5 took 29 parts" in diagnose(deep)["bridge"]
     assert "1 of 2" in diagnose([good, replace(good, diverged=1500)])["diverged"]
+
+
+def test_copies_and_what_moves_left_are_warned_of():
+    good = Rejuvenation(5, 1.0, 500.0, 0.8, 2, 2000, 0.1, ancestors=100, lineages=100)
+    assert (
+        "most 0.40 at sample 7" in diagnose([good, replace(good, sample=7, unmoved=0.4)])["unmoved"]
+    )
+    likelihood = Known(skewed, 2)
+    target = Target(likelihood.prior, likelihood, 0, 1.0)
+    system = target.evaluate(skewed_draws(np.random.default_rng(0), 100))
+    assert diagnose_particles(system) == {}
+    copies = system.take(np.repeat([1, 5, 8, 9], 25))
+    copies = replace(copies, ancestor=np.repeat([0, 7], 50))
+    assert distinct_sample_size(copies.theta, copies.log_weights) == pytest.approx(4.0)
+    found = diagnose_particles(copies)["distinct"]
+    assert "100 effective particles are worth 4 where copies count once" in found
+    assert "4 different ones, of 2 ancestors" in found
 
 
 def test_record_target_is_the_target_of_the_last_sample():

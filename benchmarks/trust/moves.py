@@ -1,0 +1,124 @@
+"""Whether the moves decorrelate: bias of means, error bars of the evidence, warnings, and cost.
+
+Targets in closed form, so that nothing but the sampler is judged. Where an answer is wrong a
+warning has to say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.rows import Row, Study, at_most, between, told
+from benchmarks.targets import GappedOscillator, NoisyRegression
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.particles import Target, ess_and_log_mean, normalise
+from smcpn.smc.proposals import StudentMixture
+from smcpn.smc.replicates import combine
+from smcpn.smc.sampler import Sampler, Settings
+from smcpn.smc.tempering import Tempering
+from tests.targets import LinearRegression
+
+Array = NDArray[np.float64]
+Case = GappedOscillator | NoisyRegression | LinearRegression
+
+PARTICLES = 1000
+BIAS = 0.03
+"""Posterior standard deviations."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Log-evidence, and means and standard deviations (k,) of the last k parameters or all."""
+
+    log_evidence: float
+    mean: Array
+    sd: Array
+
+
+def reference(case: Case, draws: int) -> Answer:
+    """By importance sampling from a t mixture, fitted to a run with 4000 particles, in blocks."""
+    rng = np.random.default_rng(99)
+    sampler = Tempering(case.prior, case, Settings(4000), rng)
+    sampler.run()
+    proposal = StudentMixture.fit(sampler.system.theta, sampler.system.weights)
+    theta = proposal.sample(rng, draws)
+    log_ratio = np.concatenate([_log_ratio(case, proposal, block) for block in _blocks(theta)])
+    _, log_mean = ess_and_log_mean(log_ratio)
+    values, weights = case.prior.natural(theta), normalise(log_ratio)
+    mean = weights @ values
+    return Answer(float(log_mean), mean, np.sqrt(weights @ np.square(values - mean)))
+
+
+def _blocks(theta: Array) -> list[Array]:
+    return np.array_split(theta, max(1, len(theta) // 20_000))
+
+
+def _log_ratio(case: Case, proposal: StudentMixture, theta: Array) -> Array:
+    target = Target(case.prior, case, case.n_samples - 1, 1.0)
+    return target.log_density(target.evaluate(theta)) - proposal.log_density(theta)
+
+
+def judged(
+    case: Case, answer: Answer, seeds: int, names: Sequence[str], kind: type[Sampler] = Tempering
+) -> Iterator[Row]:
+    """Bias of each named mean, the largest of all, z of the evidence, and runs without a word."""
+    shifts, z, evaluations, silent = [], [], [], 0
+    for seed in range(seeds):
+        sampler = kind(case.prior, case, Settings(PARTICLES), np.random.default_rng(seed))
+        sampler.run()
+        values = case.prior.natural(sampler.system.theta)[:, -len(answer.mean) :]
+        shifts.append((sampler.system.weights @ values - answer.mean) / answer.sd)
+        z.append((sampler.log_evidence - answer.log_evidence) / sampler.log_evidence_se)
+        evaluations.append(sum(r.evaluations for r in sampler.rejuvenations) / PARTICLES)
+        silent += abs(z[-1]) > 3 and not combine([sampler]).warnings
+    bias, error = np.mean(shifts, axis=0), np.std(shifts, axis=0, ddof=1) / np.sqrt(seeds)
+    note = f"{seeds} seeds"
+    for name, own, own_error in zip(names, bias[: len(names)], error, strict=False):
+        yield at_most(f"bias of {name}, sd", abs(own), BIAS, f"+- {own_error:.3f}, {note}")
+    yield Row("largest bias of a mean, sd", np.abs(bias).max(), note=f"+- {error.max():.3f}")
+    yield between("z of the evidence, rms", np.sqrt(np.mean(np.square(z))), 0.8, 1.25, note)
+    yield at_most("evidence beyond 3 se without a warning", silent, 0, note)
+    yield from told({"evaluations / N": np.mean(evaluations)})
+
+
+def oscillator(quick: bool) -> Iterator[Row]:
+    """The oscillator with a gap, tempering with default settings."""
+    case = GappedOscillator()
+    answer = reference(case, 50_000 if quick else 400_000)
+    rows = judged(case, answer, 6 if quick else 20, case.prior.names)
+    yield from rows
+
+
+def oscillator_by_ibis(quick: bool) -> Iterator[Row]:
+    """The same along the data: nothing may become worse there."""
+    case = GappedOscillator()
+    answer = reference(case, 50_000 if quick else 400_000)
+    yield from judged(case, answer, 2 if quick else 20, case.prior.names, Ibis)
+
+
+def many_parameters(quick: bool) -> Iterator[Row]:
+    """A Gaussian posterior of 25 parameters, tempering with default settings."""
+    case = LinearRegression(60, 25, 0.5)
+    mean, covariance = case.moments()
+    answer = Answer(case.log_evidence(), mean, np.sqrt(np.diag(covariance)))
+    yield from judged(case, answer, 5 if quick else 20, ["theta0"])
+
+
+def many_parameters_and_noise(quick: bool) -> Iterator[Row]:
+    """A funnel of 25 parameters, the noise among them: tempering, and along the data."""
+    case = NoisyRegression()
+    log_evidence, mean, sd = case.exact()
+    answer = Answer(log_evidence, np.array([mean]), np.array([sd]))
+    yield from judged(case, answer, 3 if quick else 20, ["s"])
+
+
+STUDIES: dict[str, Study] = {
+    "moves_oscillator": oscillator,
+    "moves_oscillator_by_ibis": oscillator_by_ibis,
+    "moves_25": many_parameters,
+    "moves_25_and_noise": many_parameters_and_noise,
+}
