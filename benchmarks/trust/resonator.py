@@ -42,8 +42,8 @@ def resonator() -> smcpn.Problem:
     Reference and runs are of one likelihood, so that the error of its steps does not matter.
     """
     rng = np.random.default_rng(0)
-    numerator, denominator = signal.butter(2, [0.01, 0.4], "bandpass")
-    u = np.asarray(signal.lfilter(numerator, denominator, rng.normal(size=SAMPLES)))
+    sections = signal.butter(2, [0.01, 0.4], "bandpass", output="sos")
+    u = np.asarray(signal.sosfilt(sections, rng.normal(size=SAMPLES)))
     y = smcpn.simulate(two_masses, smcpn.Record(u=u, dt=DT), TRUTH, observe="x1")
     y = y + NOISE * rng.normal(size=y.shape)
     return smcpn.Problem(
