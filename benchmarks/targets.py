@@ -177,8 +177,9 @@ class NoisyRegression:
         self.x = rng.normal(size=(self.n_samples, d - 1))
         truth = rng.normal(size=d - 1)
         self.y = self.x @ truth + 0.5 * rng.normal(size=self.n_samples)
-        coefficients: dict[str, Any] = {f"b{j}": stats.norm() for j in range(d - 1)}
-        self.prior = Prior(coefficients | {"s": stats.lognorm(1.0)})
+        distributions: dict[str, Any] = {f"b{j}": stats.norm() for j in range(d - 1)}
+        distributions["s"] = stats.lognorm(1.0)
+        self.prior = Prior(distributions)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.likelihood.steps import error_budget
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
+from smcpn.likelihood.steps import finer_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -26,6 +28,8 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
+JUDGES = 200
+"""Particles that tell how far finer steps would shift a posterior, at least."""
 BLOCK = 256
 """Samples of which the outputs of all particles are predicted at a time."""
 
@@ -238,16 +242,28 @@ def stream_posterior(
     sampler = window.tracker.sampler
     sampler.flush()
     populations = combine([sampler])
-    mean = sampler.system.weights @ sampler.system.theta
-    budget = error_budget(observed, solver, window.prior.natural(mean[None, :])[0], likelihood)
     cost = sampler.cost
     nan = float("nan")
     return Posterior(
         problem=observed,
         solver=solver,
         likelihood=likelihood,
-        budget=budget,
+        shift=_shift(observed, solver, likelihood, sampler),
         timing=Timing(nan, nan, nan, int(cost.evaluations * int(solver.steps))),
         seed=seed,
         **vars(replace(populations)),
     )
+
+
+def _shift(
+    problem: Problem, solver: Solver, likelihood: str, sampler: StreamIbis
+) -> DiscretisationShift | None:
+    """Shift of a population by a finer solver, by evenly chosen particles; None without one."""
+    finer = finer_solver(problem, solver)
+    if finer is None:
+        return None
+    n, d = sampler.system.theta.shape
+    some = slice(None, None, max(1, n // max(JUDGES, 20 * d)))
+    one = sampler.compared(build_likelihood(problem, finer, None, likelihood), some)
+    names, weights = problem.names, one.weights
+    return shift_of_particles(names, solver, finer, one.theta, weights, one.log_increment)

@@ -8,8 +8,10 @@ range of numbers.
 
 A step predicts the mean (10a), evaluates f and its Jacobian (11a), and estimates the local
 diffusion and from it the local error (21)-(29). These need no covariance: the state before the
-step counts as exact. A step that is rejected ends here; an accepted one predicts the covariance
-(10b) and conditions on the residual being zero (11).
+step counts as exact. Where coupled processes share one diffusion, each counts in the tolerance of
+its state, so that no unit matters; with the same tolerance for all, the equations are those of the
+paper. A step that is rejected ends here; an accepted one predicts the covariance (10b) and
+conditions on the residual being zero (11).
 """
 
 from __future__ import annotations
@@ -121,6 +123,7 @@ class Work(NamedTuple):
     residual: Array
     noise: Array
     error: Array
+    unit: Array
     local: Array
     whitened: Array
     rows: Array
@@ -138,6 +141,7 @@ def workspace(layout: CompiledLayout, n_inputs: int):
         np.empty(d),
         np.empty(d),
         np.zeros((d, n)),
+        np.empty(d),
         np.empty(d),
         np.empty(d),
         np.empty(d),
@@ -284,6 +288,7 @@ def local_error(
     work: Work,
 ):
     """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
+    _units(layout, control, mean_before, work)
     if layout.coupled:
         _local_noise_coupled(layout, work)
     else:
@@ -299,6 +304,17 @@ def local_error(
         tolerance = control.atol + control.rtol * max(before, abs(work.x[i]))
         total += (work.error[p] * ratio / tolerance) ** 2
     return sqrt(total / len(work.x))
+
+
+@compiled
+def _units(layout: CompiledLayout, control: Control, mean_before: Array, work: Work):
+    """Unit of each process: the tolerance of its state where coupled ones share one diffusion."""
+    in_tolerances = layout.coupled and not layout.diagonal
+    for i in range(len(work.x)):
+        if layout.derivative[i] == 0:
+            p = layout.process[i]
+            size = max(abs(mean_before[0, p]), abs(work.x[i]))
+            work.unit[p] = control.atol + control.rtol * size if in_tolerances else 1.0
 
 
 @compiled
@@ -350,7 +366,7 @@ def _local_noise_coupled(layout: CompiledLayout, work: Work):
                 work.error[first + s] *= work.noise[first + s]
     for p in range(d):
         if not layout.diagonal:
-            work.noise[p] = total
+            work.noise[p] = total * work.unit[p] ** 2
             work.error[p] *= total
         work.error[p] = sqrt(work.error[p])
 
@@ -363,18 +379,19 @@ def _rounding(work: Work, p: int):
 @compiled
 def _noise_seen(layout: CompiledLayout, first: int, work: Work):
     """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
-    size, width, local = layout.order + 1, layout.width, work.local
+    size, width, local, unit = layout.order + 1, layout.width, work.local, work.unit
     clear(local, width, size * width)
     for s in range(width):
         p = first + s
         for j in range(layout.top[p] + 1):
-            local[s, s * size + j] = layout.noise_factor[layout.top[p], j]
+            local[s, s * size + j] = unit[p] * layout.noise_factor[layout.top[p], j]
         for i in range(len(layout.process)):
             other = layout.process[i] - first
             if 0 <= other < width:
                 k = layout.derivative[i]
+                slope = work.coupling[p, i] * unit[layout.process[i]]
                 for j in range(k + 1):
-                    local[s, other * size + j] -= work.coupling[p, i] * layout.noise_factor[k, j]
+                    local[s, other * size + j] -= slope * layout.noise_factor[k, j]
 
 
 @compiled

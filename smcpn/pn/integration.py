@@ -374,7 +374,7 @@ class Integration:
         tolerance = self._settings.atol + self._settings.rtol * np.abs(self._x0)
         size, rate = np.sqrt(np.square(series[:, :2] / tolerance[:, None]).sum(axis=0)).tolist()
         least = 1e-5 * np.sqrt(len(self._x0))
-        return FIRST_STEP * size / rate if min(size, rate) > least else BLIND_STEP * span
+        return FIRST_STEP * size / rate if min(size, rate * span) > least else BLIND_STEP * span
 
     def _start(self, series: Array, h: float) -> tuple[State, Store]:
         layout, time = self._layout, float(self._grid[0])

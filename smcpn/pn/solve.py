@@ -58,7 +58,8 @@ def solve(
         that many equal steps are taken between samples (or grid points), with ``"auto"`` the
         tolerances decide.
     rtol, atol : float
-        The local error of each state stays below ``atol + rtol |x|`` in the root mean square.
+        The local error of each state stays below ``atol + rtol |x|`` in the root mean square. One
+        dynamic diffusion for all states of `EKF1` counts in these tolerances.
     at : array_like, optional
         Further times that a step must end at, and the times of `Solution.t`. The solution can be
         called at any other time too.

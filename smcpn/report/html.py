@@ -163,10 +163,16 @@ def likelihood_table(rows: Sequence[Reweighted]) -> Table:
             [
                 row.likelihood,
                 str(row.solver),
-                f"{row.log_likelihood:.2f}",
-                _percent(row.kept),
-                f"{row.largest_shift[1]:.2g} sd",
-                row.largest_shift[0],
+                *(
+                    [row.reason, "", "", ""]
+                    if row.reason
+                    else [
+                        f"{row.log_likelihood:.2f}",
+                        _percent(row.kept),
+                        f"{row.largest_shift[1]:.2g} sd",
+                        row.largest_shift[0],
+                    ]
+                ),
             ]
             for row in rows
         ],

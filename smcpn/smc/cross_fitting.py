@@ -10,41 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from smcpn.smc.proposals import Proposal
 
 Array = NDArray[np.float64]
 Fold = NDArray[np.int64]
 
 MANY = 100
 """Particles per dimension from which two folds do: half of them fit a proposal as well."""
-
-
-class Density(Protocol):
-    """A normalised density to draw from; its name is that of its kind."""
-
-    @property
-    def name(self) -> str:
-        """Name in the record of a rejuvenation."""
-        ...
-
-    def sample(self, rng: np.random.Generator, size: int) -> Array:
-        """Draw ``size`` vectors, (size, d)."""
-        ...
-
-    def log_density(self, theta: Array) -> Array:
-        """Log density at (n, d), shape (n,)."""
-        ...
-
-
-class Kind(Protocol):
-    """A family of densities, such as a `Proposal` class."""
-
-    def fit(self, theta: Array, weights: Array) -> Density:
-        """Fit to weighted particles, (N, d) and (N,); the weights sum to one."""
-        ...
 
 
 def folds(size: int, dimension: int) -> Fold:
@@ -62,17 +39,19 @@ class CrossFitted:
 
     Attributes
     ----------
-    densities : sequence of Density
+    densities : sequence of Proposal
         One for each fold.
     fold : ndarray of int, (N,)
         The density that moves each particle. Of a multiple of N vectors, every N have these folds.
     """
 
-    densities: Sequence[Density]
+    densities: Sequence[Proposal]
     fold: Fold
 
     @classmethod
-    def fit(cls, kind: Kind, theta: Array, weights: Array, fold: Fold, moved: Fold) -> Self:
+    def fit(
+        cls, kind: type[Proposal], theta: Array, weights: Array, fold: Fold, moved: Fold
+    ) -> Self:
         """Fit to weighted particles, (N, d) and (N,).
 
         Parameters

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, NotStorableError
-from smcpn.smc.cross_fitting import CrossFitted, Density, Fold, folds
+from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
 from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
 from smcpn.smc.mixing import unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
@@ -94,7 +94,7 @@ class IndependentKernel:
     one call.
     """
 
-    proposal: Density
+    proposal: Proposal | CrossFitted
 
     @property
     def name(self) -> str:
@@ -658,7 +658,10 @@ class WasteFree(MoveStrategy):
 
 
 def predicted_acceptance(
-    proposal: Density, fitted: Density, system: ParticleSystem, target: Target
+    proposal: Proposal | CrossFitted,
+    fitted: Proposal | CrossFitted,
+    system: ParticleSystem,
+    target: Target,
 ) -> float:
     """Acceptance that independent moves from ``proposal`` would have, without evaluating any.
 
@@ -669,9 +672,9 @@ def predicted_acceptance(
 
     Parameters
     ----------
-    proposal : Density
+    proposal : Proposal or CrossFitted
         The one in question.
-    fitted : Density
+    fitted : Proposal or CrossFitted
         One that is known to cover the target and little else.
     system : ParticleSystem
         Equally weighted.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
 
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood
 from smcpn.likelihood.registry import (
@@ -33,8 +35,10 @@ Array = NDArray[np.float64]
 
 RELIABLE = 0.1
 """Share of the effective particles that must be left for the shift to be more than a bound."""
-FACTORS = 10.0 ** np.arange(-6, 19)
-"""Diffusions (sd) among which the most likely is taken, where none is known."""
+DECADES = np.arange(-6.0, 19.0)
+"""Powers of ten of the diffusion (sd) from which the search for the most likely one begins."""
+DIFFUSION_PRECISION = 0.03
+"""In powers of ten, to which the most likely diffusion is searched."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Reweighted:
         Effective sample size of the posterior, and of the reweighted particles.
     log_evidence_change : float
         log sum_i w_i p'(y | theta_i) / p(y | theta_i).
+    reason : str
+        Why there are no figures, which are then nan; empty where there are.
     """
 
     likelihood: str
@@ -64,6 +70,14 @@ class Reweighted:
     ess_before: float
     ess: float
     log_evidence_change: float
+    reason: str = ""
+
+    @classmethod
+    def without(cls, problem: Problem, likelihood: str, solver: Solver, reason: str) -> Reweighted:
+        """A likelihood that has no value, and why."""
+        nan = float("nan")
+        shift = dict.fromkeys(problem.names, nan)
+        return cls(likelihood, solver, nan, shift, nan, nan, nan, reason)
 
     @property
     def steps(self) -> int:
@@ -112,7 +126,7 @@ def _reweighted(
         return Reweighted(
             likelihood=likelihood,
             solver=solver,
-            log_likelihood=float(weights @ after),
+            log_likelihood=float(weights[weights > 0] @ after[weights > 0]),
             shift=dict(zip(problem.names, shift.tolist(), strict=True)),
             ess_before=float(effective_sample_size(log_weights)),
             ess=float(effective_sample_size(log_weights + change)),
@@ -153,13 +167,14 @@ def compare_likelihoods(
     theta : ndarray, (N, d)
     log_weights : ndarray, (N,)
     names : sequence of str
-        Of `LIKELIHOODS`. A diffusion that has to be known is the most likely power of ten at the
-        posterior centre.
+        Of `LIKELIHOODS`. A diffusion that has to be known is the most likely one at the posterior
+        centre. A likelihood that cannot be used with the problem, or is none at any diffusion or
+        for some of the weight, says why in place of figures.
 
     Raises
     ------
     InputError
-        For an unknown name, or a likelihood that cannot be used with the problem.
+        For an unknown name.
     """
     for name in names:
         check_likelihood(name)
@@ -174,9 +189,19 @@ def compare_likelihoods(
         if name == own:
             other, after = solver, before
         else:
-            built = _likelihood(problem, solver, name, centre)
+            other = LIKELIHOODS[name].counterpart(problem, solver)
+            try:
+                built = _likelihood(problem, other, name, centre)
+            except InputError as error:
+                rows.append(Reweighted.without(problem, name, other, str(error)))
+                continue
             other, after = built.solver, _evaluated(built, values)
-        rows.append(_reweighted(problem, name, other, values, log_weights, before, after))
+        lost = weights[~np.isfinite(after)].sum()
+        if lost > 0.0:
+            reason = f"{lost:.1%} of the weight has none: the solution diverges at these steps"
+            rows.append(Reweighted.without(problem, name, other, reason))
+        else:
+            rows.append(_reweighted(problem, name, other, values, log_weights, before, after))
     return rows
 
 
@@ -186,13 +211,39 @@ def _evaluated(likelihood: LaneLikelihood, values: Array) -> Array:
 
 
 def _likelihood(problem: Problem, solver: Solver, name: str, centre: Array) -> LaneLikelihood:
-    """Build another likelihood, at the most likely diffusion where it needs one."""
-    other = LIKELIHOODS[name].counterpart(problem, solver)
-    likelihood = build_likelihood(problem, other, None, name)
+    """Build another likelihood, at the most likely diffusion where it needs one.
+
+    Raises
+    ------
+    InputError
+        If it cannot be used with the problem, or has no value at any diffusion.
+    """
+    likelihood = build_likelihood(problem, solver, None, name)
     if problem.diffusion is not None or not LIKELIHOODS[name].known_diffusion:
         return likelihood
     diffused = cast(DiffusedLikelihood, likelihood)
-    candidates = [cast(LaneLikelihood, diffused.at_diffusion(factor)) for factor in FACTORS]
-    best = int(np.argmax([_evaluated(one, centre)[0] for one in candidates]))
-    candidates[best].solver = replace(other, diffusion=float(FACTORS[best]))
-    return candidates[best]
+
+    def at(decade: float) -> LaneLikelihood:
+        return cast(LaneLikelihood, diffused.at_diffusion(float(10.0**decade)))
+
+    def value(decade: float) -> float:
+        return float(_evaluated(at(decade), centre)[0])
+
+    values = np.array([value(decade) for decade in DECADES])
+    if not np.isfinite(values).any():
+        low, high = 10.0 ** DECADES[[0, -1]]
+        raise InputError(
+            f"none at any diffusion from {low:g} to {high:g}: the solution diverges at these steps"
+        )
+    best = int(np.argmax(values))
+    bounds = DECADES[max(best - 1, 0)], DECADES[min(best + 1, len(DECADES) - 1)]
+    found: Any = minimize_scalar(
+        lambda decade: -value(decade),
+        bounds=bounds,
+        method="bounded",
+        options={"xatol": DIFFUSION_PRECISION},
+    )
+    decade = float(found.x) if -float(found.fun) > values[best] else float(DECADES[best])
+    chosen = at(decade)
+    chosen.solver = replace(solver, diffusion=float(f"{10.0**decade:.3g}"))
+    return chosen

@@ -62,7 +62,7 @@ class Quadratic:
         sums = values @ weights
         return -0.5 * sums**2, -sums[:, None] * weights
 
-    def hessian(self, values):
+    def hessian(self, values, difference=None):
         weights = 1.0 + np.arange(values.shape[1])
         return np.broadcast_to(-np.outer(weights, weights), (len(values), *[len(weights)] * 2))
 

@@ -19,6 +19,8 @@ from smcpn.checkpoint.problem import (
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.growing import History, growing_likelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
+from smcpn.online.window import FreeStart
+from smcpn.simulation.particles import simulate_particles
 from smcpn.validation.innovations import innovations
 from tests.reference.coloured import increments
 
@@ -333,14 +335,27 @@ def test_identify_recovers_the_noise():
     assert "not white" not in str(validated)
 
 
-def test_online_follows_a_stream_to_the_bytes_of_a_run():
+def test_online_and_a_resumed_run_have_the_bytes_of_a_run(tmp_path):
     record = coloured_record(np.random.default_rng(0), 40)
     problem, options = problem_of(record), {"solver": RK4(2), "particles": 100, "seed": 1}
     live = smcpn.Online(problem, **options)
     for u, y in zip(record.u, record.y, strict=True):
         live.update(u, y)
-    batch = smcpn.identify(problem, progress=False, **options)
+    path = tmp_path / "run.h5"
+    batch = smcpn.identify(problem, progress=False, checkpoint=path, **options)
+    np.testing.assert_array_equal(smcpn.resume(path).theta, batch.theta)
     np.testing.assert_array_equal(live.posterior().theta, batch.theta)
     # The noise that the last sample had is still there one sample ahead, and not after a hundred.
     sd = live.predict(np.zeros((100, 1))).sd[:, 0]
     assert sd[0] < 0.9 * sd[-1]
+
+
+def test_a_window_keeps_the_parameters_of_the_noise():
+    assert FreeStart(problem_of(record_of())).lasting == ("rate", "sigma", "rho")
+
+
+def test_a_band_of_a_simulation_has_the_whole_standard_deviation():
+    record = record_of()
+    (values,) = np.array([[[RATE, SIGMA, RHO]]])
+    simulation = simulate_particles(problem_of(record), record, values, np.ones(1))
+    np.testing.assert_allclose(simulation.sd, SIGMA, rtol=1e-3)

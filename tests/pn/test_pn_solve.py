@@ -413,3 +413,23 @@ def test_a_solution_refuses_too():
 def test_plot_has_a_panel_for_each_state():
     figure = predator_solution(EKF1(order=3, smooth=True)).plot()
     assert len(figure.axes) == 3
+
+
+@pytest.mark.parametrize("solver", [EKF1(order=5), EKF1(3, 4), EKF0(3)])
+def test_a_solution_is_the_same_in_other_units(solver):
+    """Of time and of each state."""
+
+    def solution(time: float, x: float, y: float) -> smcpn.Solution:
+        rates = {"a": 1.5, "b": 1.0 / y, "c": 2.0, "d": 1.0 / x}
+        return smcpn.solve(
+            lotka_volterra, np.linspace(0.0, 3.0, 7) * time,
+            {name: rate / time for name, rate in rates.items()},
+            initial=[x, 1.5 * y], solver=solver, rtol=1e-6, atol=1e-300,
+        )  # fmt: skip
+
+    here = solution(1.0, 1.0, 1.0)
+    for time, x, y in ((1e12, 1e-12, 1.0), (1e-12, 1e6, 1e12), (1e-6, 1e-9, 1e9)):
+        there = solution(time, x, y)
+        assert there.stats == here.stats
+        np.testing.assert_allclose(there.mean / [x, y], here.mean, rtol=1e-9)
+        np.testing.assert_allclose(there.sd[1:] / [x, y], here.sd[1:], rtol=1e-3)

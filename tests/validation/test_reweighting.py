@@ -1,5 +1,7 @@
 """Likelihoods compared by reweighting the particles of a posterior."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -7,7 +9,9 @@ from typer.testing import CliRunner
 from smcpn import InputError
 from smcpn.cli.app import app
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.report.html import likelihood_table
 from smcpn.solver import RK4
+from smcpn.validation import reweighting
 from smcpn.validation.reweighting import compare_likelihoods
 from tests.models import oscillator_posterior
 
@@ -48,6 +52,36 @@ def test_another_mean_is_that_of_importance_weights(rows):
     mean = (weights / weights.sum()) @ p.values
     shifts = np.abs(mean - list(p.mean.values())) / list(p.sd.values())
     assert rows["classical"].largest_shift[1] == pytest.approx(shifts.max(), rel=1e-6)
+
+
+def test_the_diffusion_is_the_most_likely_one():
+    """At the posterior centre: neither half nor twice of it is likelier."""
+    p = oscillator_posterior()
+    (row,) = compared(["fenrir"])
+    diffusion = row.solver.diffusion
+    centre = p.problem.prior.natural((p.weights @ p.theta)[None, :])
+
+    def value(factor):
+        solver = replace(row.solver, diffusion=diffusion * factor)
+        likelihood = build_likelihood(p.problem, solver, likelihood="fenrir")
+        return likelihood.evaluate(centre, p.problem.n_samples)[1][0]
+
+    assert value(1.0) >= max(value(0.5), value(2.0)) - 1e-6
+    assert not row.reason
+
+
+def test_a_likelihood_without_a_value_says_why(monkeypatch):
+    """A bound that nothing respects leaves no value at any diffusion."""
+    monkeypatch.setattr(reweighting, "_evaluated", lambda likelihood, values: nothing(values))
+    (row,) = compared(["fenrir"])
+    assert "none at any diffusion from 1e-06 to 1e+18" in row.reason
+    assert np.isnan(row.log_likelihood)
+    ((*_, told, _, _, _),) = likelihood_table([row]).rows
+    assert told == row.reason
+
+
+def nothing(values):
+    return np.full(len(values), -np.inf)
 
 
 def test_an_unknown_likelihood_is_refused():
