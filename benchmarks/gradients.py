@@ -129,8 +129,8 @@ def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
     state = kernel.start(theta[: kernel.program.theta.numel()], rows)
     return _milliseconds(
         lambda: kernel._module.advance(
-            theta, state.copy(), rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
-            rows.cycle, 0, len(rows), np.empty((0, 2, 8)), np.empty((2, 8)), 0, 1,
+            theta, state.copy(), rows.intervals, rows.inputs, rows.gains, rows.samples, rows.begins,
+            rows.recur, 0, len(rows), np.empty((0, 2, 8)), np.empty((2, 8)), 0, 1,
         ),
         repeats,
     )  # fmt: skip

@@ -40,6 +40,8 @@ class Solver:
         Whether every particle chooses its steps, by the local error.
     steps : int or "auto"
         Steps per sampling interval.
+    interval : float or None
+        Length of a sampling interval that takes ``steps``, where others take more or fewer.
     step : type
         Graphs of one step, of a solver that is not probabilistic: a
         `smcpn.likelihood.classical.Step` that is defined for it.
@@ -53,6 +55,7 @@ class Solver:
     adaptive: ClassVar[bool] = False
     jacobian = "none"
     steps: int | str
+    interval: float | None = None
 
     def __init_subclass__(cls) -> None:
         if "likelihood" in cls.__dict__:
@@ -77,6 +80,11 @@ class Solver:
         steps = factor * int(self.steps)
         return self.with_steps(steps) if steps <= MAX_STEPS else None
 
+    def divided(self, interval: float | None) -> Self:
+        """Return the same solver with ``steps`` in an interval of this length, where it can."""
+        known = "interval" in self.__dataclass_fields__
+        return replace(cast(Any, self), interval=interval) if known else self
+
     def begun(self) -> Self:
         """Return the same solver, as coarse as the choice of an adaptive one begins."""
         return self
@@ -97,6 +105,7 @@ class ProbabilisticSolver(Solver):
     form: str = "first"
     diffusion: float | str = "fixed-diagonal"
     smooth: bool = False
+    interval: float | None = None
 
     def __post_init__(self) -> None:
         order = whole_number("order", self.order, ORDERS[0], ORDERS[-1])
@@ -104,6 +113,7 @@ class ProbabilisticSolver(Solver):
         object.__setattr__(self, "steps", _steps(self.steps))
         _choice("form", self.form, FORMS)
         object.__setattr__(self, "diffusion", _diffusion(self.diffusion))
+        object.__setattr__(self, "interval", _interval(self.interval))
         if not isinstance(self.smooth, bool):
             raise InputError(
                 f"smooth is {shown(self.smooth)}: choose True or False", argument="smooth"
@@ -145,6 +155,10 @@ class EKF0(ProbabilisticSolver):
         a parameter one that is learned; both are in units of the states and of time.
     smooth : bool
         Whether a solution is also smoothed; likelihoods do not look at it.
+    interval : float, optional
+        Length of a sampling interval that takes ``steps``; others take as many in proportion, so
+        that no step is longer. Without it every interval takes ``steps``. Where samples are not
+        equally spaced ``steps="auto"`` sets it; likelihoods that see the data cannot use it.
 
     Raises
     ------
@@ -163,7 +177,7 @@ class EKF1(ProbabilisticSolver):
 
     Parameters
     ----------
-    order, steps, form, smooth
+    order, steps, form, smooth, interval
         As of `EKF0`.
     diffusion : float or str
         As of `EKF0`; ``"auto"`` is ``"dynamic"`` in `smcpn.solve` and ``"fixed"`` in a likelihood,
@@ -271,13 +285,17 @@ class RK4(Solver):
     ----------
     steps : int or "auto"
         Solver steps per sampling interval.
+    interval : float, optional
+        As of `EKF0`.
     """
 
     likelihood: ClassVar[str] = "classical"
     steps: int | str = "auto"
+    interval: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "steps", _steps(self.steps))
+        object.__setattr__(self, "interval", _interval(self.interval))
 
 
 def check_solver(solver: Solver) -> None:
@@ -300,6 +318,17 @@ def _steps(steps: int | str) -> int | str:
     if isinstance(steps, str) and steps == "auto":
         return steps
     return whole_number("steps", steps, 1, MAX_STEPS, " per sample, or 'auto'")
+
+
+def _interval(interval: float | None) -> float | None:
+    if interval is None:
+        return None
+    value = real_number("interval", interval, "give a positive number, or None")
+    if not value > 0.0:
+        raise InputError(
+            f"interval is {value}: give a positive number, or None", argument="interval"
+        )
+    return value
 
 
 def _choice(name: str, value: str, known: tuple[str, ...]) -> None:

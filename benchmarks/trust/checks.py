@@ -123,7 +123,7 @@ def chaos(quick: bool) -> Iterator[Row]:
             problem.ode, problem.records[0], observe=["x", "y", "z"],
             noise=np.sqrt(LORENZ_VARIANCE), prior=prior, initial=(-12.0, -5.0, 38.0),
         )  # fmt: skip
-        posterior = smcpn.identify(narrow, solver=RK4(64), particles=300, seed=seed, progress=False)
+        posterior = smcpn.identify(narrow, solver=RK4(), particles=300, seed=seed, progress=False)
         found = posterior.validate()
         centre = narrow.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
         (mean,) = innovations(narrow, posterior.solver, centre)

@@ -97,10 +97,10 @@ _REPEATED_STEP = """
 
 _ADVANCE = """\
 @stored("void(float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1],"
-        "float64[:, ::1], int64, int64, int64, int64,"
+        "float64[:, ::1], int64[::1], int64, int64, int64,"
         "float64[:, :, ::1], float64[:, ::1], int64, int64)",
         nogil=True, error_model="numpy", fastmath=FAST)
-def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first, last,
+def advance(theta, state, intervals, inputs, gains, samples, begins, recur, first, last,
             emitted, totals, first_block, last_block):
     w = np.empty({slots} * LANES)
     particles = theta.shape[1]
@@ -124,9 +124,9 @@ def advance(theta, state, intervals, inputs, gains, samples, steps, cycle, first
             hoist_lane(w, i, ())
         for sample in range(first, last):
             if sample > 0:{interval}
-                for step in range(steps):
-                    n = (sample - 1) * steps + step
-                    n_gain = min(n % cycle, gains.shape[0] - 1)
+                begin = begins[sample - 1]
+                for n in range(begin, begins[sample]):
+                    n_gain = min(n - recur * begin, gains.shape[0] - 1)
                     step_values = step_shared(({step_row})){step}
             sample_values = sample_shared(({sample_row}))
             for i in range(LANES):

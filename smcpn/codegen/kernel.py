@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -36,15 +36,18 @@ class Rows:
     Attributes
     ----------
     start : ndarray, (start_row,)
-    inputs : ndarray, ((T - 1) steps, step_row)
-    gains : ndarray, (1 ... (T - 1) steps, gain_row)
-        Read from the first row again after ``cycle`` steps; the last row stays in force.
+    inputs : ndarray, (S, step_row)
+        Of all steps.
+    gains : ndarray, (1 ... S, gain_row)
+        The last row stays in force.
     samples : ndarray, (T, sample_row)
     steps : int
-        Solver steps per sampling interval.
-    cycle : int, optional
-        Never, by default.
+        Solver steps of the sampling interval that has most.
+    recur : bool
+        Whether gains are read from the first row again in every interval.
     intervals : ndarray, (T - 1, interval_row)
+    counts : ndarray of int, (T - 1,), optional
+        Solver steps of every interval, where they are not all ``steps``.
     """
 
     start: Array
@@ -52,11 +55,19 @@ class Rows:
     gains: Array
     samples: Array
     steps: int
-    cycle: int = 2**62
+    recur: bool = False
     intervals: Array = field(default_factory=lambda: np.empty((0, 0)))
+    counts: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.samples)
+
+    @cached_property
+    def begins(self) -> NDArray[np.int64]:
+        """Number of the first step after each sample, (T,); the last is that of all steps."""
+        if self.counts is None:
+            return np.arange(len(self), dtype=np.int64) * self.steps
+        return np.append(0, np.cumsum(self.counts)).astype(np.int64)
 
 
 @dataclass
@@ -153,12 +164,13 @@ class LaneKernel:
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         totals = np.empty((n_emitted, n))
         blocks = -(-n // self.lanes)
-        steps = (last - max(first, 1)) * rows.steps
+        begins = rows.begins
+        steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
 
         def run(part: tuple[int, int]) -> None:
             self._module.advance(
-                theta, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
-                rows.cycle, first, last, emitted, totals, *part,
+                theta, state, rows.intervals, rows.inputs, rows.gains, rows.samples, begins,
+                rows.recur, first, last, emitted, totals, *part,
             )  # fmt: skip
 
         parts = _parts(blocks, steps * n, self.threads or processors())
@@ -183,8 +195,8 @@ class LaneKernel:
         state = state.copy()
         emitted = np.empty((self._n_emitted, n))
         self._module.advance(
-            columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.steps,
-            rows.cycle, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
+            columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.begins,
+            rows.recur, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
         )  # fmt: skip
         return state, emitted
 
@@ -194,7 +206,7 @@ class LaneKernel:
         emitted = np.empty((self._n_emitted, n))
         self._module.advance(
             columns, state, rows.intervals, rows.inputs, rows.gains,
-            rows.samples[sample : sample + 1], rows.steps, rows.cycle, 0, 1,
+            rows.samples[sample : sample + 1], rows.begins, rows.recur, 0, 1,
             _NOTHING, emitted, 0, -(-n // self.lanes),
         )  # fmt: skip
         return emitted
@@ -205,7 +217,8 @@ class LaneKernel:
         fits = (
             len(theta) == program.theta.numel()
             and len(rows.start) == program.start_row.numel()
-            and rows.inputs.shape == (intervals * rows.steps, program.step_row.numel())
+            and rows.inputs.shape == (rows.begins[-1], program.step_row.numel())
+            and len(rows.begins) == len(rows)
             and rows.gains.shape[1] == program.gain_row.numel()
             and len(rows.gains) > 0
             and rows.samples.shape[1] == program.sample_row.numel()

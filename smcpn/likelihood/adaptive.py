@@ -374,7 +374,9 @@ class Adaptive(Recursion):
         """See `Recursion.local_error`: what every step is allowed."""
         return self.tolerance * self.clock.sizes
 
-    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+    def writer(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> RowWriter:
         """See `Recursion.writer`."""
         return AdaptiveRowWriter(self, record, number)
 

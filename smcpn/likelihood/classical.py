@@ -23,7 +23,15 @@ from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
+from smcpn.likelihood.rows import (
+    RowWriter,
+    Window,
+    WindowRows,
+    numbers_of_steps,
+    rows_by_number,
+    sample_rows,
+    start_row,
+)
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import RK4, Solver
@@ -105,6 +113,7 @@ class Classical(Recursion):
     """One step after the other from the initial state; the density of the noise at each sample."""
 
     name = "classical"
+    divides = True
     any_density = True
     coloured_noise = True
 
@@ -152,9 +161,11 @@ class Classical(Recursion):
         """See `Recursion.local_error`."""
         return self.step.local_error()
 
-    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+    def writer(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> RowWriter:
         """See `Recursion.writer`."""
-        own = ClassicalRowWriter(self.model, record, steps, number)
+        own = ClassicalRowWriter(self.model, record, steps, number, interval)
         return self.noise.writer(own, record)
 
 
@@ -202,9 +213,20 @@ class ClassicalRowWriter(RowWriter):
     steps : int
     number : int
         Which of the model's initial states it starts from.
+    interval : float, optional
+        As of `numbers_of_steps`.
     """
 
-    def __init__(self, model: Model, record: Record, steps: int, number: int = 0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        record: Record,
+        steps: int,
+        number: int = 0,
+        interval: float | None = None,
+    ) -> None:
+        self._wanted, self._interval = steps, interval
+        steps = int(numbers_of_steps(np.diff(record.t), steps, self._interval).max(initial=1))
         self.steps, self.n_outputs = steps, model.outputs.numel()
         self._number, self._n_initial = number, len(model.initial)
         if record.uniform:
@@ -216,13 +238,21 @@ class ClassicalRowWriter(RowWriter):
 
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
-        n, steps, points = window.u.shape[1], self.steps, window.inputs(2 * self.steps)
+        counts = np.full(len(window.spacing), self.steps, dtype=np.int64)
+        if self.gains is None:
+            counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
+        inputs, varying = rows_by_number(counts, lambda number: self._inputs(window, number))
+        lengths = self.gains
+        if lengths is None:
+            lengths = np.repeat(window.spacing / counts, counts)[:, None]
+        return WindowRows(inputs, lengths, sample_rows(window), counts=varying), memory
+
+    def _inputs(self, window: Window, steps: int) -> Array:
+        """Inputs at the begin, middle and end of the steps of all intervals, and times."""
+        n, points = window.u.shape[1], window.inputs(2 * steps)
         inputs = np.empty((len(points), steps, 3 * n + 1))
         inputs[:, :, :n] = points[:, :-1:2]
         inputs[:, :, n : 2 * n] = points[:, 1::2]
         inputs[:, :, 2 * n : 3 * n] = points[:, 2::2]
         inputs[:, :, 3 * n] = window.times(steps)[:, :-1]
-        lengths = self.gains
-        if lengths is None:
-            lengths = np.repeat(window.spacing / steps, steps)[:, None]
-        return WindowRows(inputs.reshape(-1, 3 * n + 1), lengths, sample_rows(window)), memory
+        return inputs

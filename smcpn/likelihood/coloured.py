@@ -141,7 +141,7 @@ class ColouredRowWriter(RowWriter):
         self._writer = writer
         self._gap = record.interval if record.uniform else None
         self.steps, self.n_outputs = writer.steps, writer.n_outputs
-        self.memory, self.gains, self.cycle = writer.memory, writer.gains, writer.cycle
+        self.memory, self.gains, self.recur = writer.memory, writer.gains, writer.recur
 
     def start(self, head: Record) -> Array:
         """See `RowWriter.start`."""

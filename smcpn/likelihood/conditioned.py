@@ -688,7 +688,7 @@ class ConditionedLikelihood(LaneLikelihood):
         self._recursion, steps = recursion, number_of_steps(solver)
 
         def write(record: Record, number: int) -> Rows:
-            return recursion.writer(record, steps, number, factor).whole(record)
+            return recursion.writer(record, steps, number, factor=factor).whole(record)
 
         super().__init__(kernel, records, solver, write)
 
@@ -854,7 +854,12 @@ class Conditioned(Recursion):
         return ca.vertcat(*errors)
 
     def writer(
-        self, record: Record, steps: int, number: int = 0, factor: float = 1.0
+        self,
+        record: Record,
+        steps: int,
+        number: int = 0,
+        interval: float | None = None,
+        factor: float = 1.0,
     ) -> ConditionedRowWriter:
         """See `Recursion.writer`; ``factor`` raises the diffusion."""
         return ConditionedRowWriter(self, record, steps, number, factor)

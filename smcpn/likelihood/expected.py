@@ -76,7 +76,7 @@ def compiled_prediction(
 
     It is compiled once and used by the search for the number of steps and by the error budget.
     """
-    solver, grid = solver.with_steps(1), Grid.of([record])
+    solver, grid = solver.with_steps(1).divided(None), Grid.of([record])
     known, key = problem.model.kernels, ("prediction", likelihood, solver, grid)
     if key not in known:
         recursion = LIKELIHOODS[likelihood].predicting(problem, solver, grid)
@@ -96,12 +96,15 @@ class Prediction:
         Which of the model's initial states the record starts from.
     interval : float
         Its sampling interval in units of that of the problem's first record.
+    divided : float, optional
+        See `Solver.interval`.
     """
 
     compiled: CompiledPrediction
     record: Record
     number: int
     interval: float
+    divided: float | None = None
 
     @property
     def local_order(self) -> int:
@@ -146,8 +149,11 @@ class Prediction:
 
     def _rows(self, steps: int) -> Rows:
         """Rows; the steps of a record that is sampled more coarsely are not longer."""
-        own = max(1, int(np.ceil(steps * self.interval - 1e-6)))
-        return self.compiled.recursion.writer(self.record, own, self.number).whole(self.record)
+        own = steps
+        if self.divided is None:
+            own = max(1, int(np.ceil(steps * self.interval - 1e-6)))
+        writer = self.compiled.recursion.writer(self.record, own, self.number, self.divided)
+        return writer.whole(self.record)
 
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states, error and noise, along the second axis."""
@@ -169,6 +175,7 @@ def predictions(
             record,
             number,
             _mean_interval(record) / learned,
+            solver.interval,
         )
         for number, record in records
     ]

@@ -588,7 +588,7 @@ class GrowingLikelihood:
             gains=np.empty((size * steps, program.gain_row.numel())) if gains is None else gains,
             samples=np.zeros((size + 1, program.sample_row.numel())),
             steps=steps,
-            cycle=self._writer.cycle,
+            recur=self._writer.recur,
             intervals=np.empty((size, program.interval_row.numel()))
             if program.interval is not None
             else NO_INTERVALS,

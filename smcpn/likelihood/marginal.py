@@ -47,6 +47,8 @@ from smcpn.likelihood.rows import (
     RowWriter,
     Window,
     WindowRows,
+    numbers_of_steps,
+    rows_by_number,
     sample_rows,
     start_row,
 )
@@ -76,6 +78,7 @@ class Marginal(Recursion):
     """
 
     name = "marginal"
+    divides = True
     coloured_noise = True
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
@@ -195,9 +198,13 @@ class Marginal(Recursion):
             ]
         )
 
-    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
+    def writer(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> RowWriter:
         """See `Recursion.writer`."""
-        own = MarginalRowWriter(self.model, record, self.order, steps, self.restarts, number)
+        own = MarginalRowWriter(
+            self.model, record, self.order, steps, self.restarts, number, interval
+        )
         return self.noise.writer(own, record)
 
 
@@ -236,17 +243,29 @@ class MarginalRowWriter(RowWriter):
         Whether the derivatives restart at every sample.
     number : int
         Which of the model's initial states it starts from.
+    interval : float, optional
+        As of `numbers_of_steps`, where the derivatives restart.
     """
 
     memory = np.zeros(1)
 
     def __init__(
-        self, model: Model, record: Record, order: int, steps: int, restarts: bool, number: int = 0
+        self,
+        model: Model,
+        record: Record,
+        order: int,
+        steps: int,
+        restarts: bool,
+        number: int = 0,
+        interval: float | None = None,
     ) -> None:
+        self._interval = interval if restarts else None
+        counts = numbers_of_steps(np.diff(record.t), steps, self._interval)
+        self._wanted, steps = steps, int(counts.max(initial=1))
         self.steps, self.n_outputs = steps, model.outputs.numel()
         self._order, self._restarts, self._number = order, restarts, number
         self._n_initial, self._length = len(model.initial), record.interval / steps
-        self.cycle = steps if restarts else self.cycle
+        self.recur = restarts
         # Without restarts, gains are stationary long before as many steps.
         self._shared = shared_gains(order, steps if restarts else steps * CHUNK)
         self.gains = self._gains = np.column_stack(
@@ -261,22 +280,32 @@ class MarginalRowWriter(RowWriter):
 
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
-        n, steps, intervals = window.u.shape[1], self.steps, len(window.t) - 1
-        lengths = window.spacing / steps if self._restarts else np.full(intervals, self._length)
+        intervals = len(window.t) - 1
+        counts = np.full(intervals, self.steps, dtype=np.int64)
+        if self._interval is not None:
+            counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
+        lengths = window.spacing / counts if self._restarts else np.full(intervals, self._length)
         growth = (lengths / self._length) ** (2 * self._order + 1)
-        first = steps * window.begin
-        count = np.arange(first, first + steps * intervals + 1, steps)
+        count = self.steps * window.begin + np.append(0, np.cumsum(counts))
         samples = sample_rows(window, more=2)
         samples[:, -2] = variance = self._variance(count, growth, memory)
         samples[:, -1] = 1.0 / np.maximum(count, 1)
-        inputs = np.empty((intervals, steps, n + 3))
+        inputs, varying = rows_by_number(
+            counts, lambda number: self._inputs(window, number, lengths, growth)
+        )
+        between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
+        written = WindowRows(inputs, self._gains, samples, between, varying)
+        return written, variance[-1:]
+
+    def _inputs(self, window: Window, steps: int, lengths: Array, growth: Array) -> Array:
+        """Input, time, length and scale of diffusion of the steps of all intervals."""
+        n = window.u.shape[1]
+        inputs = np.empty((len(lengths), steps, n + 3))
         inputs[:, :, :n] = window.inputs(steps)[:, 1:]
         inputs[:, :, n] = window.times(steps)[:, 1:]
         inputs[:, :, n + 1] = lengths[:, None]
         inputs[:, :, n + 2] = (1.0 / growth)[:, None]
-        between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
-        written = WindowRows(inputs.reshape(-1, n + 3), self._gains, samples, between)
-        return written, variance[-1:]
+        return inputs
 
     def _variance(self, count: NDArray[np.int64], growth: Array, memory: Array) -> Array:
         """Variance of a state at the samples, after ``count`` steps, at unit diffusion."""
@@ -284,7 +313,7 @@ class MarginalRowWriter(RowWriter):
         if self._restarts:
             added = np.empty(len(count))
             added[0] = memory[0]
-            np.multiply(growth, self._shared.variance[-1], out=added[1:])
+            np.multiply(growth, self._shared.variance[np.diff(count) - 1], out=added[1:])
             return np.add.accumulate(added)
         if count[-1] <= last:
             return known[count]

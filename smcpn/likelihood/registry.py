@@ -82,12 +82,15 @@ class Recursion(ABC):
     model : Model
     local_order : int
         Power of the step with which the local error falls.
+    divides : bool
+        Whether intervals between samples may have different numbers of steps.
     """
 
     name: ClassVar[str]
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
+    divides: ClassVar[bool] = False
     model: Model
     local_order: int
 
@@ -119,8 +122,14 @@ class Recursion(ABC):
         """Local error of each state over what a step is made of, (n, 1)."""
 
     @abstractmethod
-    def writer(self, record: Record, steps: int, number: int = 0) -> RowWriter:
-        """Writer of the rows of a record, which starts from the ``number``-th initial state."""
+    def writer(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> RowWriter:
+        """Writer of the rows of a record, which starts from the ``number``-th initial state.
+
+        The solver takes so many steps in every sampling interval or, where it `divides`, in one of
+        this length, see `numbers_of_steps`.
+        """
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -160,6 +169,12 @@ class Recursion(ABC):
             If it cannot use the solver as it is set, or its steps are still to be chosen.
         """
         number_of_steps(solver)
+        if solver.interval is not None and not cls.divides:
+            raise InputError(
+                f"interval is {solver.interval}: the {cls.name} likelihood takes as many steps in "
+                "every sampling interval, leave it out",
+                argument="interval",
+            )
         recursion = cls(problem, solver, Grid.of(problem.records), **options)
         kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
         return recursion.over(problem.records, solver, kernel)
@@ -169,7 +184,7 @@ class Recursion(ABC):
         steps = number_of_steps(solver)
 
         def write(record: Record, number: int) -> Rows:
-            return self.writer(record, steps, number).whole(record)
+            return self.writer(record, steps, number, solver.interval).whole(record)
 
         return LaneLikelihood(kernel, records, solver, write)
 

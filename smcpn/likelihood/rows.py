@@ -86,6 +86,57 @@ class WindowRows(NamedTuple):
     gains: Array
     samples: Array
     intervals: Array = NO_INTERVALS
+    counts: NDArray[np.int64] | None = None
+
+
+def numbers_of_steps(spacing: Array, steps: int, interval: float | None) -> NDArray[np.int64]:
+    """Solver steps of intervals of these lengths, (m,).
+
+    Parameters
+    ----------
+    interval : float or None
+        Length of an interval that takes ``steps``. Others take as many in proportion, rounded up
+        to an eighth of an octave, so that no step is longer. None: all take ``steps``.
+    """
+    if interval is None:
+        return np.full(len(spacing), steps, dtype=np.int64)
+    levels = np.ceil(LEVELS * np.log2(spacing / interval) - TOUCHING)
+    wanted = np.ceil(steps * 2.0 ** (levels / LEVELS) - TOUCHING)
+    return np.maximum(wanted, 1.0).astype(np.int64)
+
+
+LEVELS = 8
+"""Numbers of steps in an octave: few, since those of equal number are written together."""
+TOUCHING = 1e-9
+"""What rounding may add to the length of an interval before it gets a step more."""
+
+
+def rows_by_number(
+    counts: NDArray[np.int64], rows: Callable[[int], Array]
+) -> tuple[Array, NDArray[np.int64] | None]:
+    """Rows of all steps, and the numbers of steps where they differ.
+
+    Parameters
+    ----------
+    counts : ndarray of int, (m,)
+        Steps of each interval.
+    rows : callable
+        From a number of steps to the rows of all intervals, (m, number, r), if they had as many.
+    """
+    numbers = np.unique(counts)
+    if len(numbers) <= 1:
+        whole = rows(int(numbers[0]) if len(numbers) else 1)
+        return whole.reshape(-1, whole.shape[-1]), None
+    begins = np.cumsum(counts) - counts
+    result: Array | None = None
+    for number in numbers.tolist():
+        chosen = counts == number
+        part = rows(number)[chosen]
+        if result is None:
+            result = np.empty((int(counts.sum()), part.shape[-1]))
+        result[begins[chosen][:, None] + np.arange(number)] = part
+    assert result is not None
+    return result, counts
 
 
 class RowWriter(ABC):
@@ -94,7 +145,7 @@ class RowWriter(ABC):
     Attributes
     ----------
     steps : int
-        Solver steps per sampling interval.
+        Solver steps of the sampling interval that has most.
     n_outputs : int
     memory : ndarray
         What the rows at the first sample need of those before: the initial value of a recursion
@@ -102,15 +153,15 @@ class RowWriter(ABC):
     gains : ndarray, (G, gain_row), optional
         Of the first steps, of which the last ones stay in force; None where every window brings
         the gains of its own steps.
-    cycle : int
-        Steps after which ``gains`` recur.
+    recur : bool
+        Whether ``gains`` recur in every interval.
     """
 
     steps: int
     n_outputs: int
     memory: Array = NOTHING
     gains: Array | None = None
-    cycle: int = 2**62
+    recur: bool = False
 
     @abstractmethod
     def start(self, head: Record) -> Array:
@@ -145,13 +196,14 @@ class RowWriter(ABC):
             gains=rows.gains,
             samples=rows.samples,
             steps=self.steps,
-            cycle=self.cycle,
+            recur=self.recur,
             intervals=rows.intervals,
+            counts=rows.counts,
         )
 
     def gains_from(self, begin: int) -> Array | None:
-        """The part of ``gains`` for the steps after sample ``begin``, where a cycle begins."""
-        if self.gains is None or begin * self.steps >= self.cycle:
+        """The part of ``gains`` for the steps after sample ``begin``, of equal intervals."""
+        if self.gains is None or self.recur:
             return self.gains
         return self.gains[min(begin * self.steps, len(self.gains) - 1) :]
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.expected import Averages, Prediction, predictions
 from smcpn.likelihood.measurement import LEAST_INFORMATION
+from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.model.problem import Model, Problem
 from smcpn.solver import MAX_STEPS, Solver
 
@@ -243,6 +244,13 @@ _PILOT_DRAWS = 64
 _FALLBACK_STEPS = 4
 
 
+def longest_interval(problem: Problem) -> float | None:
+    """Longest sampling interval; None where all are the same, within a record."""
+    if all(record.uniform for record in problem.records):
+        return None
+    return float(max(np.diff(record.t).max() for record in problem.records))
+
+
 def pilot_values(problem: Problem) -> Array:
     """Parameter values (N, d) drawn from the prior, the same whatever the seed."""
     return problem.prior.natural(_prior_draws(problem)[:_PILOT_DRAWS])
@@ -262,6 +270,8 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
         return solver
     if solver.adaptive:
         return solver.begun()
+    if LIKELIHOODS[likelihood_name(solver, likelihood)].divides:
+        solver = solver.divided(longest_interval(problem))
     guess = pilot_steps(problem, solver, pilot_values(problem), likelihood)
     median = problem.prior.natural(np.median(_prior_draws(problem), axis=0)[None, :])[0]
     try:

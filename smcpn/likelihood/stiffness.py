@@ -18,7 +18,8 @@ from smcpn.errors import InputError
 from smcpn.likelihood.adaptive import Adaptive, solver_steps
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import default_solver
-from smcpn.likelihood.steps import pilot_steps, pilot_values
+from smcpn.likelihood.rows import numbers_of_steps
+from smcpn.likelihood.steps import longest_interval, pilot_steps, pilot_values
 from smcpn.model.problem import Problem
 from smcpn.solver import EKF0, MAX_STEPS, AdaptiveEKF1, Solver, check_solver
 
@@ -54,19 +55,21 @@ def chosen_solver(
 
 def stiff_solver(problem: Problem) -> Solver | None:
     """Return a solver for the problem if it is stiff at the draws from the prior; None if not."""
-    if problem.model.density is not None or problem.diffusion is not None:
+    if not Adaptive.takes_noise(problem.model) or problem.diffusion is not None:
         return None
     values = pilot_values(problem)
-    explicit = pilot_steps(problem, EKF0(), values)
+    longest = longest_interval(problem)
+    explicit = pilot_steps(problem, EKF0(interval=longest), values)
     solver = None if explicit is not None and explicit < SUSPECT_STEPS else _adaptive(problem)
     if solver is None:
         return None
     likelihood = Adaptive.build(problem, solver.begun())
     counts = solver_steps(likelihood, problem, values)
-    intervals = sum(len(record) - 1 for record in problem.records)
-    most = (explicit or 2 * MAX_STEPS) * intervals
-    _log.info("%s explicit steps per sample, or %g adaptive ones in all", explicit, counts)
-    return solver if most > STIFF_RATIO * counts else None
+    explicit = explicit or 2 * MAX_STEPS
+    spacings = [np.diff(record.t) for record in problem.records]
+    total = sum(numbers_of_steps(spacing, explicit, longest).sum() for spacing in spacings)
+    _log.info("%d explicit steps, or %g adaptive ones", total, counts)
+    return solver if total > STIFF_RATIO * counts else None
 
 
 def _adaptive(problem: Problem) -> AdaptiveEKF1 | None:

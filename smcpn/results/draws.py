@@ -111,7 +111,8 @@ class WeightedDraws(Populations):
     @property
     def step_length(self) -> float:
         """Seconds of a solver step in the identification."""
-        return self.problem.records[0].interval / int(self.solver.steps)
+        longest = self.solver.interval or self.problem.records[0].interval
+        return longest / int(self.solver.steps)
 
     def resample(self, size: int | None = None, seed: int = 0) -> dict[str, Array]:
         """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
