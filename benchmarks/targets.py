@@ -121,17 +121,10 @@ class GappedOscillator:
         self.x = x + self.NOISE * rng.normal(size=x.shape)
         self.v = v + self.NOISE * rng.normal(size=v.shape)
         self.measured = np.abs(np.arange(self.n_samples) - 29.5)[:, None] > 10
-        wide, tenth = stats.lognorm(1.0), stats.lognorm(1.0, scale=0.1)
-        self.prior = Prior(
-            {
-                "k": wide,
-                "c": tenth,
-                "s1": tenth,
-                "s2": tenth,
-                "x0": stats.norm(),
-                "v0": stats.norm(),
-            }
-        )
+        tenth = stats.lognorm(1.0, scale=0.1)
+        distributions: dict[str, Any] = {"k": stats.lognorm(1.0), "c": tenth}
+        distributions.update(s1=tenth, s2=tenth, x0=stats.norm(), v0=stats.norm())
+        self.prior = Prior(distributions)
 
     def solution(self, values: Array) -> tuple[Array, Array]:
         """Positions and velocities at all times, (T, N) each; values are (N, 6)."""

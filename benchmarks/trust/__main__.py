@@ -10,7 +10,9 @@ from importlib import import_module
 
 from benchmarks.rows import Study, command
 
-PARTS: tuple[str, ...] = ("steps", "stiff", "moves", "checks", "robust", "coloured", "cancellation")
+PARTS: tuple[str, ...] = (
+    "steps", "stiff", "moves", "checks", "robust", "coloured", "cancellation", "starts"
+)  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 
 

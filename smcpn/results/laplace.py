@@ -242,6 +242,7 @@ class Laplace:
             means=np.stack([mode.theta for mode in self.modes]),
             factors=np.stack([mode.factor for mode in self.modes]),
             searches=len(self.maximum.starts),
+            log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in self.modes])),
         )
 
     @property

@@ -129,8 +129,9 @@ def identify(
     """
     check_problem(problem)
     near = approximation_of(start, problem, likelihood, solver, seed, threads)
-    unspoken = solver is None and near is not None and likelihood in (None, near.likelihood)
-    if near is not None and (start == AUTO or unspoken):
+    if near is not None and (
+        start == AUTO or (solver is None and likelihood in (None, near.likelihood))
+    ):
         solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,
@@ -204,7 +205,7 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
     populations, shift = run.outcome or run.judged()
     found = populations.warnings + warnings_of_steps(run, shift) + further_warnings
     if run.outcome is not None:
-        found += warnings_of_start(run)
+        found += warnings_of_start(run, populations)
     return Posterior(
         problem=run.problem,
         solver=run.solver,

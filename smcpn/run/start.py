@@ -11,16 +11,23 @@ from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO
+from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
-from smcpn.smc.start import Modes
+from smcpn.smc.replicates import Populations
+from smcpn.smc.start import Modes, extreme_spreads
 from smcpn.solver import Solver
+
+DISAGREEMENT = 2.0
+"""Ratio of the spreads of particles and start, along a direction, that is warned of."""
+LOST = 5.0
+"""Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 
 
 def approximation_of(
     start: Laplace | str | None,
     problem: Problem,
     likelihood: str | None,
-    solver: Solver | None,
+    solver: Solver | str | None,
     seed: int | None,
     threads: int | None,
 ) -> Laplace | None:
@@ -61,7 +68,7 @@ def modes_of(approximation: Laplace, searched: bool) -> Modes:
     return approximation.start
 
 
-def warnings_of_start(run: Run) -> tuple[str, ...]:
+def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     """Return what a user should know of the start of a finished run, one sentence each."""
     modes = run.settings.start
     if modes is None:
@@ -69,13 +76,13 @@ def warnings_of_start(run: Run) -> tuple[str, ...]:
     if len(modes) == 0:
         return (f"none of {modes.searches} searches found a mode: the run began at the prior",)
     if run.refused_k is not None:
-        return (_refused(run.refused_k, run.settings.particles),)
-    if modes.searches < SEARCHES:
-        return (
-            f"searches for the modes to start from: {modes.searches}, and what these missed only "
-            "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
-        )
-    return ()
+        refused = _refused(run.refused_k, run.settings.particles)
+        return (refused, *_lost(modes, populations.log_evidence))
+    few = (
+        f"searches for the modes to start from: {modes.searches}, and what these missed only "
+        "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
+    )
+    return (few if modes.searches < SEARCHES else ()) + _disagreement(run, populations)
 
 
 def _refused(k: float, particles: int) -> str:
@@ -86,3 +93,37 @@ def _refused(k: float, particles: int) -> str:
         f"{largest_k(particles):.2g}"
     )
     return f"the start misses a part of the posterior ({why}): the run began again at the prior"
+
+
+def _lost(modes: Modes, log_evidence: float) -> tuple[str, ...]:
+    """Warn if a run from the prior has less evidence than there is about the modes alone."""
+    if log_evidence > modes.log_evidence - LOST:
+        return ()
+    return (
+        f"the run from the prior missed the modes that the searches found: its log-evidence is "
+        f"{log_evidence:.6g}, and about those alone it is {modes.log_evidence:.6g}; use more "
+        "particles, or a prior nearer to them",
+    )
+
+
+def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
+    """Warn if moved particles are far wider or narrower than the start along some direction.
+
+    Particles that only importance weights took from there are what these say.
+    """
+    if run.start is None or not populations.rejuvenations:
+        return ()
+    weights = normalise(populations.log_weights)
+    spreads = extreme_spreads(run.start, populations.theta, weights)
+    if not spreads:
+        return ()
+    worst = max(spreads, key=lambda spread: abs(np.log(max(spread.ratio, 1e-300))))
+    if 1.0 / DISAGREEMENT < worst.ratio < DISAGREEMENT:
+        return ()
+    parts = np.abs(worst.direction)
+    names = [run.problem.names[j] for j in np.argsort(-parts) if parts[j] >= 0.5 * parts.max()]
+    return (
+        f"along {', '.join(names)} the particles spread {worst.ratio:.2g} times as wide as the "
+        "start: its Gaussian is wrong there, or the particles have lost a part of the posterior; "
+        "their width and the evidence are not to be trusted without a run from the prior",
+    )

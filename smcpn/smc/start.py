@@ -26,6 +26,12 @@ EQUAL_SHARE = 0.1
 """Share of the other draws that is divided equally: the evidence of a mode is not exactly known."""
 
 
+LEAST_SHARE = 0.05
+"""Share of the weight that a mode must have for the spread about it to be judged."""
+LEAST_DISTINCT = 2.0
+"""Fewest effective particles per dimension from which a spread is judged."""
+
+
 @dataclass(frozen=True)
 class Modes:
     """Modes of a density, with the share and the spread of each, in unconstrained coordinates.
@@ -39,6 +45,8 @@ class Modes:
         Lower Cholesky factors of the covariances.
     searches : int
         Searches that found them.
+    log_evidence : float
+        Of the Gaussians at all of them together; -inf without any.
 
     Raises
     ------
@@ -50,6 +58,7 @@ class Modes:
     means: Array
     factors: Array
     searches: int
+    log_evidence: float
 
     def __post_init__(self) -> None:
         arrays = [np.array(value, dtype=float) for value in (self.shares, self.means, self.factors)]
@@ -69,7 +78,7 @@ class Modes:
     @classmethod
     def none(cls, searches: int) -> Modes:
         """Return what stands for searches that found no mode."""
-        return cls(np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0)), searches)
+        return cls(np.empty(0), np.empty((0, 0)), np.empty((0, 0, 0)), searches, -np.inf)
 
     def document(self) -> dict[str, Any]:
         """Return the attributes as JSON can hold them."""
@@ -131,3 +140,48 @@ class MixtureStart:
     def _log_shares(self) -> Array:
         shares = (1.0 - EQUAL_SHARE) * self.modes.shares + EQUAL_SHARE / len(self.modes)
         return np.log((1.0 - PRIOR_SHARE) * shares)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Spread of particles about a mode along one direction, relative to that of the start.
+
+    Attributes
+    ----------
+    ratio : float
+        Of the standard deviations, corrected for the number of particles towards one.
+    direction : ndarray, (d,)
+        In standard deviations of each coordinate about the mode.
+    """
+
+    ratio: float
+    direction: Array
+
+
+def extreme_spreads(start: MixtureStart, theta: Array, weights: Array) -> list[Spread]:
+    """Return the narrowest and the widest direction of particles (N, d) about each mode.
+
+    In coordinates where the Gaussian at the mode has covariance one, the eigenvalues of a
+    covariance of n draws lie within (1 +- sqrt(d / n))^2 (Marchenko and Pastur 1967). Copies of a
+    particle count as one.
+    """
+    _, first, copies = np.unique(theta[:, 0], return_index=True, return_inverse=True)
+    points, mass = theta[first], np.bincount(copies, weights=weights)
+    d, nearest = theta.shape[1], start.components(points)[0].argmax(axis=0)
+    found: list[Spread] = []
+    for k, (mean, factor) in enumerate(zip(start.modes.means, start.modes.factors, strict=True)):
+        own = nearest == k
+        share = mass[own] / max(mass[own].sum(), np.finfo(float).tiny)
+        effective = 1.0 / max(np.square(share).sum(), np.finfo(float).tiny)
+        if mass[own].sum() < LEAST_SHARE or effective < LEAST_DISTINCT * d:
+            continue
+        whitened = np.linalg.solve(factor, (points[own] - mean).T).T
+        centred = whitened - share @ whitened
+        values, vectors = np.linalg.eigh((share[:, None] * centred).T @ centred)
+        directions = factor @ vectors / np.linalg.norm(factor, axis=1)[:, None]
+        noise = np.sqrt(d / effective)
+        ratios = np.sqrt(np.maximum(values[[0, -1]], 0.0))
+        narrow, wide = ratios[0] / (1.0 - noise), ratios[1] / (1.0 + noise)
+        found.append(Spread(float(min(narrow, 1.0)), directions[:, 0]))
+        found.append(Spread(float(max(wide, 1.0)), directions[:, -1]))
+    return found

@@ -197,3 +197,28 @@ def test_a_configuration_asks_for_a_start():
     assert Settings(start="auto").given == {"start": "auto"}
     with pytest.raises(InputError, match=r"give smcpn\.laplace"):
         Settings(start="laplace")
+
+
+def test_a_run_that_lost_what_the_searches_found_says_so(narrow):
+    """The mode is claimed to be higher than it is."""
+    higher = replace(narrow.modes[0], log_evidence=narrow.modes[0].log_evidence + 20.0)
+    start = replace(narrow, modes=(higher,))
+    posterior = smcpn.identify(narrow.problem, start=start, **OPTIONS)
+    assert "began again at the prior" in posterior.warnings[0]
+    assert "missed the modes that the searches found" in posterior.warnings[1]
+
+
+@pytest.mark.parametrize(("factor", "remarked"), [(1.0, False), (16.0, True)])
+def test_a_spread_that_differs_from_the_start_is_remarked(factor, remarked, monkeypatch):
+    """Moved particles, of a start of the right and of four times the standard deviation."""
+    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: np.inf)
+    problem = decay_problem()
+    found = smcpn.laplace(problem, solver=SOLVER)
+    wide = replace(found.modes[0], covariance=found.modes[0].covariance * factor)
+    options = {**OPTIONS, "particles": 400}
+    posterior = smcpn.identify(problem, start=replace(found, modes=(wide,)), **options)
+    assert bool(posterior.rejuvenations) == remarked
+    told = [text for text in posterior.warnings if "times as wide as the start" in text]
+    assert bool(told) == remarked
+    if told:
+        assert any(name in told[0] for name in problem.names)

@@ -10,7 +10,7 @@ from scipy import stats
 
 from smcpn import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.start import PRIOR_SHARE, MixtureStart, Modes
+from smcpn.smc.start import PRIOR_SHARE, MixtureStart, Modes, extreme_spreads
 
 PRIOR = Prior({"a": stats.norm(0.0, 3.0), "b": stats.lognorm(1.0)})
 MODES = Modes(
@@ -18,6 +18,7 @@ MODES = Modes(
     means=[[1.0, 0.0], [-2.0, 1.0]],
     factors=[[[0.1, 0.0], [0.05, 0.2]], [[0.3, 0.0], [-0.2, 0.1]]],
     searches=4,
+    log_evidence=-3.0,
 )
 START = MixtureStart(PRIOR, MODES)
 
@@ -75,3 +76,39 @@ def test_documents_are_read_back(modes):
 def test_what_is_no_mixture_is_refused(changes, words):
     with pytest.raises(InputError, match=words):
         Modes(**{**MODES.document(), **changes})
+
+
+def drawn_about(mode: int, scales: tuple[float, float], size: int) -> np.ndarray:
+    normal = np.random.default_rng(5).standard_normal((size, 2)) * scales
+    return MODES.means[mode] + normal @ MODES.factors[mode].T
+
+
+@pytest.mark.parametrize("size", [20, 200, 5000])
+def test_particles_as_wide_as_the_start_agree(size):
+    """The corrected ratio is one within the fluctuation of an extreme eigenvalue."""
+    theta = np.concatenate([drawn_about(0, (1, 1), size), drawn_about(1, (1, 1), size)])
+    spreads = extreme_spreads(START, theta, np.full(2 * size, 0.5 / size))
+    assert len(spreads) == 4
+    for spread in spreads:
+        assert abs(np.log(spread.ratio)) < 1.5 / np.sqrt(size)
+
+
+@pytest.mark.parametrize(("scales", "ratio"), [((1.0, 0.2), 0.2), ((5.0, 1.0), 5.0)])
+def test_the_direction_of_another_width_is_found(scales, ratio):
+    """One of two modes; copies of particles change nothing."""
+    theta = drawn_about(0, scales, 2000)
+    weights = np.full(4000, 1 / 4000)
+    alone = Modes([1.0], MODES.means[:1], MODES.factors[:1], 4, 0.0)
+    spreads = extreme_spreads(MixtureStart(PRIOR, alone), np.concatenate([theta, theta]), weights)
+    assert len(spreads) == 2
+    found = max(spreads, key=lambda spread: abs(np.log(spread.ratio)))
+    assert found.ratio == pytest.approx(ratio, rel=0.1)
+    axis = MODES.factors[0][:, scales.index(1.0) ^ 1]
+    axis = axis / np.linalg.norm(MODES.factors[0], axis=1)
+    cosine = found.direction @ axis / np.linalg.norm(found.direction) / np.linalg.norm(axis)
+    assert abs(cosine) > 0.98
+
+
+def test_too_few_distinct_particles_say_nothing():
+    theta = np.repeat(drawn_about(0, (1, 1), 3), 100, axis=0)
+    assert extreme_spreads(START, theta, np.full(300, 1 / 300)) == []
