@@ -66,14 +66,14 @@ def _chosen(known: Collection[str]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _solver(value: Any) -> Solver | None:
+def _solver(value: Any) -> Any:
     if isinstance(value, str) and value == "auto":
         return None
     if isinstance(value, Mapping):
-        return solver_of(value)
+        return solver_of(cast("Mapping[str, Any]", value))
     if value is not None:
-        check_solver(value)
-    return value
+        check_solver(cast(Any, value))
+    return cast(Any, value)
 
 
 def _moves(value: Any) -> Any:

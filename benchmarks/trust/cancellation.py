@@ -6,6 +6,7 @@ Lotka-Volterra of the Fenrir paper, 21 samples of both states, IWP(5), EKF1.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -27,7 +28,7 @@ def digits(quick: bool) -> Iterator[Row]:
     for name in ("fenrir", "dalton"):
         for steps, golden in GOLDEN.items():
             solver = smcpn.EKF1(5, steps, diffusion=1.0)
-            likelihood = build_likelihood(predator_prey_problem(), solver, likelihood=name)
+            likelihood: Any = build_likelihood(predator_prey_problem(), solver, likelihood=name)
             found = np.array(
                 [likelihood.at_diffusion(sd).evaluate(values, 21)[1] for sd in DIFFUSIONS]
             )
@@ -40,7 +41,8 @@ def digits(quick: bool) -> Iterator[Row]:
 def evidence(quick: bool) -> Iterator[Row]:
     """Evidence where the diffusion is learned over six decades, of no influence on the rest."""
     known = predator_prey_problem()
-    prior = {"kappa": stats.loguniform(1e-2, 1e4)} | known.prior.distributions
+    kappa: dict[str, Any] = {"kappa": stats.loguniform(1e-2, 1e4)}
+    prior = kappa | dict(known.prior.distributions)
     problem = learning_diffusion(known, prior)
     posterior = smcpn.identify(
         problem,
@@ -57,7 +59,7 @@ def evidence(quick: bool) -> Iterator[Row]:
     yield near("fenrir, kappa learned", posterior.log_evidence, expected, 0.1, note)
 
 
-def learning_diffusion(known: smcpn.Problem, prior: dict[str, object]) -> smcpn.Problem:
+def learning_diffusion(known: smcpn.Problem, prior: dict[str, Any]) -> smcpn.Problem:
     """The same problem with the diffusion learned."""
     return smcpn.Problem(
         known.ode,
@@ -79,7 +81,8 @@ def exact_evidence(problem: smcpn.Problem, draws: int) -> tuple[float, float]:
     d = len(laplace.mode)
     normal, chi2 = rng.normal(size=(draws, d)), rng.chisquare(5, size=draws) / 5
     theta = laplace.mode + (normal / np.sqrt(chi2)[:, None]) @ laplace.factor.T
-    shape = stats.multivariate_t(laplace.mode, laplace.factor @ laplace.factor.T, df=5)
+    student_t: Any = stats.multivariate_t
+    shape = student_t(laplace.mode, laplace.factor @ laplace.factor.T, df=5)
     log_likelihood = smcpn.LogLikelihood(problem, "classical", solver)
     log_weights = log_likelihood(problem.prior.natural(theta))
     log_weights += problem.prior.log_density(theta) - shape.logpdf(theta)

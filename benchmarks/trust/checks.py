@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -32,12 +33,13 @@ def leaking(x, u, *, k, g):
 
 
 def _leaking_problem(u: np.ndarray, y: np.ndarray) -> Problem:
+    prior: dict[str, Any] = {"k": stats.lognorm(0.5), "g": stats.lognorm(0.5, scale=0.6)}
     return Problem(
         leaking,
         Record(u=u, y=y, dt=0.1, hold="zoh"),
         observe="x",
         noise=NOISE,
-        prior={"k": stats.lognorm(0.5), "g": stats.lognorm(0.5, scale=0.6)},
+        prior=prior,
         initial=[0.0],
     )
 
@@ -92,7 +94,7 @@ def _linear_posterior(ode: smcpn.ODE, seed: int, noise: float | str) -> Posterio
     """
     record = oscillator_record(ode, seed=seed)
     problem = oscillator_problem(record)
-    prior = dict(problem.prior.distributions)
+    prior: dict[str, Any] = dict(problem.prior.distributions)
     if isinstance(noise, str):
         prior[noise] = stats.lognorm(1.0, scale=OSCILLATOR_NOISE)
     problem = Problem(oscillator, record, observe="x", noise=noise, prior=prior)
@@ -118,7 +120,9 @@ def chaos(quick: bool) -> Iterator[Row]:
     """A right model whose posterior is curved: the mean of its particles resembles none."""
     for seed in range(1 if quick else 5):
         problem = lorenz_problem(seed)
-        prior = {name: stats.lognorm(0.1, scale=1.03 * value) for name, value in LORENZ.items()}
+        prior: dict[str, Any] = {
+            name: stats.lognorm(0.1, scale=1.03 * value) for name, value in LORENZ.items()
+        }
         narrow = Problem(
             problem.ode, problem.records[0], observe=["x", "y", "z"],
             noise=np.sqrt(LORENZ_VARIANCE), prior=prior, initial=(-12.0, -5.0, 38.0),
@@ -139,10 +143,12 @@ def units(quick: bool) -> Iterator[Row]:
     record = Record(y=np.random.default_rng(3).uniform(0.5, 3.0, 12), dt=0.05)
     values = np.array([1.5, 1.0, 2.0, 1.0, 1.0, 1.5, 0.2])
     names = ("a", "b", "c", "d", "x0", "y0", "sigma")
+    prior: dict[str, Any] = {
+        name: stats.lognorm(0.2, scale=v) for name, v in zip(names, values, strict=True)
+    }
     problem = Problem(
-        lotka_volterra, record, observe="x", noise="sigma", initial=["x0", "y0"],
-        prior={name: stats.lognorm(0.2, scale=v) for name, v in zip(names, values, strict=True)},
-    )  # fmt: skip
+        lotka_volterra, record, observe="x", noise="sigma", initial=["x0", "y0"], prior=prior
+    )
     for name, solver in (
         ("marginal", EKF0(3, 2)),
         ("filtering", EKF0(3, 2, diffusion="fixed")),

@@ -6,6 +6,8 @@ draws of importance sampling, and 128 chains of random-walk Metropolis.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal, special, stats
@@ -45,20 +47,21 @@ def resonator() -> smcpn.Problem:
     u = np.asarray(signal.sosfilt(sections, rng.normal(size=SAMPLES)))
     y = smcpn.simulate(two_masses, smcpn.Record(u=u, dt=DT), TRUTH, observe="x1")
     y = y + NOISE * rng.normal(size=y.shape)
+    prior: dict[str, Any] = {
+        "m1": stats.lognorm(0.5),
+        "m2": stats.lognorm(0.5, scale=0.5),
+        "k": stats.lognorm(0.5, scale=40.0),
+        "c": stats.lognorm(1.0, scale=1e-3),
+        "b1": stats.lognorm(1.0, scale=5e-4),
+        "b2": stats.lognorm(1.0, scale=5e-4),
+        **dict.fromkeys(INITIAL, stats.norm(0.0, 0.1)),
+    }
     return smcpn.Problem(
         two_masses,
         smcpn.Record(u=u, y=y, dt=DT),
         observe="x1",
         noise=NOISE,
-        prior={
-            "m1": stats.lognorm(0.5),
-            "m2": stats.lognorm(0.5, scale=0.5),
-            "k": stats.lognorm(0.5, scale=40.0),
-            "c": stats.lognorm(1.0, scale=1e-3),
-            "b1": stats.lognorm(1.0, scale=5e-4),
-            "b2": stats.lognorm(1.0, scale=5e-4),
-            **dict.fromkeys(INITIAL, stats.norm(0.0, 0.1)),
-        },
+        prior=prior,
         initial=list(INITIAL),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -14,6 +15,7 @@ from benchmarks.trust.resonator import SD_B1, approximation, resonator
 from smcpn import Posterior, Problem
 
 SOLVER = smcpn.RK4(2)
+PRIOR: Any = stats.norm(0.5, 0.7)
 WIDTH = 0.1
 """Relative error of a standard deviation above which a run has to warn."""
 
@@ -34,7 +36,7 @@ def two_signs() -> Problem:
         observe="x",
         noise=0.02,
         initial=[1.0],
-        prior={"a": stats.norm(0.5, 0.7)},
+        prior={"a": PRIOR},
     )
 
 
@@ -42,7 +44,7 @@ def by_quadrature(problem: Problem) -> tuple[float, float]:
     """Log-evidence, and the weight of the smaller mode."""
     grid = np.linspace(-3.0, 4.0, 400_001)
     log_likelihood = smcpn.LogLikelihood(problem, solver=SOLVER)(grid[:, None])
-    density = log_likelihood + stats.norm(0.5, 0.7).logpdf(grid)
+    density = log_likelihood + PRIOR.logpdf(grid)
     heights = np.exp(density - density.max())
     evidence = density.max() + np.log(heights.sum() * (grid[1] - grid[0]))
     return float(evidence), float(heights[grid < 0.0].sum() / heights.sum())

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +66,7 @@ def van_der_pol_problem(seed: int, mu: float = 100.0) -> smcpn.Problem:
 
     x = solve_ivp(rate, (0.0, t[-1]), (2.0, 0.0), "Radau", t, rtol=1e-9, atol=1e-11).y[0]
     record = smcpn.Record(t=t, y=x + 0.05 * np.random.default_rng(seed).normal(size=len(t)))
-    prior = {"mu": stats.lognorm(0.5, scale=0.8 * mu), "x0": stats.norm(1.8, 0.3)}
+    prior: dict[str, Any] = {"mu": stats.lognorm(0.5, scale=0.8 * mu), "x0": stats.norm(1.8, 0.3)}
     return smcpn.Problem(
         van_der_pol, record, observe="x", noise=0.05, prior=prior, initial={"x": "x0", "v": 0.0}
     )
@@ -102,12 +103,13 @@ def monod_problem(seed: int = 0) -> smcpn.Problem:
         x0 = [MONOD[name] for name in start]
         y = solve_ivp(_monod_rate, (0.0, t[-1]), (*x0, 0.0), "Radau", t, rtol=1e-9, atol=1e-11).y.T
         records.append(smcpn.Record(t=t, y=y + MONOD["sigma"] * rng.normal(size=y.shape)))
+    prior: dict[str, Any] = {name: stats.lognorm(0.3, scale=value) for name, value in MONOD.items()}
     return smcpn.Problem(
         monod,
         records,
         observe=["X", "S", "P"],
         noise="sigma",
-        prior={name: stats.lognorm(0.3, scale=value) for name, value in MONOD.items()},
+        prior=prior,
         initial=[{"X": "X1", "S": "S1", "P": 0.0}, {"X": "X2", "S": "S2", "P": 0.0}],
     )
 

@@ -318,7 +318,7 @@ class StoredRun:
 
     header: Header
     snapshot: RunSnapshot
-    status: str
+    status: Status
     written: str
 
 

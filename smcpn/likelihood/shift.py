@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 
 LARGEST_SHIFT = 0.1
 """Posterior sd, and nats of the log-evidence, from which a shift is warned of."""
-AUTOMATIC_SHIFT = 0.075
+AUTOMATIC_SHIFT = 0.05
 """What ``steps="auto"`` leaves. A solver of second order or more is then closer than
 `LARGEST_SHIFT` to its limit of ever finer steps, which adds a third to the first doubling."""
 LOST = 0.01

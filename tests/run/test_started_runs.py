@@ -109,7 +109,7 @@ def test_auto_is_the_approximation_of_the_same_seed():
 def test_a_start_that_misses_is_given_up_for_the_prior(narrow):
     """The run is then that without a start, to the byte, and says so."""
     problem = narrow.problem
-    with pytest.warns(smcpn.SamplerWarning, match=r"Pareto k .* began again at the prior"):
+    with pytest.warns(smcpn.SamplerWarning, match=r"misses a part .* began again at the prior"):
         posterior = smcpn.identify(problem, start=narrow, **OPTIONS)
     plain = smcpn.identify(problem, method="tempering", **OPTIONS)
     np.testing.assert_array_equal(posterior.theta, plain.theta)
