@@ -62,6 +62,15 @@ class Solver:
             cls.kind = cls.__name__
             SOLVERS[cls.kind] = cls
 
+    def __repr__(self) -> str:
+        """Order, steps, and what differs from the default."""
+        shown_fields = [
+            f"{f.name}={getattr(self, f.name)!r}"
+            for f in fields(cast(Any, self))
+            if f.name in ("order", "steps") or getattr(self, f.name) != f.default
+        ]
+        return f"{type(self).__name__}({', '.join(shown_fields)})"
+
     @property
     def automatic(self) -> bool:
         """Whether how fine it is remains to be chosen."""
@@ -118,15 +127,6 @@ class ProbabilisticSolver(Solver):
             raise InputError(
                 f"smooth is {shown(self.smooth)}: choose True or False", argument="smooth"
             )
-
-    def __repr__(self) -> str:
-        """Order, steps, and what differs from the default."""
-        shown_fields = [
-            f"{f.name}={getattr(self, f.name)!r}"
-            for f in fields(self)
-            if f.name in ("order", "steps") or getattr(self, f.name) != f.default
-        ]
-        return f"{type(self).__name__}({', '.join(shown_fields)})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -277,7 +277,7 @@ class AdaptiveEKF1(Solver):
         return self
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RK4(Solver):
     """Classical fourth-order Runge-Kutta, which claims no numerical error.
 

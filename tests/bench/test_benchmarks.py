@@ -34,7 +34,7 @@ def problem():
 
 
 @pytest.mark.numerics
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("kernel", ["numba_scalar", "numba_lanes"])
 def test_peers_have_the_same_likelihood(problem, kernel):
     record = problem.records[0]

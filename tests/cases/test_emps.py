@@ -69,6 +69,7 @@ def test_the_controller_and_the_pulses_explain_the_command():
     assert data.test.disturbance.any()
 
 
+@pytest.mark.nightly
 @needs_files
 def test_protocols_differ_as_they_should():
     data = smcpn.datasets.emps()

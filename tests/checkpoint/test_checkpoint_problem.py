@@ -173,7 +173,7 @@ def test_a_restored_posterior_simulates_what_was_not_observed(posteriors):
     assert posteriors[0].table() == posteriors[1].table()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_restored_posterior_does_all_that_one_does(posteriors, tmp_path):
     records = [p.problem.records[0] for p in posteriors]
     state_filter = smcpn.StateFilter(sensor=0.1, disturbance=(0.0, 0.1), initial=(0.1, 1.0))

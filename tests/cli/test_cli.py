@@ -44,6 +44,7 @@ KEYS = {
 SCORE_KEYS = {"rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage"}
 
 
+@pytest.mark.nightly
 @pytest.mark.numerics
 def test_bouc_wen_json_from_nothing(tmp_path):
     """No file to download: everything is generated."""
@@ -134,7 +135,7 @@ def test_a_new_system_is_identified_as_it_is(tmp_path):
     assert len(rows) == 901
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.numerics
 def test_a_new_system_finds_the_parameters_it_was_simulated_with(tmp_path):
     smcpn("new", "rig", cwd=tmp_path)

@@ -103,7 +103,7 @@ def test_a_fast_mode_decays_and_does_not_oscillate():
     assert mean == pytest.approx(np.exp(-2.0 * record.t), abs=1e-3)
 
 
-@pytest.mark.parametrize("hold", [pytest.param("foh", marks=pytest.mark.slow), "bandlimited"])
+@pytest.mark.parametrize("hold", [pytest.param("foh", marks=pytest.mark.nightly), "bandlimited"])
 def test_inputs_are_followed_between_the_samples(hold):
     problem = duffing_problem(40, hold=hold)
     values = np.array([1.0, 0.4, 2.0, 0.5])

@@ -204,7 +204,7 @@ def differences(log_likelihood: LogLikelihood, theta: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in SLOW)]
+    "case", [*CASES, *(pytest.param(case, marks=pytest.mark.nightly) for case in SLOW)]
 )
 def test_the_gradient_is_that_of_finite_differences(case):
     _, theta, _, _ = EVERY[case]

@@ -29,7 +29,11 @@ def only_record(model: Model, number: int) -> Model:
     return replace(model, initial=(model.initial[number],))
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 4, 5, 6])
+HIGH = [pytest.param(order, marks=pytest.mark.nightly) for order in (5, 6)]
+"""Orders whose kernels take longest to compile."""
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, *HIGH])
 def test_kernel_follows_the_plain_recursion(problem, order):
     """Increment by increment, over states, derivatives, functions, records, grids, holds."""
     steps = {4: 16, 5: 24, 6: 64}.get(order, 6)

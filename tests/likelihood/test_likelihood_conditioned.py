@@ -114,7 +114,7 @@ def test_golden_values(name, solver, golden):
 @pytest.mark.parametrize(
     ("name", "solver"),
     [
-        ("filtering", EKF0(5, 40, diffusion=0.1)),
+        pytest.param("filtering", EKF0(5, 40, diffusion=0.1), marks=pytest.mark.nightly),
         ("fenrir", EKF0(5, 40, diffusion=1e5)),
         pytest.param(
             "dalton", EKF1(5, 40, diffusion=1e10, jacobian="diagonal"), marks=pytest.mark.nightly

@@ -84,7 +84,11 @@ def test_a_likelihood_is_the_same_in_other_units(make, name, solver):
     holds()
 
 
-@pytest.mark.parametrize("solver", [EKF0(), EKF1(2, diffusion="fixed")], ids=str)
+@pytest.mark.parametrize(
+    "solver",
+    [EKF0(), pytest.param(EKF1(2, diffusion="fixed"), marks=pytest.mark.nightly)],
+    ids=str,
+)
 def test_steps_and_posterior_are_the_same_in_other_units(solver):
     """By Laplace's method: a sampler turns a rounding into other draws."""
     units = 1e9, 1e-7, 1e-11

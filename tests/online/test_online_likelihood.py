@@ -78,7 +78,7 @@ def test_conditioned_increments_equal_those_of_the_record(name, solver, hold):
     np.testing.assert_array_equal(spilled.advance(values, spilled.start(values), 0, t)[1], found)
 
 
-@pytest.mark.parametrize("name", ["shared", "held"])
+@pytest.mark.parametrize("name", ["shared", pytest.param("held", marks=pytest.mark.nightly)])
 def test_conditioned_predictions_are_those_of_the_record(name):
     """What a stream expects of a sample is what `predictive_moments` has, and the noise."""
     solver = EKF0(2, 2, diffusion=2.0) if name == "shared" else EKF1(2, 2, diffusion=2.0)
