@@ -1,4 +1,4 @@
-"""Standard deviations and bands that hold under model error, on the Silverbox (trust.md, 7).
+"""Standard deviations and bands that hold under model error, on the Silverbox.
 
 The tenths of the training record are identified each alone: their estimates scatter by what a
 standard deviation should say. The bands are those of the posterior of the whole record, on the

@@ -40,7 +40,7 @@ def pendulum(x, v, *, k, c):
 
 
 def duffing_problem(samples: int) -> smcpn.Problem:
-    """Problem of trust.md section 1."""
+    """Problem of a hardening spring under a slow sweep, noise .1 known."""
     n, dt = np.arange(samples), 0.25
     u = np.sin(2 * np.pi * np.cumsum(0.02 + 0.1 * n / samples) * dt * 2.5)
     y = smcpn.simulate(duffing, smcpn.Record(u=u, dt=dt), DUFFING, observe="x", steps=32)
