@@ -21,6 +21,7 @@ COMMANDS = {
         "kernel",
         "gradients",
         "sampler",
+        "trust",
         "likelihoods",
         "solvers",
         "case_studies",
