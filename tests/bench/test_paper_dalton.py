@@ -63,6 +63,7 @@ def test_the_chaotic_solution_is_exact():
     assert np.abs(again[-1] - states[-1]).max() < 1e-9
 
 
+@pytest.mark.nightly
 def test_a_posterior_covers_what_lies_within(exact):
     marginals = gaussian(1.0, 0.5)
     assert all(marginals.covers.values())
@@ -148,7 +149,7 @@ def test_two_starts_of_lorenz_find_the_truth():
     assert outcome.rows[0].value.startswith("2 of 2")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_posterior_of_short_steps_is_that_of_runge_kutta(exact):
     study = fitzhugh_nagumo_study()
     ours = fitted(study, "dalton", GRIDS["fn"][2].solver, "1/20")[0]

@@ -115,7 +115,7 @@ def test_starting_diffusion_is_that_of_the_process() -> None:
     assert found == pytest.approx(true, rel=0.12)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_both_methods_find_the_trajectory() -> None:
     ours, theirs = (
         fit("fitzhugh-nagumo, low", method, SMALL_ORDER, seed=0) for method in (FENRIR, RK)

@@ -52,6 +52,7 @@ def test_bouc_wen_training_follows_the_official_recipe(no_files):
     assert 0.85 * OFFICIAL_NOISE < noise.std() < OFFICIAL_NOISE
 
 
+@pytest.mark.nightly
 def test_bouc_wen_official_finds_the_products_without_any_file(no_files):
     case = load_case("bouc-wen", split="official")
     posterior = smcpn.identify(

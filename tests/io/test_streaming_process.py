@@ -92,7 +92,11 @@ def test_noise_on_standard_input_and_a_writer_that_dies_change_nothing(folder, w
     assert bad == ["52:", "153:", "254:", "355:", "405:"]
 
 
-SIGNALS = [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)]
+SIGNALS = [
+    pytest.param(signal.SIGTERM, 143, marks=pytest.mark.nightly),
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.nightly),
+    (signal.SIGKILL, -9),
+]
 
 
 def stopped_and_resumed(folder: Path, out: Path, number: signal.Signals, code: int) -> list[dict]:
