@@ -169,7 +169,7 @@ def units(quick: bool) -> Iterator[Row]:
 
 STUDIES: dict[str, Study] = {
     "units": units,
-    "laplace at a kink": kink,
+    "laplace-at-a-kink": kink,
     "verdicts": verdicts,
     "chaos": chaos,
 }

@@ -117,8 +117,8 @@ def many_parameters_and_noise(quick: bool) -> Iterator[Row]:
 
 
 STUDIES: dict[str, Study] = {
-    "moves_oscillator": oscillator,
-    "moves_oscillator_by_ibis": oscillator_by_ibis,
-    "moves_25": many_parameters,
-    "moves_25_and_noise": many_parameters_and_noise,
+    "moves-oscillator": oscillator,
+    "moves-oscillator-by-ibis": oscillator_by_ibis,
+    "moves-25": many_parameters,
+    "moves-25-and-noise": many_parameters_and_noise,
 }

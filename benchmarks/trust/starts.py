@@ -98,4 +98,4 @@ def _says_width(run: Posterior) -> bool:
     return any("began again" in text or "times as wide" in text for text in run.warnings)
 
 
-STUDIES: dict[str, Study] = {"two modes": two_modes, "ridge": ridge}
+STUDIES: dict[str, Study] = {"two-modes": two_modes, "ridge": ridge}

@@ -167,6 +167,6 @@ def fewest(problem: smcpn.Problem, solver: Solver, shift: Shift) -> tuple[int, s
 
 
 STUDIES: dict[str, Study] = {
-    "van der Pol": van_der_pol_posteriors,
-    "Monod": steps_per_interval,
+    "van-der-pol": van_der_pol_posteriors,
+    "monod": steps_per_interval,
 }
