@@ -87,7 +87,7 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
 
 def _refused(k: float, particles: int) -> str:
     why = (
-        "too few of its draws count"
+        "too few of its draws have a likelihood"
         if np.isinf(k)
         else f"the Pareto k of its importance weights is {k:.2g}, and {particles} draws bear "
         f"{largest_k(particles):.2g}"

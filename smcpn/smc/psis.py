@@ -38,7 +38,8 @@ def pareto_k(log_weights: Array) -> float:
     Vehtari, A., Simpson, D., Gelman, A., Yao, Y., Gabry, J. (2024). Pareto smoothed importance
     sampling. JMLR 25.
     """
-    tail = tail_length(len(log_weights))
+    n = len(log_weights)
+    tail = int(np.ceil(min(0.2 * n, 3.0 * np.sqrt(n))))
     largest = np.sort(log_weights)[-tail - 1 :]
     if tail < LEAST_TAIL or largest[0] == -np.inf:
         return float("inf")
@@ -47,11 +48,6 @@ def pareto_k(log_weights: Array) -> float:
     if exceedances[-1] == 0.0:
         return float("-inf")
     return _generalised_pareto_shape(exceedances)
-
-
-def tail_length(n: int) -> int:
-    """Return how many of ``n`` weights are its tail, min(n / 5, 3 sqrt n) (Vehtari et al. 2024)."""
-    return int(np.ceil(min(0.2 * n, 3.0 * np.sqrt(n))))
 
 
 def largest_k(n: int) -> float:

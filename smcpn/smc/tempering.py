@@ -22,7 +22,7 @@ from smcpn.smc.particles import (
     effective_sample_size,
     finite_or_excluded,
 )
-from smcpn.smc.psis import pareto_k, tail_length
+from smcpn.smc.psis import pareto_k
 from smcpn.smc.sampler import Sampler, Trace
 
 Array = NDArray[np.float64]
@@ -91,9 +91,7 @@ class Tempering(Sampler):
             self.system, log_prior=begin, log_increment=log_increment, state=state
         )
         if self.settings.start is not None:
-            # Where fewer draws count than a tail has, none of them shows what the bulk is.
-            seen = effective_sample_size(log_increment) >= tail_length(len(log_increment))
-            self.pareto_k = pareto_k(log_increment) if seen else float("inf")
+            self.pareto_k = pareto_k(log_increment)
         self.exponent = 0.0
 
     def _assimilate_increment(self) -> None:

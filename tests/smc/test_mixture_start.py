@@ -10,11 +10,7 @@ from scipy import stats
 
 from smcpn import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.psis import largest_k
-from smcpn.smc.sampler import Settings
 from smcpn.smc.start import PRIOR_SHARE, MixtureStart, Modes, extreme_spreads
-from smcpn.smc.tempering import Tempering
-from tests.targets import LinearRegression
 
 PRIOR = Prior({"a": stats.norm(0.0, 3.0), "b": stats.lognorm(1.0)})
 MODES = Modes(
@@ -58,22 +54,6 @@ def test_the_prior_bounds_the_weights():
     theta = PRIOR.sample(np.random.default_rng(2), 1000)
     excess = PRIOR.log_density(theta) - START.log_density(theta)
     assert (excess <= -np.log(PRIOR_SHARE) + 1e-12).all()
-
-
-@pytest.mark.parametrize(("width", "judged"), [(1.0, True), (30.0, False)])
-def test_the_tail_is_judged_where_enough_draws_count(width, judged):
-    """A start thirty times as wide in four dimensions leaves a handful of 1000 draws."""
-    target = LinearRegression(n=40, d=4, noise=0.01)
-    mean, covariance = target.moments()
-    factor = width * np.linalg.cholesky(covariance)
-    modes = Modes([1.0], [mean], [factor], searches=4, log_evidence=0.0)
-    start = MixtureStart(target.prior, modes)
-    sampler = Tempering(
-        target.prior, target, Settings(particles=1000, start=start), np.random.default_rng(0)
-    )
-    sampler.advance(40)
-    assert np.isfinite(sampler.pareto_k) == judged
-    assert (sampler.pareto_k <= largest_k(1000)) == judged
 
 
 @pytest.mark.parametrize("modes", [MODES, Modes.none(6)])
