@@ -47,7 +47,7 @@ from smcpn.pn.layout import Block, Entry
 
 @dataclass(frozen=True)
 class LinearisationChange:
-    """What the linearised derivatives of the conditioned filter are above the data-free ones.
+    """Linearised derivatives of the conditioned filter minus those of the data-free one.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class LinearisationChange:
 
 @dataclass(frozen=True)
 class InnovationChange:
-    """What the data make of the residuals of a block, each given the residuals before it.
+    """Changes of the innovations of a block by the data, each given the residuals before it.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class DataFreeSymbols:
         mean : Mean
             Of the conditioned filter.
         ahead : Mean
-            What it is above that of the data-free filter.
+            Its difference from that of the data-free filter, d = m - m'.
         derivatives : sequence of (process, derivative, casadi.SX)
             As functions of the model's states.
         """

@@ -32,7 +32,7 @@ DIFFUSIONS: dict[str, type[CalibratedDiffusion]] = {}
 
 @dataclass(frozen=True)
 class DiffusionStep:
-    """What a diffusion may depend on in a step of the solver.
+    """Quantities of one solver step from which a diffusion model estimates its variances.
 
     Attributes
     ----------

@@ -188,7 +188,7 @@ def _levels(posterior: Posterior) -> tuple[ResidualLevel, ...]:
 
 
 def robust_of(posterior: Posterior, threads: int | None, seed: int) -> Robust:
-    """See `Posterior.robust`."""
+    """Return the sandwich of a posterior, and particles of its likelihood at a learning rate."""
     found = posterior.sandwich
     problem, names = posterior.problem, posterior.names
     weighed = posterior

@@ -16,7 +16,7 @@ USABLE, LOOK_AGAIN, WRONG = "usable", "look again", "wrong"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a validation comes to; ``str()`` is one line.
+    """Judgement of a validation with its reasons; ``str()`` gives it in one line.
 
     Attributes
     ----------
