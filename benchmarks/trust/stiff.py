@@ -24,6 +24,7 @@ from scipy.integrate import solve_ivp
 import smcpn
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.codegen.kernel import CLOCK
+from smcpn.likelihood.information import fisher_information
 from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.steps import longest_interval
 from smcpn.solver import Solver
@@ -142,8 +143,9 @@ class Shift:
         finest = solver.with_steps(1024).divided(longest_interval(problem))
         fine = smcpn.LogLikelihood(problem, solver=finest)
         self._score = fine.value_and_gradient(self._truth[None, :])[1][0]
-        hessian = -fine.hessian(self._truth[None, :])[0] * np.outer(self._truth, self._truth)
-        self._covariance = np.linalg.inv(hessian + np.eye(len(self._truth)) / 0.3**2)
+        # The Hessian at the truth, which is no maximum, need not be definite: this matrix is.
+        information = fisher_information(fine, self._truth) * np.outer(self._truth, self._truth)
+        self._covariance = np.linalg.inv(information + np.eye(len(self._truth)) / 0.3**2)
 
     def __call__(self, solver: Solver) -> float:
         """Shift by a solver."""
