@@ -87,7 +87,7 @@ def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes
 
     def fill(file: h5py.File) -> None:
         for name, document in payload.documents.items():
-            file[f"documents/{name}"] = json.dumps(document)
+            file[f"documents/{name}"] = _text(json.dumps(document))
         for name, values in payload.arrays.items():
             file[f"arrays/{name}"] = values
         for number, snapshot in enumerate(payload.populations):
@@ -97,38 +97,75 @@ def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes
     return image(kind, fill, onto)
 
 
-def decoded(file: Any) -> Payload:
-    """Return what an image holds."""
-    arrays: dict[str, NDArray[Any]] = {}
+def _text(text: str) -> np.bytes_:
+    """Return a text as one of fixed length."""
+    return np.bytes_(text.encode())
 
-    def collect(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = np.asarray(item[...])
 
-    if "arrays" in file:
-        file["arrays"].visititems(collect)
-    documents = {name: json.loads(item.asstr()[()]) for name, item in file["documents"].items()}
-    groups = file.get("populations", {})
-    populations = tuple(_read_population(groups[number]) for number in sorted(groups, key=int))
-    return Payload(documents, arrays, populations)
+def arrays_of(group: Group) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a group and in the groups within, by their paths.
+
+    Raises
+    ------
+    DamagedFileError
+        If there is anything else.
+    """
+    if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
+        raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
+    found = {name: one.values for name, one in group.arrays.items()}
+    for name, inner in group.groups.items():
+        found |= {f"{name}/{path}": values for path, values in arrays_of(inner).items()}
+    return found
+
+
+def _documents(file: Group, *names: str) -> list[Any]:
+    """Return the documents of a file, of which there are no others, and nothing beside them.
+
+    Raises
+    ------
+    DamagedFileError
+    """
+    known = {"documents", "arrays", "populations"}
+    if file.arrays or file.texts or not known.issuperset(file.groups):
+        raise DamagedFileError(f"there is more than documents, arrays and populations: {DAMAGED}")
+    texts = file.group("documents").texts
+    if not texts.keys() <= set(names) or file.group("documents") != Group(texts=texts):
+        raise DamagedFileError(f"there is a document too many: {DAMAGED}")
+    return [loaded(name, texts.get(name)) for name in names]
+
+
+def _populations(
+    file: Group, most: int, sizes: Mapping[str, int], names: tuple[str, ...] | None = None
+) -> tuple[Snapshot, ...]:
+    """Return the populations of a file, ``most`` at most, of parameters of these names.
+
+    Raises
+    ------
+    DamagedFileError
+    """
+    group = file.group("populations")
+    numbers = [str(number) for number in range(len(group.groups))]
+    if group != Group(groups=group.groups) or set(group.groups) != set(numbers):
+        raise DamagedFileError(f"populations are not numbered: {DAMAGED}")
+    if len(numbers) > most:
+        raise DamagedFileError(f"there are {len(numbers)} populations of {most}: {DAMAGED}")
+    for number in numbers if names is not None else ():
+        theta = group.groups[number].group("particles").arrays.get("theta")
+        stored = [] if theta is None else np.ravel(theta.attributes.get("names", [])).tolist()
+        if stored != [name.encode() for name in names or ()]:
+            raise DamagedFileError(f"the particles are of other parameters: {DAMAGED}")
+    return tuple(_population(group.groups[number], dict(sizes)) for number in numbers)
 
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-NUMBERS = (
-    "ess_before",
-    "log_evidence_at_resampling",
-    "variance_at_start",
-    "unrelated_at_start",
-    "pareto_k",
-)
-PROPOSAL_BYTES = 32
+NUMBERS = tuple(name for name in POPULATION if name not in ("sample", "refining", "exponent"))
 
 
 def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
     group.attrs["sample"] = snapshot.sample
-    group.attrs["refining"] = snapshot.refining
+    group.attrs["refining"] = int(snapshot.refining)
     group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
-    group.attrs["random_state"] = json.dumps(snapshot.random_state)
+    group.attrs["random_state"] = _text(json.dumps(snapshot.random_state))
     for name in NUMBERS:
         group.attrs[name] = getattr(snapshot, name)
     particles = group.create_group("particles")
@@ -136,78 +173,92 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
         particles[name] = getattr(snapshot.system, name)
     particles["values"] = prior.natural(snapshot.system.theta)
     for name in ("theta", "values"):
-        particles[name].attrs["names"] = list(prior.names)
+        particles[name].attrs["names"] = np.array([name.encode() for name in prior.names])
     history = group.create_group("history")
     history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
-    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
-    history["factors"] = np.array(snapshot.factors)
+    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios, dtype=float)
+    history["factors"] = np.array(snapshot.factors, dtype=float)
     group["rejuvenations"] = _rejuvenation_table(snapshot.rejuvenations)
 
 
-def _read_population(group: Any) -> Snapshot:
-    """Read a population and check that its arrays fit each other.
+def _odd(number: int) -> int:
+    if number % 2 == 0:
+        raise ValueError("it is even")
+    return number
+
+
+class _BitState(Document):
+    state: int = Field(ge=0, lt=1 << 128)
+    inc: Annotated[int, Field(ge=0, lt=1 << 128), AfterValidator(_odd)]
+
+
+class RandomState(Document):
+    """State of numpy's PCG64, the only generator a run has."""
+
+    bit_generator: Literal["PCG64"]
+    state: _BitState
+    has_uint32: Literal[0, 1]
+    uinteger: int = Field(ge=0, lt=1 << 32)
+
+
+def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
+    """Return a population, of which all parts fit each other.
 
     Raises
     ------
     DamagedFileError
-        If they do not.
     """
-    stored = group["particles"]
-    system = ParticleSystem(**{name: stored[name][...] for name in PARTICLES})
-    _require_shapes(system, len(stored["theta"].attrs["names"]))
-    history = group["history"]
-    exponent = float(group.attrs["exponent"])
+    attributes, particles, history = dict(group.attributes), *map(group.group, _PARTS)
+    if set(group.groups) != set(_PARTS) or group.texts or set(group.arrays) != {"rejuvenations"}:
+        raise DamagedFileError(f"a population has other parts than it should: {DAMAGED}")
+    random_state = parsed(RandomState, loaded("random_state", attributes.pop("random_state", None)))
+    system = checked("particles", particles.arrays, schema.PARTICLES, sizes)
+    del system["values"]
+    own = {name: one.item() for name, one in checked("population", attributes, POPULATION, sizes).items()}
+    exponent = own.pop("exponent")
+    path = checked("history", history.attributes, schema.PATH, sizes)
+    steps = checked("history", history.arrays, schema.HISTORY, sizes)
+    trace = Trace(path["length"].item(), path["stride"].item(), steps["kept"], steps["last"])
+    if not np.isfinite(system["log_weights"]).any():
+        raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
+    if trace.length != own["sample"] or not trace.regular:
+        raise DamagedFileError(f"the history is not one of {own['sample']} samples: {DAMAGED}")
     return Snapshot(
-        system=system,
-        sample=int(group.attrs["sample"]),
+        system=ParticleSystem(**system),
         exponent=None if np.isnan(exponent) else exponent,
-        trace=Trace(
-            int(history.attrs["length"]),
-            int(history.attrs["stride"]),
-            history["kept"][...],
-            history["last"][...],
-        ),
-        rejuvenations=_rejuvenations(group["rejuvenations"][...]),
-        log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
-        factors=tuple(history["factors"][...].tolist()),
-        refining=bool(group.attrs["refining"]),
-        random_state=json.loads(group.attrs["random_state"]),
-        **{name: float(group.attrs[name]) for name in NUMBERS},
+        trace=trace,
+        rejuvenations=_rejuvenations(group.arrays["rejuvenations"].values, sizes),
+        log_pair_ratios=tuple(steps["log_pair_ratios"].tolist()),
+        factors=tuple(steps["factors"].tolist()),
+        random_state=random_state.model_dump(),
+        **(own | {"refining": bool(own["refining"])}),
     )
 
 
-def _require_shapes(system: ParticleSystem, d: int) -> None:
-    shapes = {name: getattr(system, name).shape for name in PARTICLES}
-    n = len(system.log_weights)
-    state = shapes.pop("state")
-    fits = shapes.pop("theta") == (n, d) and len(state) == 2 and state[1] == n
-    if not fits or set(shapes.values()) != {(n,)}:
-        raise DamagedFileError(f"the particles stored are not {n} of {d} parameters")
-
-
-_COLUMNS = [field for field in fields(Rejuvenation) if field.name != "evidence"]
-_FORMATS = {"int": "i8", "float": "f8", "str": f"S{PROPOSAL_BYTES}"}
-_TABLE = np.dtype(
-    [(field.name, _FORMATS[str(field.type)]) for field in _COLUMNS]
-    + [("evidence_log", "f8"), ("evidence_variance", "f8")]
-)
+_PARTS = ("particles", "history")
 
 
 def _rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
     rows = []
     for one in rejuvenations:
-        values = [getattr(one, field.name) for field in _COLUMNS]
+        values = [getattr(one, field.name) for field in COLUMNS]
         values = [value.encode() if isinstance(value, str) else value for value in values]
         rows.append((*values, one.evidence.log, one.evidence.variance))
-    return np.array(rows, dtype=_TABLE)
+    return np.array(rows, dtype=TABLE)
 
 
-def _rejuvenations(table: NDArray[np.void]) -> tuple[Rejuvenation, ...]:
+def _rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvenation, ...]:
+    if table.dtype != TABLE or table.ndim != 1:
+        raise DamagedFileError(f"the table of rejuvenations has other columns: {DAMAGED}")
+    numbers = {name: table[name] for name in table.dtype.names or () if name != "proposal"}
+    checked("rejuvenations", numbers, REJUVENATIONS, sizes)
     found = []
     for row in table:
-        values = {field.name: row[field.name].item() for field in _COLUMNS}
-        values["proposal"] = values["proposal"].decode()
+        values = {field.name: row[field.name].item() for field in COLUMNS}
+        values["proposal"] = values["proposal"].decode("ascii", "replace")
+        if not values["proposal"].isprintable():
+            raise DamagedFileError(f"the name of a proposal is damaged: {DAMAGED}")
         evidence = EvidenceEstimate(float(row["evidence_log"]), float(row["evidence_variance"]))
         found.append(Rejuvenation(**values, evidence=evidence))
     return tuple(found)
@@ -235,6 +286,20 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+Count = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class StoredSettings(Document, extra="allow"):
+    """Settings of a run as far as the sizes of a file follow from them.
+
+    `RunSettings` checks the rest, where their solvers and moves are known.
+    """
+
+    particles: Annotated[int, Field(ge=10, lt=1 << 31)]
+    replicates: Count
+    entropy: Annotated[int, Field(ge=0)]
+
+
 class Header(Document):
     """The part of a run's checkpoint that stays the same while the run goes on.
 
@@ -246,31 +311,34 @@ class Header(Document):
         See `RunSettings.document`.
     problem : dict
         See `problem_document`; empty where it cannot be stored.
-    arrays : dict of str to ndarray
-        Its expression tables.
     not_stored : str
         The reason, where something cannot be stored: the run is then resumed from its script.
     model_fingerprint, data_fingerprint : str
     n_samples : int
         Samples of the records that the run is to assimilate.
     data_file : str
-        Name of the file in the same folder that holds the records; empty where there is none.
+        Name of the file in the same folder that holds the records.
     created : str
         Date and time, UTC.
     versions : dict of str to str
     """
 
-    names: Annotated[tuple[str, ...], Field(strict=False)]
+    names: Names
     settings: dict[str, Any]
     problem: dict[str, Any]
-    arrays: dict[str, Any] = Field(exclude=True)
-    not_stored: str
-    model_fingerprint: str
-    data_fingerprint: str
-    n_samples: int
-    data_file: str
-    created: str
-    versions: dict[str, str] = Field(default_factory=versions)
+    not_stored: Line
+    model_fingerprint: Fingerprint
+    data_fingerprint: Fingerprint
+    n_samples: Whole
+    data_file: DataFile
+    created: Line
+    versions: dict[Line, Line] = Field(default_factory=versions)
+
+    @model_validator(mode="after")
+    def _file_is_of_the_data(self) -> Self:
+        if not self.data_file.endswith(f".data-{self.data_fingerprint[:DIGITS]}.h5"):
+            raise ValueError("the file of records is named after other data")
+        return self
 
 
 Status = Literal["running", "interrupted", "finished"]
@@ -295,10 +363,10 @@ class RunState(Document):
     """
 
     status: Status
-    written: str
+    written: Line
     solver: dict[str, Any]
     solvers: list[dict[str, Any]]
-    checked: int
+    checked: Whole
     refused_k: float | None
 
 
@@ -309,6 +377,8 @@ class StoredRun:
     Attributes
     ----------
     header : Header
+    tables : dict of str to ndarray
+        Expression tables of its problem.
     snapshot : RunSnapshot
     status : str
         See `RunState`.
@@ -317,6 +387,7 @@ class StoredRun:
     """
 
     header: Header
+    tables: Mapping[str, NDArray[Any]]
     snapshot: RunSnapshot
     status: Status
     written: str

@@ -93,6 +93,16 @@ class Trace:
         return cls(length, length, np.empty((0, 2)), np.array([ess, log_evidence]))
 
     @property
+    def regular(self) -> bool:
+        """Whether the length alone explains how many samples are kept, and how far apart."""
+        if self.length == self.stride and len(self.kept) == 0:
+            return True
+        stride = 1
+        while -(-self.length // stride) > TRACED:
+            stride *= 2
+        return self.stride == stride and len(self.kept) == -(-self.length // stride)
+
+    @property
     def samples(self) -> NDArray[np.int64]:
         """Number of samples assimilated at each entry of the paths."""
         kept = np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
@@ -332,9 +342,14 @@ class Sampler(ABC):
 
         ``finer`` is what it is being carried over to, where it is.
         """
+        if snapshot.system.theta.shape != (settings.particles, len(prior)):
+            raise InputError(
+                f"a population has {snapshot.system.theta.shape} numbers, not those of "
+                f"{settings.particles} particles and {len(prior)} parameters: begin anew"
+            )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = getattr(np.random, snapshot.random_state["bit_generator"])()
+        bits = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample
