@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import h5py
 import numba
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from smcpn.checkpoint.container import (
     DAMAGED,
@@ -33,15 +33,36 @@ from smcpn.checkpoint.container import (
     read_version,
     save,
 )
-from smcpn.checkpoint.problem import (
+from smcpn.checkpoint.documents import (
     Document,
+    Fingerprint,
+    Line,
+    Names,
+    Number,
+    Whole,
+    loaded,
     parsed,
+)
+from smcpn.checkpoint.problem import (
     problem_document,
     records_document,
     restored_problem,
     restored_records,
 )
+from smcpn.checkpoint.schema import (
+    COLUMNS,
+    FORGETTING,
+    HISTORY,
+    PATH,
+    POPULATION,
+    REJUVENATIONS,
+    TABLE,
+    checked,
+)
+from smcpn.checkpoint.schema import PARTICLES as PARTICLE_ARRAYS
+from smcpn.checkpoint.schema import STREAM as STREAM_ARRAYS
 from smcpn.errors import InputError
+from smcpn.io.plain import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -50,6 +71,7 @@ from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.sampler import Snapshot, Trace
+from smcpn.solver import Solver
 
 # Image of a payload: documents, arrays, populations
 
@@ -213,12 +235,13 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
     if set(group.groups) != set(_PARTS) or group.texts or set(group.arrays) != {"rejuvenations"}:
         raise DamagedFileError(f"a population has other parts than it should: {DAMAGED}")
     random_state = parsed(RandomState, loaded("random_state", attributes.pop("random_state", None)))
-    system = checked("particles", particles.arrays, schema.PARTICLES, sizes)
+    system = checked("particles", particles.arrays, PARTICLE_ARRAYS, sizes)
     del system["values"]
-    own = {name: one.item() for name, one in checked("population", attributes, POPULATION, sizes).items()}
+    found = checked("population", attributes, POPULATION, sizes)
+    own: dict[str, Any] = {name: value.item() for name, value in found.items()}
     exponent = own.pop("exponent")
-    path = checked("history", history.attributes, schema.PATH, sizes)
-    steps = checked("history", history.arrays, schema.HISTORY, sizes)
+    path = checked("history", history.attributes, PATH, sizes)
+    steps = checked("history", history.arrays, HISTORY, sizes)
     trace = Trace(path["length"].item(), path["stride"].item(), steps["kept"], steps["last"])
     if not np.isfinite(system["log_weights"]).any():
         raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
@@ -286,7 +309,9 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-Count = Annotated[int, Field(ge=1, le=1_000_000)]
+DIGITS = 8
+"""Digits of the fingerprint of the data in the name of their file."""
+_DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 
 
 class StoredSettings(Document, extra="allow"):
@@ -296,7 +321,7 @@ class StoredSettings(Document, extra="allow"):
     """
 
     particles: Annotated[int, Field(ge=10, lt=1 << 31)]
-    replicates: Count
+    replicates: Annotated[int, Field(ge=1, le=100_000)]
     entropy: Annotated[int, Field(ge=0)]
 
 
@@ -311,6 +336,8 @@ class Header(Document):
         See `RunSettings.document`.
     problem : dict
         See `problem_document`; empty where it cannot be stored.
+    arrays : dict of str to ndarray
+        Its expression tables.
     not_stored : str
         The reason, where something cannot be stored: the run is then resumed from its script.
     model_fingerprint, data_fingerprint : str
@@ -326,11 +353,12 @@ class Header(Document):
     names: Names
     settings: dict[str, Any]
     problem: dict[str, Any]
+    arrays: dict[str, Any] = Field(exclude=True)
     not_stored: Line
     model_fingerprint: Fingerprint
     data_fingerprint: Fingerprint
     n_samples: Whole
-    data_file: DataFile
+    data_file: Annotated[str, Field(pattern=_DATA_FILE, max_length=255)]
     created: Line
     versions: dict[Line, Line] = Field(default_factory=versions)
 
@@ -377,8 +405,6 @@ class StoredRun:
     Attributes
     ----------
     header : Header
-    tables : dict of str to ndarray
-        Expression tables of its problem.
     snapshot : RunSnapshot
     status : str
         See `RunState`.
@@ -387,7 +413,6 @@ class StoredRun:
     """
 
     header: Header
-    tables: Mapping[str, NDArray[Any]]
     snapshot: RunSnapshot
     status: Status
     written: str
@@ -425,24 +450,53 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
 
 def read_run(path: Path) -> StoredRun:
     """Read the checkpoint of a run; see `smcpn.checkpoint.container.read`."""
+    return read(path, RUN, _run_of)
 
-    def parse(file: Any) -> StoredRun:
-        payload = decoded(file)
-        header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
-        state = parsed(RunState, payload.documents["state"])
-        solvers = tuple(solver_of(solver) for solver in state.solvers)
-        snapshot = RunSnapshot(
-            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
-        )
-        return StoredRun(header, snapshot, state.status, state.written)
 
-    return read(path, RUN, parse)
+def _run_of(file: Group) -> StoredRun:
+    """Return the run of a file, of which all parts fit each other.
+
+    Raises
+    ------
+    DamagedFileError
+        If they do not.
+    InputError
+        If a solver is not known here.
+    """
+    first, second = _documents(file, "header", "state")
+    own = {"arrays": arrays_of(file.group("arrays"))}
+    header = parsed(Header, first | own if isinstance(first, dict) else first)
+    state, settings = parsed(RunState, second), parsed(StoredSettings, header.settings)
+    sizes = {"N": settings.particles, "d": len(header.names), "T": header.n_samples}
+    populations = _populations(file, settings.replicates, sizes, header.names)
+    solvers = tuple(solver_of(solver) for solver in state.solvers)
+    _require_order(populations, solvers, state.checked, header.n_samples)
+    if not populations and settings.particles > MOST_UNSEEN:
+        raise DamagedFileError(f"of {settings.particles} particles none is stored: {DAMAGED}")
+    solver = solver_of(state.solver)
+    snapshot = RunSnapshot(solver, populations, solvers, state.checked, state.refused_k)
+    return StoredRun(header, snapshot, state.status, state.written)
+
+
+MOST_UNSEEN = 1_000_000
+"""Particles that a file may ask for without holding them."""
+
+
+def _require_order(
+    populations: Sequence[Snapshot], solvers: Sequence[Solver], checked: int, n_samples: int
+) -> None:
+    """Refuse populations that no run has side by side, or at no moment of one."""
+    of_one = len(solvers) == len(populations)
+    finished = all(one.sample == n_samples for one in populations[:-1])
+    behind = all(
+        one.exponent is not None if one.refining else one.exponent is None or one.sample < n_samples
+        for one in populations
+    )
+    if not (of_one and finished and behind and checked <= n_samples):
+        raise DamagedFileError(f"its populations do not follow each other: {DAMAGED}")
 
 
 # Payload of a run's records: a file of its own in the same folder, written once
-
-DIGITS = 8
-"""Digits of the fingerprint in a file's name."""
 
 
 def records_path(checkpoint: Path, fingerprint: str) -> Path:
@@ -480,8 +534,21 @@ def read_records(path: Path) -> tuple[Record, ...]:
             f"{path.name}, which holds the records, is not with the checkpoint in "
             f"{path.parent}: put it there, or resume from the script that has the data"
         )
-    payload = read_version(path, RECORDS, decoded)
-    return restored_records(payload.documents.get("records"), payload.arrays)
+    return read_version(path, RECORDS, _records_of)
+
+
+def _records_of(file: Group) -> tuple[Record, ...]:
+    """Return the records of a file.
+
+    Raises
+    ------
+    InputError
+        If no records can be made of it.
+    """
+    (documents,) = _documents(file, "records")
+    if "populations" in file.groups:
+        raise DamagedFileError(f"records have no populations: {DAMAGED}")
+    return restored_records(documents, arrays_of(file.group("arrays")))
 
 
 def remove_other_records(checkpoint: Path, used: set[str]) -> None:
@@ -521,12 +588,56 @@ class StoredStream:
     population: Snapshot
 
 
+class AxisDocument(Document):
+    """Where a stream is on its time axis; nowhere before its first sample."""
+
+    start: Number
+    count: Whole
+    given: float
+    last: float
+
+
+class ChangeDocument(Document):
+    """State of the change test."""
+
+    score: Number
+    since: tuple[Whole, Number] | None = Field(strict=False)
+    raised: bool
+
+
+class Position(Document):
+    """Where a stream is."""
+
+    axis: AxisDocument
+    change: ChangeDocument
+    observed: Whole
+    begin: Whole
+    counted: Whole
+    frozen: bool
+    awaited: Whole | None
+    spawned: Annotated[int, Field(ge=0, lt=1 << 32)]
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Options(Document):
+    """Options of a stream beside its settings."""
+
+    budget: Seconds | None
+    forget: Seconds | None
+    lookahead: Whole | None
+    samples_between_false_alarms: Seconds
+    memory: Annotated[int, Field(ge=1, lt=1 << 53)]
+    folder: None
+
+
 class _StreamDocument(Document):
     settings: dict[str, Any]
-    options: dict[str, Any]
+    options: Options
     problem: dict[str, Any]
     records: list[Any]
-    position: dict[str, Any]
+    position: Position
 
 
 def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
@@ -541,39 +652,82 @@ def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
         raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")
     problem, tables = problem_document(stream.problem)
     records, columns = records_document(stream.problem.records[:1])
-    document = _StreamDocument(
-        settings=stream.settings.document(),
-        options=stream.options,
-        problem=problem,
-        records=records,
-        position=stream.position,
-    )
+    document = {
+        "settings": stream.settings.document(),
+        # Where old samples go is for the machine that reads the file.
+        "options": stream.options | {"folder": None},
+        "problem": problem,
+        "records": records,
+        "position": stream.position,
+    }
     parts = {"problem": tables, "records": columns, "stream": stream.arrays}
     arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
-    payload = Payload({"stream": document.model_dump()}, arrays, (stream.population,))
+    payload = Payload({"stream": document}, arrays, (stream.population,))
     save(path, encoded(STREAM, payload, prior))
 
 
 def read_stream(path: Path) -> StoredStream:
     """Read the checkpoint of a stream; see `smcpn.checkpoint.container.read`."""
+    return read(path, STREAM, _stream_of)
 
-    def parse(file: Any) -> tuple[_StreamDocument, Payload]:
-        payload = decoded(file)
-        if len(payload.populations) != 1:
-            raise DamagedFileError(f"{path} has {len(payload.populations)} populations: {DAMAGED}")
-        return parsed(_StreamDocument, payload.documents["stream"]), payload
 
-    document, payload = read(path, STREAM, parse)
-    parts: dict[str, dict[str, NDArray[Any]]] = {"problem": {}, "records": {}, "stream": {}}
-    for name, values in payload.arrays.items():
-        part, _, rest = name.partition("/")
-        parts[part][rest] = values
+def _stream_of(file: Group) -> StoredStream:
+    """Return the stream of a file, of which all parts fit each other.
+
+    Raises
+    ------
+    DamagedFileError
+        If they do not.
+    InputError
+        If the problem or the settings cannot be restored.
+    """
+    document = parsed(_StreamDocument, *_documents(file, "stream"))
+    parts = {name: arrays_of(part) for name, part in file.group("arrays").groups.items()}
+    if set(parts) != {"problem", "records", "stream"} or file.group("arrays").arrays:
+        raise DamagedFileError(f"a stream has other arrays than it should: {DAMAGED}")
     records = restored_records(document.records, parts["records"])
-    return StoredStream(
-        problem=restored_problem(document.problem, parts["problem"], records),
-        settings=RunSettings(**document.settings),
-        options=document.options,
-        position=document.position,
-        arrays=parts["stream"],
-        population=payload.populations[0],
+    problem = restored_problem(document.problem, parts["problem"], records)
+    settings = RunSettings(**document.settings)
+    states = len(problem.ode.states)
+    sizes = {"n": len(problem.ode.inputs), "q": len(problem.observe), "states": states}
+    sizes |= {"N": settings.particles}
+    forgets = document.options.forget is not None
+    arrays = checked(
+        "stream", parts["stream"], STREAM_ARRAYS | (FORGETTING if forgets else {}), sizes
     )
+    population = _only_population(file, sizes)
+    _require_place(document.position, arrays, population, forgets, states)
+    return StoredStream(
+        problem=problem,
+        settings=settings,
+        options=document.options.model_dump(),
+        position=document.position.model_dump(),
+        arrays=arrays,
+        population=population,
+    )
+
+
+def _only_population(file: Group, sizes: Mapping[str, int]) -> Snapshot:
+    populations = _populations(file, 1, sizes)
+    if not populations or populations[0].exponent is not None or populations[0].refining:
+        raise DamagedFileError(f"a stream has no population between two samples: {DAMAGED}")
+    return populations[0]
+
+
+def _require_place(
+    position: Position,
+    arrays: Mapping[str, NDArray[Any]],
+    population: Snapshot,
+    forgets: bool,
+    states: int,
+) -> None:
+    """Refuse a place in the stream that its samples do not lead to."""
+    t, axis, begin = arrays["t"], position.axis, position.begin
+    last = float(t[-1]) if len(t) else -np.inf
+    counted = population.sample <= position.counted <= len(t)
+    whole = axis.count == begin + len(t) and axis.last == last
+    given = np.isfinite(axis.given) if len(t) else axis.given == -np.inf
+    window = arrays["start"].shape[1] == (states if begin else 0) and (forgets or not begin)
+    tested = position.observed <= begin + position.counted
+    if not (counted and whole and given and window and tested):
+        raise DamagedFileError(f"the stream is not where its samples end: {DAMAGED}")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError
-from smcpn.errors import shown
+from smcpn.errors import shown, visible
 
 DEEPEST = 12
 """Lists and objects of a document within each other."""
@@ -19,24 +19,14 @@ LONGEST_TEXT = 100_000
 LONGEST_NAME = 1_000
 
 
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("it has control characters")
-    return text
-
-
-def _lines(text: str) -> str:
-    return text if _printable(text.replace("\n", "").replace("\t", "")) else text
-
-
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=0, lt=1 << 53)]
 """A count, which a float can hold too."""
-Line = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)]
-"""A text without control characters, which a terminal may print."""
-Lines = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_lines)]
-Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_printable)]
-Fingerprint = Annotated[str, Field(pattern=r"\A[0-9a-f]{64}\Z")]
+Text = Annotated[str, Field(max_length=LONGEST_TEXT)]
+Line = Annotated[Text, AfterValidator(visible)]
+"""A text in which control characters are escaped, so that a terminal may print it."""
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(visible)]
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 def _different(names: tuple[str, ...]) -> tuple[str, ...]:

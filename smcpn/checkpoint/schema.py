@@ -1,7 +1,7 @@
 """What the arrays of a file may hold: types, shapes by common sizes, and bounds of their values.
 
-Sizes have names: ``N`` particles, ``d`` parameters, ``k`` numbers of a solver's state, ``T`` samples.
-One that is not known before is that of the first array which has it.
+Sizes have names: ``N`` particles, ``d`` parameters, ``k`` numbers of a solver's state, ``T``
+samples. One that is not known before is that of the first array which has it.
 """
 
 from __future__ import annotations

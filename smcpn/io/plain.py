@@ -281,7 +281,7 @@ _WHOLE = {
     for sign, kind in ((8, "i"), (0, "u"))
     for size in (1, 2, 4, 8)
 }
-_DOUBLE = bytes.fromhex("11203f0008000000" "0000400034" "0b0034ff030000")
+_DOUBLE = bytes.fromhex("11203f000800000000004000340b0034ff030000")
 _MEMBER_BYTES = 32
 """Of a field of a table between its name and its type."""
 
