@@ -16,10 +16,10 @@ from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
+from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
-from smcpn.run.method import method_record
 from smcpn.run.start import approximation_of, warnings_of_start
 from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy

@@ -21,9 +21,8 @@ from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress
+from smcpn.smc.sampler import Progress, Snapshot
 from smcpn.smc.sampler import Settings as SamplerSettings
-from smcpn.smc.sampler import Snapshot
 from smcpn.smc.start import MixtureStart
 from smcpn.smc.tempering import CollapsedError
 from smcpn.solver import Solver

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.maximise import SEARCHES
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
-from smcpn.smc.ibis import Ibis
 from smcpn.smc.start import Modes, extreme_spreads
 
 DISAGREEMENT = 2.0
@@ -22,9 +22,7 @@ LOST = 5.0
 """Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 
 
-def approximation_of(
-    start: Laplace | str | None, problem: Problem
-) -> Laplace | None:
+def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
     """Return the Laplace approximation that a run is given to start from; None without one.
 
     Raises
@@ -40,8 +38,8 @@ def approximation_of(
         )
     if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
         raise InputError(
-            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
+            f"start is a Laplace approximation over {listed(start.names)}, and the problem has "
+            f"{listed(problem.names)}, or priors with other bounds: make it of the same problem",
             argument="start",
         )
     return start
