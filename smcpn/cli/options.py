@@ -16,7 +16,7 @@ from smcpn.errors import InputError, one_of
 from smcpn.io.parse import FORMATS
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.model.record import HOLDS
-from smcpn.settings import METHODS, Settings
+from smcpn.settings import AUTO, METHODS, Settings
 from smcpn.solver import EKF0, SOLVERS
 
 SEED = 1
@@ -56,7 +56,7 @@ def complete_solver(incomplete: str) -> list[str]:
 
 def complete_method(incomplete: str) -> list[str]:
     """Names of methods."""
-    return [name for name in METHODS if name.startswith(incomplete)]
+    return [name for name in (AUTO, *METHODS) if name.startswith(incomplete)]
 
 
 def complete_hold(incomplete: str) -> list[str]:
@@ -181,7 +181,7 @@ Method = Annotated[
     str | None,
     typer.Option(
         help="How particles get from the prior to the posterior.",
-        metavar="|".join(METHODS),
+        metavar="|".join((AUTO, *METHODS)),
         autocompletion=complete_method,
         rich_help_panel=RUN,
     ),

@@ -229,7 +229,7 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
 def _unused(settings: Settings) -> str:
     """Return a sentence on settings that do not apply to a stream; empty where all do."""
     unused: list[str] = []
-    if settings.method not in (None, "ibis"):
+    if settings.method not in (None, "auto", "ibis"):
         unused.append(f"method = '{settings.method}'")
     if settings.start is not None:
         unused.append(f"start = '{settings.start}'")

@@ -81,8 +81,8 @@ class Tempering(Sampler):
         distinct = len(np.unique(theta[:, 0]))
         if distinct <= max(min(d, n // 10), 1):
             raise CollapsedError(
-                f"of {n} particles {distinct} are distinct, for the moves found no others: use more "
-                "particles, RandomWalkMetropolis moves, or a narrower prior"
+                f"of {n} particles only {distinct} are distinct, for the moves found no others: "
+                "use more particles, moves='random-walk', or a narrower prior"
             )
 
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
