@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from numbers import Real
 from typing import Any
-
-import numpy as np
 
 SHOWN = 60
 """Characters of a value that a message shows."""
@@ -59,7 +58,7 @@ def whole_number(
         For anything else.
     """
     number = None
-    if not isinstance(value, (bool, np.bool_)):
+    if not _is_bool(value):
         with suppress(TypeError):
             number = operator.index(value)
     if number is None or number < least or (most is not None and number > most):
@@ -88,9 +87,14 @@ def real_number(
     InputError
         For anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)):
+    if isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(float(value)):
         return float(value)
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:

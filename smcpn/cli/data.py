@@ -9,8 +9,6 @@ import typer
 
 from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
-from smcpn.config.new import write_new
-from smcpn.datasets.inventory import data_folders, fetch, inventory
 
 
 def new(
@@ -22,6 +20,8 @@ def new(
 
     Example: smcpn new mysystem && smcpn identify mysystem/config.toml
     """
+    from smcpn.config.new import write_new
+
     for path in write_new(folder):
         print(path)
     print(f"next: smcpn identify {folder / USUAL_NAME}")
@@ -38,6 +38,8 @@ def check() -> None:
 
     Example: smcpn data check
     """
+    from smcpn.datasets.inventory import data_folders, inventory
+
     states = inventory()
     rows = [["file", "state", "where, or how to get it"]]
     rows += [
@@ -67,5 +69,7 @@ def fetch_files(
 
     Example: smcpn data fetch --folder ~/benchmarks
     """
+    from smcpn.datasets.inventory import fetch
+
     for path in fetch(folder):
         print(path)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError, shown, whole_number
 from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
