@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from smcpn.cli.terminal import say
 from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
 
@@ -23,8 +24,8 @@ def new(
     from smcpn.config.new import write_new
 
     for path in write_new(folder):
-        print(path)
-    print(f"next: smcpn identify {folder / USUAL_NAME}")
+        say(path)
+    say(f"next: smcpn identify {folder / USUAL_NAME}")
 
 
 data_app = typer.Typer(
@@ -50,9 +51,9 @@ def check() -> None:
         ]
         for state in states
     ]
-    print(align(rows, left=(0, 1, 2)))
+    say(align(rows, left=(0, 1, 2)))
     folders = " and ".join(f"'{folder}'" for folder in data_folders())
-    print(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
+    say(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
     if any(state.path is not None and not state.matches for state in states):
         raise typer.Exit(1)
 
@@ -72,4 +73,4 @@ def fetch_files(
     from smcpn.datasets.inventory import fetch
 
     for path in fetch(folder):
-        print(path)
+        say(path)

@@ -23,6 +23,7 @@ from smcpn.cli.options import (
     check_options,
     parsed_steps,
 )
+from smcpn.cli.terminal import say
 from smcpn.config import load_system
 
 
@@ -61,4 +62,4 @@ def fit(
     from smcpn.io.sink import json_text
 
     outcome = fitted(case, options, starts, robust)
-    print(json_text(as_dict(outcome)) if as_json else as_text(outcome))
+    say(json_text(as_dict(outcome)) if as_json else as_text(outcome))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +32,7 @@ from smcpn.cli.options import (
     check_options,
     parsed_steps,
 )
+from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
 from smcpn.config import load_system
 from smcpn.errors import InputError
@@ -111,10 +111,10 @@ def identify(
 
     talks = not (as_json or quiet or verbose)
     outcome = identified(case, options, begin, before, talks, robust)
-    print(json_text(as_dict(outcome)) if as_json else as_text(outcome))
+    say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture, compare):
         if not quiet:
-            print(f"{what}: {file}", file=sys.stderr)
+            remark(f"{what}: {file}")
 
 
 def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:

@@ -14,6 +14,7 @@ from smcpn.cases import Case
 from smcpn.checkpoint.container import CheckpointWarning, exists, lock
 from smcpn.cli.options import settings_of
 from smcpn.cli.stream import StreamOptions
+from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
@@ -165,7 +166,7 @@ def _event_log(path: str | None) -> EventLog:
 def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:
     name = signal.Signals(number).name
     kept = f"resume with --checkpoint {checkpoint}" if checkpoint else "no checkpoint was named"
-    print(f"smcpn: stopped by {name} after {assimilated} samples; {kept}", file=sys.stderr)
+    remark(f"smcpn: stopped by {name} after {assimilated} samples; {kept}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.signals import Terminated
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def only(module: ModuleType, kind: type[T], name: str | None, default: str, writ
     if wanted in vars(module):
         value: Any = vars(module)[wanted]
         raise InputError(f"'{wanted}' in '{path}' is {shown(value)}: write {written}")
-    remedy = f"name one of {', '.join(found)}" if found else f"write {written}"
+    remedy = f"name one of {listed(found)}" if found else f"write {written}"
     raise InputError(f"'{path}' has no '{wanted}': {remedy}")
 
 
