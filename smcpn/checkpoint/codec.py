@@ -44,6 +44,7 @@ from smcpn.checkpoint.documents import (
     parsed,
 )
 from smcpn.checkpoint.problem import (
+    ProblemDocument,
     problem_document,
     records_document,
     restored_problem,
@@ -66,12 +67,11 @@ from smcpn.io.plain import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.sampler import Snapshot, Trace
-from smcpn.solver import Solver
 
 # Image of a payload: documents, arrays, populations
 
@@ -197,7 +197,8 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
     for name in ("theta", "values"):
         particles[name].attrs["names"] = np.array([name.encode() for name in prior.names])
     history = group.create_group("history")
-    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    for name in ("length", "stride", "first"):
+        history.attrs[name] = getattr(snapshot.trace, name)
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios, dtype=float)
     history["factors"] = np.array(snapshot.factors, dtype=float)
@@ -242,7 +243,8 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
     exponent = own.pop("exponent")
     path = checked("history", history.attributes, PATH, sizes)
     steps = checked("history", history.arrays, HISTORY, sizes)
-    trace = Trace(path["length"].item(), path["stride"].item(), steps["kept"], steps["last"])
+    length, stride, first = (path[name].item() for name in ("length", "stride", "first"))
+    trace = Trace(length, stride, steps["kept"], steps["last"], first)
     if not np.isfinite(system["log_weights"]).any():
         raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
     if trace.length != own["sample"] or not trace.regular:
@@ -314,6 +316,39 @@ DIGITS = 8
 _DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
 
 
+class ModesDocument(Document):
+    """Modes of a start, see `Modes`."""
+
+    shares: list[Number]
+    means: list[list[Number]]
+    factors: list[list[list[Number]]]
+    searches: Whole
+    log_evidence: float
+
+    def require(self, d: int) -> None:
+        """Refuse modes that are not of so many parameters.
+
+        Raises
+        ------
+        DamagedFileError
+        """
+        rows = [row for factor in self.factors for row in factor]
+        whole = len(self.shares) == len(self.means) == len(self.factors)
+        whole = whole and all(len(factor) == d for factor in self.factors)
+        if not whole or any(len(row) != d for row in [*self.means, *rows]):
+            raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
+
+
+class PlanDocument(Document):
+    """Plan of a run, see `Plan`."""
+
+    method: str
+    solver: dict[str, Any]
+    modes: ModesDocument | None
+    reason: Line
+    work: Whole
+
+
 class StoredSettings(Document, extra="allow"):
     """Settings of a run as far as the sizes of a file follow from them.
 
@@ -323,6 +358,7 @@ class StoredSettings(Document, extra="allow"):
     particles: Annotated[int, Field(ge=10, lt=1 << 31)]
     replicates: Annotated[int, Field(ge=1, le=100_000)]
     entropy: Annotated[int, Field(ge=0)]
+    start: ModesDocument | Literal["auto"] | None
 
 
 class Header(Document):
@@ -388,6 +424,10 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    plan : dict or None
+        See `Plan.document`.
+    work : int
+        See `RunSnapshot`.
     """
 
     status: Status
@@ -396,6 +436,8 @@ class RunState(Document):
     solvers: list[dict[str, Any]]
     checked: Whole
     refused_k: float | None
+    plan: PlanDocument | None
+    work: Whole
 
 
 @dataclass(frozen=True)
@@ -443,6 +485,8 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -466,34 +510,40 @@ def _run_of(file: Group) -> StoredRun:
     first, second = _documents(file, "header", "state")
     own = {"arrays": arrays_of(file.group("arrays"))}
     header = parsed(Header, first | own if isinstance(first, dict) else first)
+    if header.problem:
+        problem = parsed(ProblemDocument, header.problem)
+        if tuple(prior.name for prior in problem.priors) != header.names:
+            raise DamagedFileError(f"its priors are of other parameters: {DAMAGED}")
+        header = header.model_copy(update={"problem": problem.model_dump()})
     state, settings = parsed(RunState, second), parsed(StoredSettings, header.settings)
     sizes = {"N": settings.particles, "d": len(header.names), "T": header.n_samples}
     populations = _populations(file, settings.replicates, sizes, header.names)
-    solvers = tuple(solver_of(solver) for solver in state.solvers)
-    _require_order(populations, solvers, state.checked, header.n_samples)
-    if not populations and settings.particles > MOST_UNSEEN:
-        raise DamagedFileError(f"of {settings.particles} particles none is stored: {DAMAGED}")
-    solver = solver_of(state.solver)
-    snapshot = RunSnapshot(solver, populations, solvers, state.checked, state.refused_k)
+    for modes in (settings.start, None if state.plan is None else state.plan.modes):
+        if isinstance(modes, ModesDocument):
+            modes.require(len(header.names))
+    snapshot = RunSnapshot(
+        solver_of(state.solver),
+        populations,
+        tuple(solver_of(solver) for solver in state.solvers),
+        state.checked,
+        state.refused_k,
+        None if state.plan is None else Plan.of(state.plan.model_dump()),
+        state.work,
+    )
+    _require_course(snapshot, header.n_samples)
     return StoredRun(header, snapshot, state.status, state.written)
 
 
-MOST_UNSEEN = 1_000_000
-"""Particles that a file may ask for without holding them."""
-
-
-def _require_order(
-    populations: Sequence[Snapshot], solvers: Sequence[Solver], checked: int, n_samples: int
-) -> None:
-    """Refuse populations that no run has side by side, or at no moment of one."""
-    of_one = len(solvers) == len(populations)
-    finished = all(one.sample == n_samples for one in populations[:-1])
-    behind = all(
+def _require_course(snapshot: RunSnapshot, n_samples: int) -> None:
+    """Refuse populations that no run has at any moment."""
+    of_one = len(snapshot.solvers) == len(snapshot.samplers)
+    planned = snapshot.plan is not None or not snapshot.samplers
+    on_the_way = all(
         one.exponent is not None if one.refining else one.exponent is None or one.sample < n_samples
-        for one in populations
+        for one in snapshot.samplers
     )
-    if not (of_one and finished and behind and checked <= n_samples):
-        raise DamagedFileError(f"its populations do not follow each other: {DAMAGED}")
+    if not (of_one and planned and on_the_way and snapshot.checked <= n_samples):
+        raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
 
 
 # Payload of a run's records: a file of its own in the same folder, written once

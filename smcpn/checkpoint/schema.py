@@ -136,7 +136,11 @@ HISTORY: dict[str, Values] = {
     "log_pair_ratios": finite("resamplings"),
     "factors": finite("factors", least=1.0, most=1e12),
 }
-PATH: dict[str, Values] = {"length": counts(most="T"), "stride": Values("i8", (), 1, MOST_COUNT)}
+PATH: dict[str, Values] = {
+    "length": counts(most="T"),
+    "stride": Values("i8", (), 1, MOST_COUNT),
+    "first": counts(most="T"),
+}
 """Attributes of the history."""
 REJUVENATIONS: dict[str, Values] = {
     "sample": counts("rows", most="T"),
