@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Generator
@@ -16,6 +17,8 @@ from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
 from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
+from smcpn.errors import InputError
+from smcpn.files import file_path
 from smcpn.io.parse import csv_record
 from smcpn.io.sink import json_text
 from smcpn.results.posterior import Posterior
@@ -46,6 +49,7 @@ def resume(
 
     Example: smcpn resume run.h5 --data more.csv
     """
+    file = file_path("FILE", file)
     with as_sentences():
         more = (
             None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
@@ -65,7 +69,7 @@ def inspect(file: File) -> None:
     Example: smcpn inspect run.h5
     """
     with as_sentences():
-        print(described(file))
+        print(described(file_path("FILE", file)))
 
 
 def report(
@@ -78,10 +82,20 @@ def report(
 
     Example: smcpn report run.h5 --to run.html
     """
+    path = file_path("FILE", file)
     with as_sentences():
-        posterior = load(file)
-        written = posterior.report(file.with_suffix(".html") if to is None else to)
+        posterior = load(path)
+        written = posterior.report(_own_report(file.with_suffix(".html")) if to is None else to)
     print(written)
+
+
+def _own_report(path: Path) -> Path:
+    """Refuse a file that nobody named, unless it is a report or there is none."""
+    from smcpn.report.html import is_report
+
+    if os.path.lexists(path) and not is_report(path):
+        raise InputError(f"{path} is no report and is not overwritten: name another by --to")
+    return path
 
 
 @contextmanager

@@ -8,13 +8,13 @@ import sys
 import warnings
 from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from smcpn.checkpoint.container import CheckpointWarning, exists, lock
+from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import (
     MESSAGES,
     OUTPUT,
@@ -35,6 +35,7 @@ from smcpn.cli.options import (
 )
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
+from smcpn.files import file_path
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import FORMATS, Channels
@@ -135,6 +136,10 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
+    if options.checkpoint is not None:
+        # What a model does when it is loaded may change the folder.
+        path = file_path("--checkpoint", options.checkpoint)
+        options = replace(options, checkpoint=str(path))
     case = load_system(options.model, hold=options.hold)
     settings = settings_of(case, **options.settings)
     source = _source(options, case.problem)
@@ -146,7 +151,8 @@ def stream_model(options: StreamOptions) -> int:
             watching(options.watch, log, printed=options.events in (None, STANDARD))
         )
         if options.checkpoint is not None:
-            cleanup.enter_context(lock(Path(options.checkpoint)))
+            with _as_events(report):
+                cleanup.enter_context(lock(Path(options.checkpoint)))
         live = _live(options, case.problem, settings, report)
         run = _run(options, live, case.problem, source, stop, report, watch)
         with closing(run.sink):
@@ -206,7 +212,7 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
     unused = _unused(settings)
     if unused:
         report(Event("settings", unused))
-    if options.checkpoint is None or not exists(Path(options.checkpoint)):
+    if options.checkpoint is None or not begun(Path(options.checkpoint)):
         given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
         return Online(
             problem,
@@ -215,14 +221,21 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
             lookahead=options.lookahead,
             **given,
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CheckpointWarning)
+    with _as_events(report):
         live = Online.load(options.checkpoint)
-    for warning in caught:
-        report(Event("checkpoint", str(warning.message)))
     message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live
+
+
+@contextmanager
+def _as_events(report: Report) -> Generator[None]:
+    """Report warnings about a checkpoint as events."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CheckpointWarning)
+        yield
+    for warning in caught:
+        report(Event("checkpoint", str(warning.message)))
 
 
 def _unused(settings: Settings) -> str:
