@@ -48,7 +48,7 @@ from smcpn.files import is_plain, put
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
@@ -141,7 +141,8 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
     for name in ("theta", "values"):
         particles[name].attrs["names"] = list(prior.names)
     history = group.create_group("history")
-    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    for name in ("length", "stride", "first"):
+        history.attrs[name] = getattr(snapshot.trace, name)
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
     history["factors"] = np.array(snapshot.factors)
@@ -170,6 +171,7 @@ def _read_population(group: Any) -> Snapshot:
             int(history.attrs["stride"]),
             history["kept"][...],
             history["last"][...],
+            int(history.attrs["first"]),
         ),
         rejuvenations=_rejuvenations(group["rejuvenations"][...]),
         log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
@@ -295,6 +297,10 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    plan : dict or None
+        See `Plan.document`.
+    work : int
+        See `RunSnapshot`.
     """
 
     status: Status
@@ -303,6 +309,8 @@ class RunState(Document):
     solvers: list[dict[str, Any]]
     checked: int
     refused_k: float | None
+    plan: dict[str, Any] | None
+    work: int
 
 
 @dataclass(frozen=True)
@@ -350,6 +358,8 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -366,7 +376,13 @@ def _run_of(file: Any) -> StoredRun:
     state = parsed(RunState, payload.documents["state"])
     solvers = tuple(solver_of(solver) for solver in state.solvers)
     snapshot = RunSnapshot(
-        solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
+        solver_of(state.solver),
+        payload.populations,
+        solvers,
+        state.checked,
+        state.refused_k,
+        None if state.plan is None else Plan.of(state.plan),
+        state.work,
     )
     return StoredRun(header, snapshot, state.status, state.written)
 
