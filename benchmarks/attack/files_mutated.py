@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +22,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-from scipy import stats
 
 import smcpn
 from benchmarks.attack.child import Ended, ended
@@ -29,7 +29,7 @@ from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
 from smcpn.likelihood.registry import build_likelihood
-from tests.models import oscillator, oscillator_problem, oscillator_record
+from tests.models import oscillator_problem, oscillator_record
 
 MUTATIONS, QUICK_MUTATIONS = 10_000, 300
 PARTICLES = 30
@@ -80,7 +80,7 @@ def _run(folder: Path, **options: Any) -> None:
             raise KeyboardInterrupt
 
     problem = oscillator_problem(oscillator_record(samples=options.pop("samples", 40)))
-    try:
+    with suppress(KeyboardInterrupt):
         smcpn.identify(
             problem,
             particles=PARTICLES,
@@ -89,8 +89,6 @@ def _run(folder: Path, **options: Any) -> None:
             progress=progress,
             **({"solver": smcpn.RK4(steps=1)} | options),
         )
-    except KeyboardInterrupt:
-        pass
 
 
 def _stream(folder: Path, **options: Any) -> None:
@@ -149,7 +147,8 @@ NUMBERS = (
 )  # fmt: skip
 VALUES: tuple[Any, ...] = (
     *(n for n in NUMBERS), None, True, False, "", "x", "\x1b[31m", "../x", "/etc/passwd", "nan",
-    "x" * 10_000, [], {}, [[]], [1, 2], [None], {"a": 1}, {"kind": "RK4"}, 10**30, 10**400, -(10**30),
+    "x" * 10_000, [], {}, [[]], [1, 2], [None], {"a": 1}, {"kind": "RK4"}, 10**30, 10**400,
+    -(10**30),
     "PCG64", "MT19937", "test", "inf", "finished", "norm", "particles.distributions",
 )  # fmt: skip
 
@@ -248,10 +247,7 @@ def an_attribute(rng: np.random.Generator, file: h5py.File) -> str:
         return f"{item.name} without {name}"
     if rng.random() < 0.1:
         name = "further"
-    if (
-        isinstance(item.attrs[name] if name in item.attrs else None, bytes | np.bytes_)
-        and rng.random() < 0.8
-    ):
+    if isinstance(item.attrs.get(name), bytes) and rng.random() < 0.8:
         text = _changed_json(rng, item.attrs[name])
         item.attrs[name] = np.bytes_(text)
         return f"{item.name}@{name} = {text[:60]!r}"
@@ -333,8 +329,8 @@ def a_structure(rng: np.random.Generator, file: h5py.File) -> str:
     other = _pick(rng, [n for n in _objects(file) if n not in (name, "/")])
     kind = _pick(
         rng,
-        ["gone", "moved", "further", "soft", "hard", "external link", "storage", "virtual", "chunks",
-         "huge", "huge chunks", "gzip", "group", "cycle", "many", "reference", "named"],
+        ["gone", "moved", "further", "soft", "hard", "external link", "storage", "virtual",
+         "chunks", "huge", "huge chunks", "gzip", "group", "cycle", "many", "reference", "named"],
     )  # fmt: skip
     if kind == "further":
         file[f"{_pick(rng, _objects(file))}/further"] = np.zeros(3)
