@@ -95,6 +95,12 @@ class RecordDocument(Document):
 
 # Prior distributions as names and numbers
 
+ENDLESS = frozenset({
+    "genhyperbolic", "geninvgauss", "irwinhall", "ksone", "kstwo", "kstwobign", "studentized_range",
+    "truncpareto",
+})  # fmt: skip
+"""Families of `scipy.stats` whose draws or densities take for ever with some arguments."""
+
 FAMILIES = {
     name: family
     for name, family in vars(stats).items()
@@ -102,8 +108,9 @@ FAMILIES = {
     and family.name == name
     # Its parameterization is an attribute and none of its arguments.
     and name != "levy_stable"
+    and name not in ENDLESS
 }
-"""The continuous distributions of `scipy.stats` by name; a file can name no other."""
+"""The continuous distributions of `scipy.stats` that a file can name."""
 
 PARTICLES = "particles.distributions"
 _FROZEN = type(stats.norm())
