@@ -128,7 +128,8 @@ def _settings(root: Section) -> Settings:
 def _solver(root: Section, problem: Problem, settings: Settings) -> Solver | None:
     """Return the solver of [solver]; without a kind the one that goes with the likelihood.
 
-    None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is `chosen_solver`'s.
+    None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is
+    `chosen_solver`'s.
     """
     section = root.section("solver")
     with _blaming(root):

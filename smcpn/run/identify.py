@@ -86,12 +86,12 @@ def identify(
         `Posterior.method` tells what was done.
     start : Laplace or "auto", optional
         Draw the particles near the posterior and temper from there, in place of from the prior, as
-        ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a mixture of a
-        multivariate t at each mode of a Laplace approximation of the same problem, and a tenth
-        from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four to six
-        searches, on a short record too. Where the Pareto k of the importance weights says that the mixture misses what
-        matters, the run begins again at the prior, and a warning says so. An approximation brings
-        its solver and likelihood, where none is given.
+        ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a
+        mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
+        a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four
+        to six searches, on a short record too. Where the Pareto k of the importance weights says
+        that the mixture misses what matters, the run begins again at the prior, and a warning says
+        so. An approximation brings its solver and likelihood, where none is given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
