@@ -59,7 +59,10 @@ SAME_END = 1e-2
 """Squared distance, in posterior sd on the piece, below which two searches go on as one."""
 LOWER = 100.0
 """Nats by which an end on the piece is lower than the best if it is not worth the whole record."""
-FIRST_DAMPING = 1e-2
+FIRST_DAMPING = 1.0
+"""Of a start that may be anywhere: a longer first step may leave its basin."""
+NEAR_DAMPING = 1e-3
+"""Of the end of another search."""
 LEAST_DAMPING = 1e-12
 MOST_DAMPING = 1e12
 CLOSE = 1e-9
@@ -67,6 +70,9 @@ CLOSE = 1e-9
 DIGITS = 1e-13
 """Share of a log density that the sum over the samples rounds away, and of the largest curvature
 that says nothing."""
+PATIENCE, GAIN = 12, 1e-12
+"""Rounds that gain no larger share of the log density end a search, as at a kink."""
+LESS = "much lower than others on the first part of the record"
 LEAST_RATIO = 0.2
 """Least factor of a standard deviation of the noise in a step."""
 
@@ -84,11 +90,24 @@ class LevenbergMarquardt(Search):
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
     ) -> list[Found]:
-        """See `Search`."""
+        """See `Search`; starts that are the same are searched from once."""
         records = density.log_likelihood.problem.records
-        if np.mean([len(record) for record in records]) < LONG:
-            return [_found(climb) for climb in climbed(density, starts, stages, iterations)]
-        return _by_piece(density, starts, stages, iterations)
+        by_piece = np.mean([len(record) for record in records]) >= LONG
+        _, first, number = np.unique(starts, axis=0, return_index=True, return_inverse=True)
+        find = _by_piece if by_piece else _at_once
+        found = find(density, starts[first], stages, iterations)
+        ends = [found[k] for k in number.ravel()]
+        return [
+            end if first[k] == place else replace(end, evaluations=0)
+            for place, (k, end) in enumerate(zip(number.ravel(), ends, strict=True))
+        ]
+
+
+def _at_once(
+    density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+) -> list[Found]:
+    """Search on the whole record."""
+    return [_found(climb) for climb in climbed(density, starts, stages, iterations)]
 
 
 def _by_piece(
@@ -104,7 +123,7 @@ def _by_piece(
     leader = _leaders(first, there > values)
     worth = tops > tops.max(initial=-np.inf) - LOWER
     chosen = sorted({int(k) for k in leader[worth]})
-    again = climbed(density, begins[chosen], stages[-1:], iterations)
+    again = climbed(density, begins[chosen], stages[-1:], iterations, damping=NEAR_DAMPING)
     climbs = dict(zip(chosen, map(_found, again), strict=True))
     found: list[Found] = []
     for k, climb in enumerate(first):
@@ -121,9 +140,6 @@ def _by_piece(
             replace(end, evaluations=end.evaluations + spent, path=path, path_log_density=heights)
         )
     return found
-
-
-LESS = "much lower than others on the first part of the record"
 
 
 def _leaders(climbs: Sequence[Climb], moved: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -149,6 +165,7 @@ def climbed(
     stages: Sequence[Sequence[int]],
     iterations: int,
     share: float = 1.0,
+    damping: float = FIRST_DAMPING,
 ) -> list[Climb]:
     """Run the searches to their ends, all points of a round in one call.
 
@@ -157,9 +174,11 @@ def climbed(
     starts : ndarray, (S, d)
     share : float
         Share of each record, from its beginning.
+    damping : float
+        Of the first step of a stage.
     """
     noise = noise_columns(density.log_likelihood.problem.model)
-    climbs = [Climb(density, noise, start, stages, iterations) for start in starts]
+    climbs = [Climb(density, noise, start, stages, iterations, damping) for start in starts]
     rounds = 0
     while searching := [climb for climb in climbs if not climb.reason]:
         points = np.stack([climb.trial for climb in searching])
@@ -193,12 +212,14 @@ class Climb:
         start: Array,
         stages: Sequence[Sequence[int]],
         iterations: int,
+        damping: float,
     ) -> None:
         self.density, self._noise = density, noise
         self._stages, self._iterations = [list(free) for free in stages], iterations
-        self._begin_stage()
+        self._first_damping = damping
         self._obstacle = ""
         self.trial, self.theta, self.value = start, start, -np.inf
+        self._begin_stage()
         d = len(start)
         self.gradient, self.information = np.zeros(d), np.zeros((d, d))
         self.evaluations, self.reason = 0, ""
@@ -229,6 +250,7 @@ class Climb:
         if accepted:
             self.theta, self.value = self.trial, float(value)
             self.gradient, self.information = gradient, information
+        self._values.append(self.value)
         self._next()
 
     def squared_distance(self, theta: Array) -> float:
@@ -238,12 +260,13 @@ class Climb:
 
     def _begin_stage(self) -> None:
         self._free, self._left = self._stages.pop(0), self._iterations
-        self._damping, self._growth = FIRST_DAMPING, 2.0
+        self._damping, self._growth = self._first_damping, 2.0
+        self._values: list[float] = []
 
     def _adapt(self, gain: float) -> None:
         """Nielsen's damping after a step with this ratio of gains; 0 for one refused."""
         if gain > 0.0:
-            factor = max(1.0 / 3.0, 1.0 - (2.0 * gain - 1.0) ** 3)
+            factor = max(1.0 / 3.0, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
             self._damping, self._growth = max(self._damping * factor, LEAST_DAMPING), 2.0
         else:
             self._damping, self._growth = self._damping * self._growth, 2.0 * self._growth
@@ -266,15 +289,25 @@ class Climb:
     def _end(self, distance: float) -> str:
         if distance <= CLOSE + DIGITS * abs(self.value):
             return CONVERGED
-        if self._damping > MOST_DAMPING:
+        if self._damping > MOST_DAMPING or self._gained(PATIENCE) <= GAIN * abs(self.value):
             return self._verdict(distance)
         return LIMIT if self._left <= 0 else ""
 
+    def _gained(self, rounds: int) -> float:
+        """Gain of the last so many rounds; infinite before there were as many."""
+        return (
+            self._values[-1] - self._values[-1 - rounds] if len(self._values) > rounds else np.inf
+        )
+
     def _verdict(self, distance: float) -> str:
         """Judge a search that finds no better point."""
-        if distance <= ROUNDING * (1.0 + abs(self.value)):
+        rounding = ROUNDING * (1.0 + abs(self.value))
+        if distance <= rounding:
             return CONVERGED
-        return self._obstacle or NO_BETTER
+        if self._obstacle:
+            return self._obstacle
+        gained = np.diff(self.path_values)[-1:].sum() if len(self.path_values) > 1 else np.inf
+        return CONVERGED if gained <= rounding else NO_BETTER
 
     def _step(self) -> tuple[Array, float]:
         """Damped step, (d,), and the squared distance of the maximum that the slopes predict."""
