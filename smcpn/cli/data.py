@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
+from smcpn.cli.terminal import say
 from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
-from smcpn.config.new import write_new
-from smcpn.datasets.inventory import data_folders, fetch, inventory
 
 
 def new(
@@ -22,9 +21,11 @@ def new(
 
     Example: smcpn new mysystem && smcpn identify mysystem/config.toml
     """
+    from smcpn.config.new import write_new
+
     for path in write_new(folder):
-        print(path)
-    print(f"next: smcpn identify {folder / USUAL_NAME}")
+        say(path)
+    say(f"next: smcpn identify {folder / USUAL_NAME}")
 
 
 data_app = typer.Typer(
@@ -38,6 +39,8 @@ def check() -> None:
 
     Example: smcpn data check
     """
+    from smcpn.datasets.inventory import data_folders, inventory
+
     states = inventory()
     rows = [["file", "state", "where, or how to get it"]]
     rows += [
@@ -48,9 +51,9 @@ def check() -> None:
         ]
         for state in states
     ]
-    print(align(rows, left=(0, 1, 2)))
+    say(align(rows, left=(0, 1, 2)))
     folders = " and ".join(f"'{folder}'" for folder in data_folders())
-    print(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
+    say(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
     if any(state.path is not None and not state.matches for state in states):
         raise typer.Exit(1)
 
@@ -67,5 +70,7 @@ def fetch_files(
 
     Example: smcpn data fetch --folder ~/benchmarks
     """
+    from smcpn.datasets.inventory import fetch
+
     for path in fetch(folder):
-        print(path)
+        say(path)
