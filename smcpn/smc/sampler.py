@@ -99,6 +99,15 @@ class Trace:
         return cls(length, 1, end[None, :], end, length - 1)
 
     @property
+    def regular(self) -> bool:
+        """Whether it is what `extended` makes of so many samples from the first known one on."""
+        known, stride = self.length - self.first, 1
+        while -(-known // stride) > TRACED:
+            stride *= 2
+        begun = known > 0 or self.length == self.first == 0
+        return begun and self.stride == stride and len(self.kept) == -(-known // stride)
+
+    @property
     def samples(self) -> NDArray[np.int64]:
         """Number of samples assimilated at each entry of the paths."""
         kept = self.first + np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
@@ -339,9 +348,14 @@ class Sampler(ABC):
 
         ``finer`` is what it is being carried over to, where it is.
         """
+        if snapshot.system.theta.shape != (settings.particles, len(prior)):
+            raise InputError(
+                f"a population has {snapshot.system.theta.shape} numbers, not those of "
+                f"{settings.particles} particles and {len(prior)} parameters: begin anew"
+            )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = getattr(np.random, snapshot.random_state["bit_generator"])()
+        bits = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample
