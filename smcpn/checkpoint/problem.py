@@ -6,9 +6,11 @@ types, before anything is made of it.
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
+import importlib.util
 import inspect
 import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -113,6 +115,11 @@ FAMILIES = {
 """The continuous distributions of `scipy.stats` that a file can name."""
 
 PARTICLES = "particles.distributions"
+LAWS = frozenset({
+    "Beta", "Gamma", "InvGamma", "Laplace", "Logistic", "LogNormal", "Normal", "Student",
+    "TruncNormal", "Uniform",
+})  # fmt: skip
+"""Distributions of `particles` that a file can name: of one number, their arguments numbers."""
 _FROZEN = type(stats.norm())
 
 _REMEDY = (
@@ -210,21 +217,24 @@ def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
 
 
 def _particles_family(name: str) -> Any:
-    """Return a class that `particles.distributions` itself defines, and makes draws with."""
+    """Return one of `LAWS` of the package `particles` as it is installed.
+
+    Its name alone is no reason to import whatever lies in the working directory.
+    """
+    if name not in LAWS:
+        raise InputError(f"a stored prior is {shown(name)}, which is no distribution of particles")
     try:
-        module = importlib.import_module(PARTICLES)
-    except ImportError as error:
+        found = importlib.util.find_spec("particles")
+        installed = importlib.metadata.distribution("particles").locate_file("particles")
+        if found is None or not os.path.samefile(
+            os.path.dirname(found.origin or ""), str(installed)
+        ):
+            raise ImportError("another package of that name comes first")
+        return getattr(importlib.import_module(PARTICLES), name)
+    except (ImportError, OSError, ValueError) as error:
         raise InputError(
             f"a stored prior is {name} of the package particles, which is not installed: install it"
         ) from error
-    family = vars(module).get(name)
-    if (
-        not isinstance(family, type)
-        or not issubclass(family, module.ProbDist)
-        or family.__module__ != PARTICLES
-    ):
-        raise InputError(f"a stored prior is {shown(name)}, which is no distribution of particles")
-    return family
 
 
 def _not_storable(name: str, reason: str) -> NotStorableError:
