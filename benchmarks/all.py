@@ -22,6 +22,7 @@ COMMANDS = {
         "gradients",
         "sampler",
         "trust",
+        "attack",
         "likelihoods",
         "solvers",
         "case_studies",

@@ -2,9 +2,6 @@
 
 import lazy_loader
 
-from smcpn.model.ode import ODE as ODE
-from smcpn.model.ode import ode as ode
-
 __version__ = "0.1.0"
 
 # The public names are those of `__init__.pyi`; each is imported when it is first used, since all

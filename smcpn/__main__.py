@@ -1,5 +1,26 @@
-"""``python -m smcpn``."""
+"""The command ``smcpn``, and ``python -m smcpn``."""
 
-from smcpn.cli.app import main
+from __future__ import annotations
 
-main()
+import os
+import signal
+from types import FrameType
+
+
+def main() -> None:
+    """Load and run the command line, which an interrupt ends in one sentence from here on."""
+    before = signal.signal(signal.SIGINT, _leave)
+    from smcpn.cli.app import main as run
+
+    signal.signal(signal.SIGINT, before)
+    run()
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    # Nothing is to be kept yet, and a package that is half loaded turns exceptions into others.
+    os.write(2, b"smcpn: interrupted\n")
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from smcpn.errors import visible
+
 
 def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
-    """Set rows of text in columns, right-aligned but for the columns ``left``."""
+    """Set rows of text in columns, right-aligned but for the columns ``left``.
+
+    Control characters, as names from a file may have, are escaped.
+    """
+    rows = [[visible(cell) for cell in row] for row in rows]
     widths = [max(len(row[j]) for row in rows) for j in range(len(rows[0]))]
     return "\n".join(
         "  ".join(

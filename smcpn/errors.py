@@ -7,18 +7,29 @@ from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
 from numbers import Real
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
 
 SHOWN = 60
 """Characters of a value that a message shows."""
+LISTED = 20
+"""Names of a list that a message shows."""
+LONGEST = 1000
+"""Characters of a message; what is in the middle of a longer one is left out."""
+COMPARED = 1000
+"""Names among which the one that is meant is looked for."""
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = SHOWN
 
 
 class InputError(ValueError):
     """An input that cannot be used, in one sentence: the argument, its value and the remedy.
 
-    The command line prints the sentence and leaves with exit code 2.
+    The command line prints the sentence and leaves with exit code 2. Control characters in it, as
+    names from a file may have, are escaped, and it has at most `LONGEST` characters.
 
     Attributes
     ----------
@@ -27,6 +38,9 @@ class InputError(ValueError):
     """
 
     def __init__(self, sentence: str, *, argument: str | None = None) -> None:
+        sentence = visible(sentence)
+        if len(sentence) > LONGEST:
+            sentence = f"{sentence[: LONGEST // 2]} ... {sentence[-LONGEST // 3 :]}"
         super().__init__(sentence)
         self.argument = argument
 
@@ -88,8 +102,11 @@ def real_number(
     InputError
         For anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)):
-        return float(value)
+    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+        # A whole number may be too large for a float.
+        with suppress(OverflowError, TypeError, ValueError):
+            if np.isfinite(number := float(value)):
+                return number
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
 
 
@@ -111,14 +128,39 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return a remedy for a word that is not known: the one that is meant, or all of them."""
     known = tuple(known)
-    lower = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), lower, n=1)
+    lower = {name.lower(): name for name in known[:COMPARED]}
+    close = get_close_matches(word[:SHOWN].lower(), lower, n=1)
     if close:
         return f"did you mean '{lower[close[0]]}'?"
-    return f"choose one of {', '.join(known)}" if known else "remove it"
+    return f"choose one of {listed(known)}" if known else "remove it"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names as text, the first `LISTED` of them: ``a, b and 999990 more``."""
+    names = tuple(names)
+    first = ", ".join(name if len(name) <= SHOWN else shown(name) for name in names[:LISTED])
+    return first if len(names) <= LISTED else f"{first} and {len(names) - LISTED} more"
 
 
 def shown(value: Any) -> str:
     """Return a value on one short line, for a message."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(_SHORT.repr(value).split())
+    except Exception:
+        # A whole number of more digits than Python writes, or a __repr__ that fails.
+        text = f"<{type(value).__name__}>"
+    text = visible(text)
     return text if len(text) <= SHOWN else text[: SHOWN - 3] + "..."
+
+
+def visible(text: str, keep: str = "") -> str:
+    """Return a text with control characters escaped as Python writes them, but for those kept.
+
+    A terminal obeys control characters, whoever wrote them into a file or a stream.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() or one in keep else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )

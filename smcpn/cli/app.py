@@ -15,6 +15,7 @@ from smcpn.cli.data import data_app, new
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.stream import stream
+from smcpn.cli.terminal import leave_closed_output, open_missing_streams, remark, say
 from smcpn.errors import InputError
 from smcpn.signals import exit_code, orderly_termination
 
@@ -22,20 +23,25 @@ EXIT_CODES = (
     "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
     "cannot be used, named in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
     "terminated (SIGTERM), both after what was under way has been kept; 141 the reader of standard "
-    "output has left (stream)."
+    "output has left."
 )
 
 
 class Commands(TyperGroup):
-    """Commands that an interrupt ends in one sentence."""
+    """Commands that end quietly by an interrupt, or where nobody reads what they print."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Invoke a command, with one exit code for an interrupt under every version of Click."""
+        """Invoke a command, with the same exit codes under every version of Click."""
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
         except KeyboardInterrupt:
-            print("smcpn: interrupted", file=sys.stderr)
+            remark("smcpn: interrupted")
             sys.exit(exit_code(signal.SIGINT))
+        except BrokenPipeError:
+            leave_closed_output()
 
 
 app = typer.Typer(
@@ -60,7 +66,7 @@ app.add_typer(data_app, name="data")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"smcpn {smcpn.__version__}")
+        say(f"smcpn {smcpn.__version__}")
         raise typer.Exit
 
 
@@ -84,11 +90,18 @@ def describe(
 
 def main() -> None:
     """Run the command line; `EXIT_CODES` says how it ends."""
+    open_missing_streams()
     try:
         with orderly_termination():
             app()
     except InputError as error:
-        print(f"smcpn: {error}", file=sys.stderr)
+        remark(f"smcpn: {error}")
+        sys.exit(2)
+    except OSError as error:
+        remark(f"smcpn: {error.filename or 'standard output'}: {error.strerror or error}")
+        sys.exit(2)
+    except MemoryError:
+        remark("smcpn: there is not enough memory: take fewer particles, or shorter records")
         sys.exit(2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.checkpoint.inspection import inspect as described
 from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
+from smcpn.cli.terminal import remark, say
 from smcpn.io.parse import csv_record
 from smcpn.io.sink import json_text
 from smcpn.results.posterior import Posterior
@@ -53,10 +53,10 @@ def resume(
         posterior = resumed(
             file, data=more, threads=threads, progress=not (as_json or quiet or verbose)
         )
-    print(json_text(as_dict(posterior)) if as_json else posterior.summary())
+    say(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:
-        print(f"report: {written}", file=sys.stderr)
+        remark(f"report: {written}")
 
 
 def inspect(file: File) -> None:
@@ -65,7 +65,7 @@ def inspect(file: File) -> None:
     Example: smcpn inspect run.h5
     """
     with as_sentences():
-        print(described(file))
+        say(described(file))
 
 
 def report(
@@ -81,7 +81,7 @@ def report(
     with as_sentences():
         posterior = load(file)
         written = posterior.report(file.with_suffix(".html") if to is None else to)
-    print(written)
+    say(written)
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def as_sentences() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.simplefilter("ignore", SamplerWarning)
-        warnings.showwarning = lambda message, *_, **__: print(f"smcpn: {message}", file=sys.stderr)
+        warnings.showwarning = lambda message, *_, **__: remark(f"smcpn: {message}")
         yield
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from smcpn.cli.terminal import say
 from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
 from smcpn.config.new import write_new
@@ -23,8 +24,8 @@ def new(
     Example: smcpn new mysystem && smcpn identify mysystem/config.toml
     """
     for path in write_new(folder):
-        print(path)
-    print(f"next: smcpn identify {folder / USUAL_NAME}")
+        say(path)
+    say(f"next: smcpn identify {folder / USUAL_NAME}")
 
 
 data_app = typer.Typer(
@@ -48,9 +49,9 @@ def check() -> None:
         ]
         for state in states
     ]
-    print(align(rows, left=(0, 1, 2)))
+    say(align(rows, left=(0, 1, 2)))
     folders = " and ".join(f"'{folder}'" for folder in data_folders())
-    print(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
+    say(f"\nLooked in {folders}; SMCPN_DATA names a folder to look in first.")
     if any(state.path is not None and not state.matches for state in states):
         raise typer.Exit(1)
 
@@ -68,4 +69,4 @@ def fetch_files(
     Example: smcpn data fetch --folder ~/benchmarks
     """
     for path in fetch(folder):
-        print(path)
+        say(path)

@@ -28,6 +28,7 @@ from smcpn.cli.options import (
     parsed_steps,
     settings_of,
 )
+from smcpn.cli.terminal import say
 from smcpn.codegen.kernel import CLOCK
 from smcpn.columns import align
 from smcpn.config import load_system
@@ -98,7 +99,7 @@ def fit(
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
     outcome = Fit(case, found, scores, chosen, wall, compiling, counted)
-    print(json_text(_as_dict(outcome)) if as_json else _as_text(outcome))
+    say(json_text(_as_dict(outcome)) if as_json else _as_text(outcome))
 
 
 def _scored(found: Laplace, seed: int) -> Posterior | None:

@@ -38,6 +38,7 @@ from smcpn.cli.options import (
     parsed_steps,
     settings_of,
 )
+from smcpn.cli.terminal import remark, say
 from smcpn.codegen.kernel import CLOCK, KernelClock
 from smcpn.columns import align
 from smcpn.config import load_system
@@ -121,10 +122,10 @@ def identify(
     _check_files(report, picture, compare)
     talks = not (as_json or quiet or verbose)
     outcome = _identified(case, options, begin, before, talks, robust)
-    print(json_text(as_dict(outcome)) if as_json else as_text(outcome))
+    say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in _written(outcome, report, picture, compare):
         if not quiet:
-            print(f"{what}: {file}", file=sys.stderr)
+            remark(f"{what}: {file}")
 
 
 @dataclass(frozen=True)

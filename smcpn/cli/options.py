@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from smcpn.cases import CASES, SPLITS, Case
+from smcpn.cli.terminal import VisibleFormatter
 from smcpn.config.document import SUFFIX, USUAL_NAME
 from smcpn.errors import InputError, one_of
 from smcpn.io.parse import FORMATS
@@ -76,7 +77,7 @@ def complete_format(incomplete: str) -> list[str]:
 def log_to_stderr(count: int) -> int:
     """Log the package to standard error, from the level that ``count`` times ``-v`` selects."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("smcpn: %(message)s"))
+    handler.setFormatter(VisibleFormatter("smcpn: %(message)s"))
     logger = logging.getLogger("smcpn")
     logger.handlers = [handler] if count else []
     logger.setLevel(LEVELS.get(count, logging.DEBUG))

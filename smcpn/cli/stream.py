@@ -33,6 +33,7 @@ from smcpn.cli.options import (
     parsed_steps,
     settings_of,
 )
+from smcpn.cli.terminal import remark
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
 from smcpn.io.address import STANDARD, open_source
@@ -256,7 +257,7 @@ def _event_log(path: str | None) -> EventLog:
 def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:
     name = signal.Signals(number).name
     kept = f"resume with --checkpoint {checkpoint}" if checkpoint else "no checkpoint was named"
-    print(f"smcpn: stopped by {name} after {assimilated} samples; {kept}", file=sys.stderr)
+    remark(f"smcpn: stopped by {name} after {assimilated} samples; {kept}")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, nearest
+from smcpn.errors import InputError, listed, nearest
 from smcpn.io.parse import (
     BadLineError,
     Channels,
@@ -243,7 +243,7 @@ def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> Columns:
         values[column], units[column] = _variable(path, tree, column)
     lengths = {column: len(series) for column, series in values.items()}
     if len(set(lengths.values())) > 1:
-        counts = ", ".join(f"'{column}' has {length}" for column, length in lengths.items())
+        counts = listed(f"'{column}' has {length}" for column, length in lengths.items())
         raise InputError(f"{path}: unequal numbers of samples ({counts})")
     length = next(iter(lengths.values()))
     return Columns(
@@ -265,7 +265,7 @@ def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Array, 
             raise _no_column(path, column, known, "", part)
         found = found[part]
     if isinstance(found, Mapping):
-        inside = ", ".join(f"{name}.{part}" for part in found)
+        inside = listed(f"{name}.{part}" for part in found)
         raise ColumnError(column, f"'{name}' in {path} holds variables: choose one of {inside}")
     attributes = getattr(found, "attrs", {})
     unit = attributes.get("unit", attributes.get("units", ""))
@@ -298,7 +298,7 @@ def _no_column(
     path: Path, column: str, known: list[str], remedy: str, part: str | None = None
 ) -> ColumnError:
     """Return the error for a column, or a part of its nested name, that the file lacks."""
-    has = f"it has {', '.join(known)}" if known else "it has none"
+    has = f"it has {listed(known)}" if known else "it has none"
     close = nearest(part or column, known)
     meant = f", {close}" if close.startswith("did") else ""
     return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{remedy}")

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from smcpn.cases.case import Case
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.problem import Problem
 from smcpn.signals import Terminated
 
@@ -122,7 +122,7 @@ def only(module: ModuleType, kind: type[T], name: str | None, default: str, writ
     if wanted in vars(module):
         value: Any = vars(module)[wanted]
         raise InputError(f"'{wanted}' in '{path}' is {shown(value)}: write {written}")
-    remedy = f"name one of {', '.join(found)}" if found else f"write {written}"
+    remedy = f"name one of {listed(found)}" if found else f"write {written}"
     raise InputError(f"'{path}' has no '{wanted}': {remedy}")
 
 

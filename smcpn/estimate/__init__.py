@@ -1,6 +1,9 @@
 """Estimation by gradients: the maximum of a posterior or a likelihood, and the Gaussian there.
 
 `log_density` is what is maximised, in unconstrained coordinates. `maximise` runs a `search` from
-every start, and `batching` evaluates the points that they ask for in one call. `laplace` takes the
-second derivatives at the maximum.
+several starts: `quasi_newton` with any likelihood, whose `batching` evaluates the points of all
+starts in one call. `laplace` takes the second derivatives at the maximum.
 """
+
+# Each registers itself; "auto" is the first that suits a likelihood.
+from smcpn.estimate import quasi_newton as quasi_newton

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +12,8 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError, shown, whole_number
-from smcpn.estimate.batching import run_batched
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.search import FIRST_STEP, METHODS, Found, Region, search
+from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import likelihood_name
@@ -35,8 +33,6 @@ SEARCHES, MOST_SEARCHES = 4, 6
 """Fewest and most of them: one alone ends in a lesser mode now and then."""
 NEIGHBOURS = 8
 """A draw that is more likely than so many around it is taken for a hill of its own."""
-TOGETHER = 256
-"""Most searches that run at a time, each in a thread; results do not depend on it."""
 
 
 def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generator) -> Array:
@@ -166,7 +162,7 @@ def maximise(
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
     target: str = POSTERIOR,
-    method: str = "l-bfgs-b",
+    method: str = AUTOMATIC,
     iterations: int = 500,
     seed: int | None = 0,
     threads: int | None = None,
@@ -194,8 +190,9 @@ def maximise(
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
     target : {"posterior", "likelihood"}
         The likelihood ignores the density of the prior, but its support is still a bound.
-    method : {"l-bfgs-b", "trust-exact", "trust-ncg"}
-        Of `scipy.optimize.minimize`; the last two are Newton's, with exact Hessians.
+    method : {"auto", "l-bfgs-b", "trust-exact", "trust-ncg"}
+        A `Search`; by default the first that suits the likelihood. Those of
+        `scipy.optimize.minimize` suit any; the last two are Newton's, with exact Hessians.
     iterations : int
         Most iterations of a stage.
     seed : int, optional
@@ -224,24 +221,24 @@ def maximise(
     >>> print(maximum.summary())  # doctest: +SKIP
     """
     check_problem(problem)
-    if method not in METHODS:
-        raise InputError(f"method is {shown(method)}: choose one of {', '.join(METHODS)}")
+    check_method(method)
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     function, automatic = _log_likelihood(problem, likelihood, solver, threads)
     density = LogDensity(function, target)
     points = starting_points(density, starts, np.random.default_rng(seed))
-    found = _searched(density, points, plan, method, iterations)
-    maximum = with_shift(_maximum(density, method, found), threads)
+    search = chosen_search(method, function)
+    found = search(density, points, plan, iterations)
+    maximum = with_shift(_maximum(density, search.name, found), threads)
     while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
         finer = maximum.shift.finer
         density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
         # From where they were: more steps change a maximum that is nearly right.
         ends = np.stack([one.theta for one in found])
-        again = _searched(density, ends, plan[-1:], method, iterations)
+        again = search(density, ends, plan[-1:], iterations)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
-        maximum = with_shift(_maximum(density, method, found), threads)
+        maximum = with_shift(_maximum(density, search.name, found), threads)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -262,19 +259,6 @@ def _log_likelihood(
     solver = chosen_solver(problem, solver, likelihood)
     name = likelihood_name(solver, likelihood)
     return LogLikelihood(problem, name, solver, threads), solver.automatic
-
-
-def _searched(
-    density: LogDensity, points: Array, plan: list[list[int]], method: str, iterations: int
-) -> list[Found]:
-    """Search from every point."""
-    region = Region(density.names, FIRST_STEP * density.scale, density.bounds)
-    searches = [
-        partial(search, region=region, start=p, stages=plan, method=method, iterations=iterations)
-        for p in points
-    ]
-    parts = [searches[k : k + TOGETHER] for k in range(0, len(searches), TOGETHER)]
-    return [found for part in parts for found in run_batched(density, part)]
 
 
 def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:

@@ -1,29 +1,26 @@
-"""One search from one start by SciPy's optimisers, with the reason why it stopped."""
+"""What all searches share: a method from starts to maxima, what it finds, and why it stopped."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
 
-from smcpn.estimate.batching import Caller
+from smcpn.errors import InputError, shown
+from smcpn.estimate.log_density import LogDensity
+from smcpn.likelihood.gradient import LogLikelihood
 
 Array = NDArray[np.float64]
 
-METHODS = ("l-bfgs-b", "trust-exact", "trust-ncg")
-FIRST_STEP = 0.1
-"""Length of the first step, in standard deviations of the prior: a longer one may leave the basin
-of a good start."""
-GRADIENT = 1e-6
-"""Largest derivative that counts as zero, in nats per standard deviation of the prior."""
-GAIN = 1e-12
-"""A step that gains a smaller share of the log density ends L-BFGS-B."""
+SEARCHES: dict[str, type[Search]] = {}
+"""Every search by its name; each registers itself where it is defined."""
+AUTOMATIC = "auto"
 ROUNDING = 1e-8
-"""The same share, where no better point is found: the best one is exact to rounding."""
+"""Share of a log density below which a difference may be rounding."""
 
 CONVERGED = "converged"
 LIMIT = "the limit of iterations"
@@ -100,183 +97,81 @@ class Found:
         )
 
 
-class Objective:
-    """Minus the log density along the free coordinates, finite wherever SciPy evaluates it.
+class Search(ABC):
+    """A method that leads from starts to maxima of a log density.
 
-    A diverged solution has density zero. Minus its logarithm would be infinite, which no line
-    search can interpolate: a finite wall is returned instead, as high above the best point as the
-    slope there leads down, so that the search comes back to a ninth of its step.
-    """
+    A subclass that gives a ``name`` is a ``method`` of `smcpn.maximise` from then on. Its starts
+    may come from anywhere: from the prior, from a user, or from another search that knows no
+    likelihood but finds points that are worth a search.
 
-    def __init__(self, caller: Caller, region: Region, theta: Array, free: list[int]) -> None:
-        self._caller, self._region, self._free = caller, region, free
-        self._theta = theta.copy()
-        self._scale = region.scale[free]
-        self._last: tuple[bytes, float, Array] | None = None
-        self.evaluations = 0
-        self._calls, self._calls_at_iterations = 0, (0, 0)
-        self._obstacle, self._obstacle_at = "", -1
-        self.points: list[Array] = [theta.copy()]
-        self.best = theta[free] / self._scale
-        self.value, self.gradient = self._evaluate(self.best)
-        self.values = [self.value]
-
-    @property
-    def usable(self) -> bool:
-        """Whether the search can begin."""
-        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
-
-    @property
-    def obstacle(self) -> str:
-        """Why a point of the last two iterations could not be used; "" where all could."""
-        return self._obstacle if self._obstacle_at > self._calls_at_iterations[0] else ""
-
-    @property
-    def bounds(self) -> Array:
-        """Bounds of the free coordinates, (k, 2)."""
-        return self._region.scaled_bounds[self._free]
-
-    @property
-    def theta(self) -> Array:
-        """All coordinates at the best point, (d,)."""
-        return self._whole(self.best)
-
-    def value_and_gradient(self, point: Array) -> tuple[float, Array]:
-        """Value, and gradient (k,), at a point (k,)."""
-        self._calls += 1
-        value, gradient = self._evaluate(point)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
-            self._obstacle = NO_GRADIENT if np.isfinite(value) else DIVERGES
-            self._obstacle_at = self._calls
-            drop = abs(float(self.gradient @ (point - self.best)))
-            return self.value + max(drop, ROUNDING * (1.0 + abs(self.value))), np.zeros(len(point))
-        if value < self.value:
-            self.best, self.value, self.gradient = point.copy(), value, gradient
-        return value, gradient
-
-    def value_at(self, point: Array) -> float:
-        """Value at a point (k,)."""
-        return self.value_and_gradient(point)[0]
-
-    def gradient_at(self, point: Array) -> Array:
-        """Gradient (k,) at a point (k,)."""
-        return self.value_and_gradient(point)[1]
-
-    def hessian_at(self, point: Array) -> Array:
-        """Second derivatives (k, k) at a point (k,)."""
-        self.evaluations += 1
-        hessian = -self._caller.hessian(self._whole(point))[np.ix_(self._free, self._free)]
-        # Where the solution has just diverged there are none: any curvature will do.
-        hessian = np.where(np.isfinite(hessian), hessian, 0.0)
-        return hessian * np.outer(self._scale, self._scale)
-
-    def note(self, intermediate_result: Any) -> None:
-        """Add the point after an iteration to the path; SciPy calls back by this name."""
-        self._calls_at_iterations = self._calls_at_iterations[1], self._calls
-        self.points.append(self._whole(intermediate_result.x))
-        self.values.append(float(intermediate_result.fun))
-
-    def _evaluate(self, point: Array) -> tuple[float, Array]:
-        if self._last is not None and self._last[0] == point.tobytes():
-            return self._last[1:]
-        if (point < self.bounds[:, 0]).any() or (point > self.bounds[:, 1]).any():
-            return np.inf, np.zeros(len(point))
-        self.evaluations += 1
-        value, gradient = self._caller.value_and_gradient(self._whole(point))
-        self._last = point.tobytes(), -value, -gradient[self._free] * self._scale
-        return self._last[1:]
-
-    def _whole(self, point: Array) -> Array:
-        theta = self._theta.copy()
-        theta[self._free] = point * self._scale
-        return theta
-
-
-def search(
-    caller: Caller,
-    region: Region,
-    start: Array,
-    stages: Sequence[Sequence[int]],
-    method: str,
-    iterations: int,
-) -> Found:
-    """Maximise from a start, theta (d,), over the coordinates of each stage in turn.
-
-    A stage goes on from the best point of the one before, whatever ended that one.
-
-    Parameters
+    Attributes
     ----------
-    stages : sequence of sequence of int
-        Free coordinates; the last stage has all.
-    iterations : int
-        Most of a stage.
+    name : str
     """
-    parts: list[Objective] = []
-    theta, reason = start, CONVERGED
-    for free in stages:
-        objective = Objective(caller, region, theta, list(free))
-        parts.append(objective)
-        reason = _minimise(objective, method, iterations)
-        if not objective.usable:
-            break
-        theta = objective.theta
-    edge = region.at_edge(theta)
-    return Found(
-        theta=theta,
-        log_density=-parts[-1].value,
-        reason=EDGE + ", ".join(edge) if edge else reason,
-        evaluations=sum(part.evaluations for part in parts),
-        path=np.array([start, *(point for part in parts for point in part.points[1:])]),
-        path_log_density=-np.array(
-            [parts[0].values[0], *(value for part in parts for value in part.values[1:])]
-        ),
-    )
+
+    name: ClassVar[str]
+
+    def __init_subclass__(cls) -> None:
+        if "name" in cls.__dict__:
+            SEARCHES[cls.name] = cls
+
+    @classmethod
+    def suits(cls, function: LogLikelihood) -> bool:
+        """Whether it can search with a likelihood; by default with any."""
+        return True
+
+    @abstractmethod
+    def __call__(
+        self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+    ) -> list[Found]:
+        """Search from every start, and return where each ended and why, in their order.
+
+        Parameters
+        ----------
+        density : LogDensity
+        starts : ndarray, (S, d)
+            Unconstrained coordinates.
+        stages : sequence of sequence of int
+            Columns that are free in each stage, which goes on from the best point of the one
+            before, whatever ended that one; the last stage has all.
+        iterations : int
+            Most of a stage.
+
+        Returns
+        -------
+        list of Found
+            A failure is a value as well. An end does not depend on the other starts.
+        """
 
 
-def _minimise(objective: Objective, method: str, iterations: int) -> str:
-    """Run an optimiser to its end, and return why it ended."""
-    if not np.isfinite(objective.value):
-        return DIVERGED_START
-    if not objective.usable:
-        return NO_GRADIENT
-    if method == "l-bfgs-b":
-        result = optimize.minimize(
-            objective.value_and_gradient,
-            objective.best,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=objective.bounds,
-            callback=objective.note,
-            options={"maxiter": iterations, "maxfun": 20 * iterations, "ftol": GAIN,
-                     "gtol": GRADIENT * FIRST_STEP, "maxls": 30},
-        )  # fmt: skip
-    else:
-        result = optimize.minimize(
-            objective.value_at,
-            objective.best,
-            jac=objective.gradient_at,
-            hess=objective.hessian_at,
-            method=method,
-            callback=objective.note,
-            options={"maxiter": iterations, "gtol": GRADIENT * FIRST_STEP},
+def check_method(method: str) -> None:
+    """Refuse what is the name of no search.
+
+    Raises
+    ------
+    InputError
+        Naming those there are.
+    """
+    if not isinstance(method, str) or method not in (AUTOMATIC, *SEARCHES):
+        raise InputError(
+            f"method is {shown(method)}: choose one of {', '.join([AUTOMATIC, *SEARCHES])}"
         )
-    if result.status == 1:
-        return LIMIT
-    return _verdict(objective, bool(result.status == 0))
 
 
-def _verdict(objective: Objective, small: bool) -> str:
-    """Judge a search that ended by itself, with a ``small`` gradient or gain, or without.
+def chosen_search(method: str, function: LogLikelihood) -> Search:
+    """Return the search of a name; of "auto", the first that suits the likelihood.
 
-    A posterior is no wider than its prior: half the squared gradient, per standard deviation of
-    the prior, bounds what is left to gain. A small gain says nothing before a wall, where steps
-    are short.
+    Raises
+    ------
+    InputError
+        If it does not suit the likelihood.
     """
-    rounding = ROUNDING * (1.0 + abs(objective.value))
-    gradient = objective.gradient / FIRST_STEP
-    if 0.5 * float(gradient @ gradient) <= rounding:
-        return CONVERGED
-    if objective.obstacle:
-        return objective.obstacle
-    gained = np.inf if len(objective.values) < 2 else objective.values[-2] - objective.value
-    return CONVERGED if small or gained <= rounding else NO_BETTER
+    suitable = {name: kind for name, kind in SEARCHES.items() if kind.suits(function)}
+    if method == AUTOMATIC:
+        return next(iter(suitable.values()))()
+    if method not in suitable:
+        raise InputError(
+            f"method is {method!r}, which does not suit the {function.likelihood} likelihood or "
+            f"its noise: choose one of {', '.join([AUTOMATIC, *suitable])}"
+        )
+    return suitable[method]()

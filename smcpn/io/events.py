@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TextIO
 
+from smcpn.errors import visible
+
 KINDS = {
     "settings": "settings of the configuration that do not apply to a stream",
     "bad-line": "a line that is no sample, skipped",
@@ -92,7 +94,7 @@ class EventLog:
 
     def _text(self, event: Event) -> str:
         if not self._json:
-            return f"smcpn: {event}"
+            return f"smcpn: {visible(str(event))}"
         fields = {key: value for key, value in asdict(event).items() if value is not None}
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         return json.dumps({"event": fields.pop("kind"), "at": at, **fields})

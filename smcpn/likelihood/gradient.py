@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smcpn.errors import InputError, whole_number
+from smcpn.errors import InputError, listed, whole_number
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
@@ -91,7 +91,7 @@ class LogLikelihood:
         self._value = build_likelihood(problem, self.solver, threads, self.likelihood)
 
     def __repr__(self) -> str:
-        names = ", ".join(self.names)
+        names = listed(self.names)
         return f"LogLikelihood({self.likelihood!r}, {self.solver!r}) of {names}"
 
     def with_records(self, records: Sequence[Record]) -> LogLikelihood:
@@ -221,7 +221,7 @@ class LogLikelihood:
         if array.ndim != 2 or array.shape[-1] != d:
             raise InputError(
                 f"{name} has shape {np.shape(values)}: give numbers of shape (N, {d}), columns "
-                f"{', '.join(self.names)}"
+                f"{listed(self.names)}"
             )
         return array
 

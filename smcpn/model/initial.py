@@ -9,7 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Distribution
 
@@ -83,7 +83,7 @@ def _per_state(ode: ODE, values: Any) -> list[Any]:
         if unknown:
             raise InputError(
                 f"initial names '{unknown[0]}', which is no state of model '{ode.name}' "
-                f"({', '.join(ode.states)})",
+                f"({listed(ode.states)})",
                 argument=f"initial.{unknown[0]}",
             )
         return [values.get(name, 0.0) for name in ode.states]

@@ -13,7 +13,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.noise import Density, as_density
@@ -142,7 +142,7 @@ class Problem:
         if unused:
             raise InputError(
                 f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
-                f"({', '.join(ode.parameters)}): remove it or correct its name",
+                f"({listed(ode.parameters)}): remove it or correct its name",
                 argument=f"prior.{unused[0]}",
             )
         self.prior = Prior({**free, **added}, coordinates or {})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
@@ -142,7 +142,7 @@ class State:
             If there is no such parameter.
         """
         if name not in self.names:
-            raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
+            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return weighted_quantile(self.values[:, self.names.index(name)], self.weights, q)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.hold import substep_times
 from smcpn.model.initial import named_values
 from smcpn.model.ode import ODE
@@ -118,7 +118,7 @@ def solve(
     if unknown:
         raise InputError(
             f"'{min(unknown)}' belongs to no parameter of model '{ode.name}' "
-            f"({', '.join(ode.parameters)})"
+            f"({listed(ode.parameters)})"
         )
     settings = Settings(
         rtol=_positive("rtol", rtol),
@@ -140,7 +140,7 @@ def _times(over: Any, ode: ODE) -> tuple[Record | None, Array]:
         return record, record.t
     if ode.inputs:
         raise InputError(
-            f"over is {shown(over)}: model '{ode.name}' has inputs ({', '.join(ode.inputs)}), "
+            f"over is {shown(over)}: model '{ode.name}' has inputs ({listed(ode.inputs)}), "
             "give a smcpn.Record that holds them"
         )
     times = _increasing("over", over)

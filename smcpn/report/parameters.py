@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
 from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.validation.correlation import posterior_correlation
@@ -133,8 +133,7 @@ def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> 
     for name in known:
         if name not in posterior.names:
             raise InputError(
-                f"truth names '{name}', which is no parameter: choose of "
-                f"{', '.join(posterior.names)}"
+                f"truth names '{name}', which is no parameter: choose of {listed(posterior.names)}"
             )
     return known
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smcpn.columns import align
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -74,7 +74,7 @@ class ModelComparison:
         for row in self.rows:
             if row.name == name:
                 return row
-        known = ", ".join(row.name for row in self.rows)
+        known = listed(row.name for row in self.rows)
         raise InputError(f"no model '{name}': choose one of {known}")
 
     def relative(self, figure: str) -> dict[str, float]:

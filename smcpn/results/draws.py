@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.columns import align
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
@@ -83,7 +83,7 @@ class WeightedDraws(Populations):
     def __getitem__(self, name: str) -> Array:
         """Values of one parameter, (N,), to be used with `weights`."""
         if name not in self.names:
-            raise InputError(f"no parameter '{name}': choose one of {', '.join(self.names)}")
+            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return self.values[:, self.names.index(name)]
 
     def quantile(self, name: str, q: float | list[float]) -> Array:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from smcpn.columns import align
-from smcpn.errors import InputError, whole_number
+from smcpn.errors import InputError, listed, whole_number
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
@@ -318,8 +318,8 @@ class Laplace:
         """
         if self.names != posterior.names:
             raise InputError(
-                f"the posterior has the parameters {', '.join(posterior.names)}, the approximation "
-                f"{', '.join(self.names)}: compare two of the same model"
+                f"the posterior has the parameters {listed(posterior.names)}, the approximation "
+                f"{listed(self.names)}: compare two of the same model"
             )
         means, sds = (posterior.mean, self.mean), (posterior.sd, self.sd)
         return LaplaceComparison(

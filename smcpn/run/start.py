@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.maximise import SEARCHES
 from smcpn.model.problem import Problem
@@ -48,8 +48,8 @@ def approximation_of(
         )
     if start.names != problem.names or start.problem.prior.maps != problem.prior.maps:
         raise InputError(
-            f"start is a Laplace approximation over {', '.join(start.names)}, and the problem has "
-            f"{', '.join(problem.names)}, or priors with other bounds: make it of the same problem",
+            f"start is a Laplace approximation over {listed(start.names)}, and the problem has "
+            f"{listed(problem.names)}, or priors with other bounds: make it of the same problem",
             argument="start",
         )
     return start

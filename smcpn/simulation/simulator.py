@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.errors import InputError, real_number, shown
+from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.graphs import make_model
@@ -89,7 +89,7 @@ def simulate(
     if unused or added:
         raise InputError(
             f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
-            f"({', '.join(ode.parameters)})"
+            f"({listed(ode.parameters)})"
         )
     theta = np.array([[value] for value in values.values()])
     return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])

@@ -1,0 +1,1 @@
+"""Whether anything from outside breaks a process: one module for each way in."""
