@@ -19,6 +19,7 @@ from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
 
 Array = NDArray[np.float64]
 
+
 def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
     """Comparison with the numbers 0 and 1 as result, of which a graph may take a difference."""
     return lambda *operands: np.asarray(function(*operands), dtype=float)

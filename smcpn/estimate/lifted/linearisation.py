@@ -34,9 +34,7 @@ class Field:
     def __init__(self, model: Model, graph: ca.SX) -> None:
         graph = ca.densify(graph)
         directions = ca.vertcat(model.x, model.theta)
-        columns = [
-            derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())
-        ]
+        columns = [derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())]
         symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
         self._shape = graph.numel(), directions.numel()
         self._value = ArrayFunction(symbols, graph)
@@ -118,9 +116,7 @@ class Intervals:
         n, d = x.shape[2], values.shape[1]
         flow = Flow(np.empty_like(x), np.empty((*x.shape, n + d)))
         for part in self._blocks(len(x)):
-            flow.end[:, part], flow.slopes[:, part] = self._differentiated(
-                x[:, part], values, part
-            )
+            flow.end[:, part], flow.slopes[:, part] = self._differentiated(x[:, part], values, part)
         return flow
 
     def _blocks(self, starts: int) -> list[slice]:
@@ -150,9 +146,7 @@ class Intervals:
                 if rates:
                     at = x + share * h * rates[-1][0]
                     slopes_at = slopes + share * long * rates[-1][1]
-                rate, by = self._rate.with_derivatives(
-                    at, *self._inputs(part, step, point), values
-                )
+                rate, by = self._rate.with_derivatives(at, *self._inputs(part, step, point), values)
                 by_x = by[..., :n] @ slopes_at
                 by_x[..., n:] += by[..., n:]
                 rates.append((rate, by_x))

@@ -110,7 +110,7 @@ def _band(a: Array, information: Array, error: Array) -> Array:
     """
     samples, n, _ = a.shape
     width = 2 * n - 1
-    # Column 2 n k + j, j < n, is lambda_k's; n <= j that of dx_k. Row of entry (i, j): width + i - j.
+    # Column 2 n k + j is that of lambda_k for j < n, of dx_k else. Entry (i, j): row width + i - j.
     band = np.zeros((2 * width + 1, samples, 2, n))
     for i in range(n):
         band[width, :, 0, i] = -error[:, i]

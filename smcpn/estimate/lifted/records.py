@@ -1,0 +1,132 @@
+"""The records of a problem with a path of their own: its start, its cost, its linearisation."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.estimate.lifted.linearisation import Field, Intervals
+from smcpn.estimate.lifted.measurements import Gaussian, OfDensity, measured_states
+from smcpn.estimate.lifted.smoothing import Linear
+from smcpn.model.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+class PathProblem:
+    """Measured outputs, and a model that a path may leave from one sample to the next.
+
+    Arrays have a first axis of searches, S; the samples of all records follow each other, T.
+
+    Parameters
+    ----------
+    problem : Problem
+    steps : int
+        Runge-Kutta steps of an interval.
+    theta : ndarray, (d,)
+        Parameters of a noise density, where there is one.
+    """
+
+    def __init__(self, problem: Problem, steps: int, theta: Array) -> None:
+        model, records = problem.model.with_numbers(), problem.records
+        self._prior, self._n = problem.prior, model.x.numel()
+        self._intervals = Intervals(model, records, steps)
+        self._initial = [Field(model, state) for state in model.initial]
+        self._output = Field(model, model.outputs)
+        self._u = np.concatenate([record.u for record in records])
+        self._t = np.concatenate([record.t for record in records])
+        self._y = np.concatenate([record.y for record in records])
+        self._begins = np.cumsum([0, *(len(record) for record in records)])
+        self._measures = measured_states(model)
+        self._measurements = (
+            Gaussian(self._y)
+            if model.density is None
+            else OfDensity(self._y, model.density, model.theta, self._values(theta[None, :])[0])
+        )
+
+    def start(self, theta: Array) -> Array:
+        """Path that begins a search, (S, T, n).
+
+        States that are measured are as measured, with straight lines across gaps; others stay
+        where they begin.
+        """
+        path = np.empty((len(theta), len(self._t), self._n))
+        for number, (state, _) in enumerate(self._initial_states(theta)):
+            inside = slice(*self._begins[number : number + 2])
+            path[:, inside] = state[:, None]
+            for j, i in self._measures:
+                y, t = self._y[inside, j], self._t[inside]
+                known = np.isfinite(y)
+                if known.any():
+                    path[:, inside, i] = np.interp(t, t[known], y[known])
+        return path
+
+    def cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
+        """Minus the log density of measurements and path, (S,), but for constants.
+
+        Parameters
+        ----------
+        variances : ndarray, (S, q)
+            Of Gaussian noise.
+        error : ndarray, (S, n)
+            Variances of the model error.
+        """
+        gaps = self.gaps(path, theta)
+        with np.errstate(all="ignore"):
+            expected = self._output.value(path, self._u, self._t, self._values(theta))
+            cost = self._measurements.cost(expected, variances)
+            cost = cost + 0.5 * np.sum(gaps**2 / error[:, None, :], axis=(1, 2))
+        return np.where(np.isfinite(cost), cost, np.inf)
+
+    def gaps(self, path: Array, theta: Array) -> Array:
+        """What leads to each sample, flow or initial state, minus the path there, (S, T, n)."""
+        with np.errstate(all="ignore"):
+            ends = self._intervals.ends(path[:, self._intervals.begin], self._values(theta))
+            return self._gaps(path, ends, theta)
+
+    def mean_squares(self, path: Array, theta: Array) -> Array:
+        """Mean square of the residuals of each output, (S, q)."""
+        expected = self._output.value(path, self._u, self._t, self._values(theta))
+        return np.nanmean((self._y - expected) ** 2, axis=1)
+
+    def linear(self, path: Array, theta: Array, variances: Array) -> list[Linear]:
+        """The records linearised about a path and parameters, one for each search."""
+        values, n = self._values(theta), self._n
+        with np.errstate(all="ignore"):
+            flow = self._intervals.flow(path[:, self._intervals.begin], values)
+            expected, observed = self._output.with_derivatives(path, self._u, self._t, values)
+            residual, weight = self._measurements.expansion(expected, variances)
+        slopes = np.zeros((*path.shape, n + theta.shape[1]))
+        slopes[:, self._intervals.begin + 1] = flow.slopes
+        for begin, (_, by) in zip(self._begins, self._initial_states(theta), strict=False):
+            slopes[:, begin] = by
+        for by in (slopes, observed):
+            by[..., n:] *= self._prior.slopes(theta)[0][:, None, None, :]
+        gaps = self._gaps(path, flow.end, theta)
+        return [
+            Linear(
+                a=slopes[k, ..., :n], b=slopes[k, ..., n:], gap=gaps[k],
+                h=observed[k, ..., :n], slopes=observed[k, ..., n:],
+                residual=residual[k], weight=weight[k],
+            )
+            for k in range(len(path))
+        ]  # fmt: skip
+
+    def _values(self, theta: Array) -> Array:
+        return self._prior.natural(theta)
+
+    def _initial_states(self, theta: Array) -> list[tuple[Array, Array]]:
+        """Initial state (S, n) of each record, and its derivatives by state and values."""
+        nowhere = np.zeros((len(theta), 1, self._n))
+        found = [
+            field.with_derivatives(nowhere, self._u[:1], self._t[:1], self._values(theta))
+            for field in self._initial
+        ]
+        return [(state[:, 0], by[:, 0]) for state, by in found]
+
+    def _gaps(self, path: Array, ends: Array, theta: Array) -> Array:
+        reached = np.empty_like(path)
+        reached[:, self._intervals.begin + 1] = ends
+        for begin, (state, _) in zip(self._begins, self._initial_states(theta), strict=False):
+            reached[:, begin] = state
+        return reached - path
