@@ -45,7 +45,7 @@ from smcpn.errors import InputError
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
@@ -138,7 +138,8 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
     for name in ("theta", "values"):
         particles[name].attrs["names"] = list(prior.names)
     history = group.create_group("history")
-    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    for name in ("length", "stride", "first"):
+        history.attrs[name] = getattr(snapshot.trace, name)
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
     history["factors"] = np.array(snapshot.factors)
@@ -167,6 +168,7 @@ def _read_population(group: Any) -> Snapshot:
             int(history.attrs["stride"]),
             history["kept"][...],
             history["last"][...],
+            int(history.attrs["first"]),
         ),
         rejuvenations=_rejuvenations(group["rejuvenations"][...]),
         log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
@@ -292,6 +294,10 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    plan : dict or None
+        See `Plan.document`.
+    work : int
+        See `RunSnapshot`.
     """
 
     status: Status
@@ -300,6 +306,8 @@ class RunState(Document):
     solvers: list[dict[str, Any]]
     checked: int
     refused_k: float | None
+    plan: dict[str, Any] | None
+    work: int
 
 
 @dataclass(frozen=True)
@@ -347,6 +355,8 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -361,7 +371,13 @@ def read_run(path: Path) -> StoredRun:
         state = parsed(RunState, payload.documents["state"])
         solvers = tuple(solver_of(solver) for solver in state.solvers)
         snapshot = RunSnapshot(
-            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
+            solver_of(state.solver),
+            payload.populations,
+            solvers,
+            state.checked,
+            state.refused_k,
+            None if state.plan is None else Plan.of(state.plan),
+            state.work,
         )
         return StoredRun(header, snapshot, state.status, state.written)
 

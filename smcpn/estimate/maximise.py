@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search

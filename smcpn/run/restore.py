@@ -136,16 +136,11 @@ def restored(
     Raises
     ------
     InputError
-        If two of its particles have another likelihood here, or a tempered run is to go on with
-        more samples.
+        If two of its particles have another likelihood here.
     """
     longer = problem.n_samples > stored.header.n_samples
-    if longer and settings.method != "ibis":
-        raise InputError(
-            f"{path} is of a run by method '{settings.method}', which evaluates its record as "
-            "a whole: only method 'ibis' goes on with more samples"
-        )
-    run = Run.resumed(problem, settings, stored.snapshot, threads)
+    snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
+    run = Run.resumed(problem, settings, snapshot, threads)
     if longer:
         for sampler in run.samplers:
             sampler.reweight()
