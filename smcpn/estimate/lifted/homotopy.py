@@ -125,7 +125,8 @@ class Homotopy:
     def __call__(self, starts: Array) -> tuple[Array, NDArray[np.int64]]:
         """Return where searches from starts (S0, d) end, (S, d), and the end of each start, (S0,).
 
-        Searches that come together go on as one.
+        Searches that come together go on as one. The end of a start is -1 where its path is not
+        finite.
         """
         searches = self._begun(starts)
         last = SMALLEST_ERROR * self._relative_noise
@@ -135,7 +136,13 @@ class Homotopy:
             self._settle(searches, share, iterations)
             searches = together(searches, np.where(self._informed, self._density.scale, np.inf))
             share, iterations = share * FACTOR, ITERATIONS
-        return searches.theta, searches.of_start
+        return self._finite(searches)
+
+    def _finite(self, searches: Searches) -> tuple[Array, NDArray[np.int64]]:
+        """Return the ends of finite cost, and the end of each start; -1 where it has none."""
+        finite = np.isfinite(searches.cost)
+        place = np.where(finite, np.cumsum(finite) - 1, -1)
+        return searches.theta[finite], place[searches.of_start]
 
     def _begun(self, starts: Array) -> Searches:
         return Searches(
@@ -170,7 +177,7 @@ class Homotopy:
                 break
 
     def _spread(self, searches: Searches) -> Array:
-        """Spread of each state, (S, n): over time, or from one sample to the next where it stands still."""
+        """Spread of each state, (S, n): over time, or in an interval where it stands still."""
         over_time = searches.path.std(axis=1)
         gaps = self._records.gaps(searches.path, searches.theta)
         left = np.sqrt(np.mean(np.where(np.isfinite(gaps), gaps, 0.0) ** 2, axis=1))
