@@ -58,6 +58,8 @@ DAMPING = 1e-3
 TOGETHER = 0.05
 """Searches whose costs and parameters, in standard deviations of the prior, differ by less have
 come together."""
+INTEGRATION = 0.1
+"""Error of the flow over an interval, as a share of the model error, at most."""
 LEARNED_BELOW = 1e-2
 """Model error, as a share of the noise, from which residuals tell the noise."""
 
@@ -105,14 +107,12 @@ class Homotopy:
         For priors and scales of the parameters; its likelihood is not evaluated.
     problem : Problem
         With the records to search with.
-    steps : int
-        Runge-Kutta steps of a sampling interval.
     """
 
-    def __init__(self, density: LogDensity, problem: Problem, steps: int) -> None:
+    def __init__(self, density: LogDensity, problem: Problem) -> None:
         model = problem.model.with_numbers()
         self._density, self._model = density, model
-        self._records = PathProblem(problem, steps, density.centre)
+        self._records = PathProblem(problem, density.centre)
         self._shown, spread = difference_variances(problem.records)
         self._log_variance = Field(model, ca.log(model.noise_variance))
         self._learned = model.density is None and ca.depends_on(model.noise_variance, model.theta)
@@ -161,7 +161,9 @@ class Homotopy:
 
     def _settle(self, searches: Searches, share: float, iterations: int) -> None:
         """Minimise the cost with one model error, as a share of the spread of the states."""
-        error = (share * self._spread(searches)) ** 2
+        scale = share * self._spread(searches)
+        self._records.refine(searches.path, searches.theta, INTEGRATION * scale)
+        error = scale**2
         active = np.arange(len(searches.theta))
         for _ in range(iterations):
             part = searches.at(active, searches.of_start)
@@ -177,11 +179,11 @@ class Homotopy:
                 break
 
     def _spread(self, searches: Searches) -> Array:
-        """Spread of each state, (S, n): over time, or in an interval where it stands still."""
+        """Spread of each state, (S, n): over time, or at least in an interval."""
         over_time = searches.path.std(axis=1)
         gaps = self._records.gaps(searches.path, searches.theta)
         left = np.sqrt(np.mean(np.where(np.isfinite(gaps), gaps, 0.0) ** 2, axis=1))
-        spread = np.where(over_time > 0.0, over_time, left)
+        spread = np.maximum(over_time, left)
         return np.where(spread > 0.0, spread, 1.0)
 
     def _cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:

@@ -87,22 +87,32 @@ class Intervals:
     model : Model
         Without symbols of constants.
     records : sequence of Record
-    steps : int
-        Runge-Kutta steps of an interval.
 
     Attributes
     ----------
+    steps : int
+        Runge-Kutta steps of an interval, one at first.
     begin : ndarray of int, (K,)
         Sample at which each interval begins, counted over all records.
     """
 
-    def __init__(self, model: Model, records: Sequence[Record], steps: int) -> None:
-        self._rate, self._steps = Field(model, model.rhs), steps
+    def __init__(self, model: Model, records: Sequence[Record]) -> None:
+        self._rate, self._records = Field(model, model.rhs), records
+        ends = np.cumsum([len(record) for record in records])
+        self.begin = np.setdiff1d(np.arange(ends[-1]), ends - 1)
+        self.steps = 1
+
+    @property
+    def steps(self) -> int:
+        """Runge-Kutta steps of an interval."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        records, self._steps = self._records, steps
         self._u = np.concatenate([substep_inputs(record, 2 * steps) for record in records])
         self._t = np.concatenate([substep_times(record, 2 * steps) for record in records])
         self._h = np.concatenate([np.diff(record.t) for record in records]) / steps
-        ends = np.cumsum([len(record) for record in records])
-        self.begin = np.setdiff1d(np.arange(ends[-1]), ends - 1)
 
     def ends(self, x: Array, values: Array) -> Array:
         """States at the ends of the intervals, (S, K, n), from those at their beginnings."""

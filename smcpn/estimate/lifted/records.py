@@ -13,6 +13,9 @@ from smcpn.model.problem import Problem
 Array = NDArray[np.float64]
 
 
+MOST_STEPS = 32
+
+
 class PathProblem:
     """Measured outputs, and a model that a path may leave from one sample to the next.
 
@@ -21,16 +24,14 @@ class PathProblem:
     Parameters
     ----------
     problem : Problem
-    steps : int
-        Runge-Kutta steps of an interval.
     theta : ndarray, (d,)
         Parameters of a noise density, where there is one.
     """
 
-    def __init__(self, problem: Problem, steps: int, theta: Array) -> None:
+    def __init__(self, problem: Problem, theta: Array) -> None:
         model, records = problem.model.with_numbers(), problem.records
         self._prior, self._n = problem.prior, model.x.numel()
-        self._intervals = Intervals(model, records, steps)
+        self._intervals = Intervals(model, records)
         self._initial = [Field(model, state) for state in model.initial]
         self._output = Field(model, model.outputs)
         self._u = np.concatenate([record.u for record in records])
@@ -60,6 +61,22 @@ class PathProblem:
                 if known.any():
                     path[:, inside, i] = np.interp(t, t[known], y[known])
         return path
+
+    def refine(self, path: Array, theta: Array, error: Array) -> None:
+        """Double the steps until that changes the flow by less than an error, (S, n), rms.
+
+        For most of the searches; or until an interval takes `MOST_STEPS`.
+        """
+        intervals, x, values = self._intervals, path[:, self._intervals.begin], self._values(theta)
+        with np.errstate(all="ignore"):
+            ends = intervals.ends(x, values)
+            while intervals.steps < MOST_STEPS:
+                intervals.steps *= 2
+                coarse, ends = ends, intervals.ends(x, values)
+                change = np.sqrt(np.mean((ends - coarse) ** 2, axis=1))
+                if np.mean((change < error).all(axis=1)) > 0.5:
+                    intervals.steps //= 2
+                    break
 
     def cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
         """Minus the log density of measurements and path, (S,), but for constants.

@@ -17,10 +17,10 @@ from smcpn.model.record import Record
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
 
-POINTS = 40_000
-"""Runge-Kutta steps, of all starts together, that a linearisation takes at most."""
-LEAST_SAMPLES = 200
-"""Samples of each record that are searched at least."""
+POINTS = 20_000
+"""Sampling intervals, of all starts together, that are searched with at most."""
+LEAST_SAMPLES = 500
+"""Samples of each record that are searched with at least."""
 TOGETHER = 64
 """Starts that are searched side by side."""
 
@@ -31,8 +31,7 @@ def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.i
     Parameters
     ----------
     density : LogDensity
-        Its solver says how many steps a sampling interval takes. Long records are searched by
-        their beginnings.
+        Long records are searched by their beginnings.
     starts : ndarray, (S0, d)
 
     Returns
@@ -44,12 +43,11 @@ def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.i
     began = time.perf_counter()
     ends: list[Array] = []
     of_start = np.full(len(starts), -1)
-    steps = int(density.log_likelihood.solver.steps)
+    problem = density.log_likelihood.problem
     for first in range(0, len(starts), TOGETHER):
         part = starts[first : first + TOGETHER]
-        samples = max(POINTS // (len(part) * steps), LEAST_SAMPLES)
-        homotopy = Homotopy(density, beginning(density.log_likelihood.problem, samples), steps)
-        found, of_part = homotopy(part)
+        samples = max(POINTS // len(part), LEAST_SAMPLES)
+        found, of_part = Homotopy(density, beginning(problem, samples))(part)
         of_start[first : first + TOGETHER] = np.where(of_part < 0, -1, of_part + len(ends))
         ends += list(found)
     _log.info(
