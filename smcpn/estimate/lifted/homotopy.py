@@ -174,7 +174,7 @@ class Homotopy:
             before = part.cost.copy()
             self._step(part, error[active])
             searches.put(active, part)
-            active = active[before - part.cost > SETTLED]
+            active = active[part.cost < before - SETTLED]
             if len(active) == 0:
                 break
 
@@ -269,8 +269,8 @@ def together(searches: Searches, scale: Array) -> Searches:
     for k in np.argsort(searches.cost, kind="stable").tolist():
         for place, leader in enumerate(leaders):
             near = np.abs(searches.theta[k] - searches.theta[leader]) < TOGETHER * scale
-            cost = searches.cost[[k, leader]]
-            if near.all() and (cost[0] - cost[1] < TOGETHER or np.isinf(cost).all()):
+            cost, least = searches.cost[k], searches.cost[leader]
+            if near.all() and (cost == least or cost < least + TOGETHER):
                 follows[k] = place
                 break
         else:
