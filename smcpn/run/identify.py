@@ -11,6 +11,7 @@ from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
+from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
@@ -150,9 +151,9 @@ def identify(
         checkpoint_every=checkpoint_every,
         existing=existing,
     ).resolved(problem)
-    file = settings.checkpoint
-    if file is None:
+    if settings.checkpoint is None:
         return identified(lambda: Run(problem, settings, settings.threads), progress)
+    file = file_path("checkpoint", settings.checkpoint)
     with locked(file):
         stored = checkpoint_of(file, problem, settings, settings.existing)
         every = settings.checkpoint_every
