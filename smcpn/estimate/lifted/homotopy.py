@@ -128,6 +128,11 @@ class Homotopy:
         Searches that come together go on as one. The end of a start is -1 where its path is not
         finite.
         """
+        # A search may go where numbers overflow; its cost is infinite there, and it comes back.
+        with np.errstate(all="ignore"):
+            return self._run(starts)
+
+    def _run(self, starts: Array) -> tuple[Array, NDArray[np.int64]]:
         searches = self._begun(starts)
         last = SMALLEST_ERROR * self._relative_noise
         share = max(LARGEST_ERROR, 0.5 * self._relative_noise)

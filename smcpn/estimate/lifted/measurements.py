@@ -100,20 +100,19 @@ class OfDensity:
         return result
 
 
-def measured_states(model: Model) -> list[tuple[int, int]]:
-    """Outputs that measure a state itself, and which: (j, i).
+def state_outputs(model: Model) -> list[int]:
+    """Outputs that are a function of the state and not of parameters, and measured as they are.
 
-    A density that is no longer highest at the measured value, as of counts, does not.
+    A density that is not highest at the measured value, as of counts, measures something else.
     """
     gradient = ca.SX.zeros(model.outputs.numel(), 1)
     if model.density is not None:
         density = model.density
         gradient = ca.substitute(density.expansion()[0], density.output, density.y)
     return [
-        (j, i)
+        j
         for j, output in enumerate(ca.vertsplit(model.outputs))
-        for i, state in enumerate(ca.vertsplit(model.x))
-        if ca.is_equal(output, state) and gradient[j].is_zero()
+        if not ca.depends_on(output, model.theta) and gradient[j].is_zero()
     ]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.estimate.lifted.linearisation import Field, Intervals
-from smcpn.estimate.lifted.measurements import Gaussian, OfDensity, measured_states
+from smcpn.estimate.lifted.measurements import Gaussian, OfDensity, state_outputs
 from smcpn.estimate.lifted.smoothing import Linear
 from smcpn.model.problem import Problem
 
@@ -14,6 +16,10 @@ Array = NDArray[np.float64]
 
 
 MOST_STEPS = 32
+"""Of Runge-Kutta, in a sampling interval."""
+INVERSIONS = 8
+"""Newton steps from an initial state to the measured outputs."""
+_SMALL = 1e-9
 
 
 class PathProblem:
@@ -38,7 +44,7 @@ class PathProblem:
         self._t = np.concatenate([record.t for record in records])
         self._y = np.concatenate([record.y for record in records])
         self._begins = np.cumsum([0, *(len(record) for record in records)])
-        self._measures = measured_states(model)
+        self._told = state_outputs(model)
         self._measurements = (
             Gaussian(self._y)
             if model.density is None
@@ -46,21 +52,43 @@ class PathProblem:
         )
 
     def start(self, theta: Array) -> Array:
-        """Path that begins a search, (S, T, n).
+        """Path that begins a search, (S, T, n): initial states that the outputs have moved.
 
-        States that are measured are as measured, with straight lines across gaps; others stay
-        where they begin.
+        Each sample moves by the shortest steps, in the units of the states, to where the outputs
+        that are functions of the state are as measured, with straight lines across gaps.
         """
         path = np.empty((len(theta), len(self._t), self._n))
         for number, (state, _) in enumerate(self._initial_states(theta)):
-            inside = slice(*self._begins[number : number + 2])
-            path[:, inside] = state[:, None]
-            for j, i in self._measures:
-                y, t = self._y[inside, j], self._t[inside]
+            path[:, slice(*self._begins[number : number + 2])] = state[:, None]
+        if not self._told:
+            return path
+        values, measured = self._values(theta), self._without_gaps()
+        misfit = np.full(path.shape[:2], np.inf)
+        best = path
+        for _ in range(INVERSIONS):
+            expected, by = self._output.with_derivatives(path, self._u, self._t, values)
+            residual, h = measured - expected[..., self._told], by[..., self._told, : self._n]
+            residual = np.where(np.isfinite(measured), residual, 0.0)
+            now = np.sum(residual**2, axis=2)
+            better = now < misfit
+            misfit, best = np.where(better, now, misfit), np.where(better[..., None], path, best)
+            path = best + np.where(better[..., None], _shortest(h, residual), 0.0)
+        return best
+
+    def _without_gaps(self) -> Array:
+        """Outputs that are functions of the state, on straight lines where one is missing.
+
+        NaN in a record that has none of an output.
+        """
+        filled = np.full((len(self._t), len(self._told)), np.nan)
+        for begin, end in pairwise(self._begins):
+            t = self._t[begin:end]
+            for place, j in enumerate(self._told):
+                y = self._y[begin:end, j]
                 known = np.isfinite(y)
                 if known.any():
-                    path[:, inside, i] = np.interp(t, t[known], y[known])
-        return path
+                    filled[begin:end, place] = np.interp(t, t[known], y[known])
+        return filled
 
     def refine(self, path: Array, theta: Array, error: Array) -> None:
         """Double the steps until that changes the flow by less than an error, (S, n), rms.
@@ -68,15 +96,14 @@ class PathProblem:
         For most of the searches; or until an interval takes `MOST_STEPS`.
         """
         intervals, x, values = self._intervals, path[:, self._intervals.begin], self._values(theta)
-        with np.errstate(all="ignore"):
-            ends = intervals.ends(x, values)
-            while intervals.steps < MOST_STEPS:
-                intervals.steps *= 2
-                coarse, ends = ends, intervals.ends(x, values)
-                change = np.sqrt(np.mean((ends - coarse) ** 2, axis=1))
-                if np.mean((change < error).all(axis=1)) > 0.5:
-                    intervals.steps //= 2
-                    break
+        ends = intervals.ends(x, values)
+        while intervals.steps < MOST_STEPS:
+            intervals.steps *= 2
+            coarse, ends = ends, intervals.ends(x, values)
+            change = np.sqrt(np.mean((ends - coarse) ** 2, axis=1))
+            if np.mean((change < error).all(axis=1)) > 0.5:
+                intervals.steps //= 2
+                break
 
     def cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
         """Minus the log density of measurements and path, (S,), but for constants.
@@ -89,17 +116,15 @@ class PathProblem:
             Variances of the model error.
         """
         gaps = self.gaps(path, theta)
-        with np.errstate(all="ignore"):
-            expected = self._output.value(path, self._u, self._t, self._values(theta))
-            cost = self._measurements.cost(expected, variances)
-            cost = cost + 0.5 * np.sum(gaps**2 / error[:, None, :], axis=(1, 2))
+        expected = self._output.value(path, self._u, self._t, self._values(theta))
+        cost = self._measurements.cost(expected, variances)
+        cost = cost + 0.5 * np.sum(gaps**2 / error[:, None, :], axis=(1, 2))
         return np.where(np.isfinite(cost), cost, np.inf)
 
     def gaps(self, path: Array, theta: Array) -> Array:
         """What leads to each sample, flow or initial state, minus the path there, (S, T, n)."""
-        with np.errstate(all="ignore"):
-            ends = self._intervals.ends(path[:, self._intervals.begin], self._values(theta))
-            return self._gaps(path, ends, theta)
+        ends = self._intervals.ends(path[:, self._intervals.begin], self._values(theta))
+        return self._gaps(path, ends, theta)
 
     def mean_squares(self, path: Array, theta: Array) -> Array:
         """Mean square of the residuals of each output, (S, q)."""
@@ -109,10 +134,9 @@ class PathProblem:
     def linear(self, path: Array, theta: Array, variances: Array) -> list[Linear]:
         """The records linearised about a path and parameters, one for each search."""
         values, n = self._values(theta), self._n
-        with np.errstate(all="ignore"):
-            flow = self._intervals.flow(path[:, self._intervals.begin], values)
-            expected, observed = self._output.with_derivatives(path, self._u, self._t, values)
-            residual, weight = self._measurements.expansion(expected, variances)
+        flow = self._intervals.flow(path[:, self._intervals.begin], values)
+        expected, observed = self._output.with_derivatives(path, self._u, self._t, values)
+        residual, weight = self._measurements.expansion(expected, variances)
         slopes = np.zeros((*path.shape, n + theta.shape[1]))
         slopes[:, self._intervals.begin + 1] = flow.slopes
         for begin, (_, by) in zip(self._begins, self._initial_states(theta), strict=False):
@@ -147,3 +171,13 @@ class PathProblem:
         for begin, (state, _) in zip(self._begins, self._initial_states(theta), strict=False):
             reached[:, begin] = state
         return reached - path
+
+
+def _shortest(h: Array, residual: Array) -> Array:
+    """Shortest dx (..., n) with h dx = residual (..., q), where h has rank; less elsewhere."""
+    square = h @ h.swapaxes(-1, -2)
+    size = np.trace(square, axis1=-2, axis2=-1)[..., None, None]
+    square += (_SMALL * size + np.finfo(float).tiny) * np.eye(h.shape[-2])
+    finite = np.isfinite(square).all(axis=(-1, -2), keepdims=True)
+    square = np.where(finite, square, np.eye(h.shape[-2]))
+    return (h.swapaxes(-1, -2) @ np.linalg.solve(square, residual[..., None]))[..., 0]
