@@ -247,7 +247,8 @@ def _with_records(content: bytes, name: str) -> bytes:
     kind = content.split(b"\n")[0].decode()
     buffer = io.BytesIO(content)
     with h5py.File(buffer, "r+") as file:
-        header = json.loads(file["documents/header"].asstr()[()])
+        stored: Any = file["documents/header"]
+        header = json.loads(stored.asstr()[()])
         del file["documents/header"]
         file["documents/header"] = json.dumps(header | {"data_file": name})
     body = buffer.getvalue()[HEADER_BYTES:]

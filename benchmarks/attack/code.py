@@ -73,7 +73,7 @@ def _files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.glob("*.h5")}
 
 
-Edit = Callable[[h5py.File], None]
+Edit = Callable[[Any], None]
 
 
 def _edited(content: bytes, edit: Edit) -> bytes:
@@ -105,21 +105,21 @@ def _edits(content: bytes, word: str) -> Iterator[Edit]:
     """Edits that put a word in place of one text of a file: in a document, attribute or dataset."""
     documents: dict[str, str] = {}
     texts: list[tuple[str, str, str]] = []
+    tables: list[str] = []
 
     def collect(name: str, item: Any) -> None:
         texts.extend((name, key, v) for key, v in item.attrs.items() if isinstance(v, str))
         if isinstance(item, h5py.Dataset) and h5py.check_string_dtype(item.dtype):
             if item.shape == ():
-                documents[name] = item.asstr()[()]
+                documents[name] = str(item.asstr()[()])
             else:
                 tables.append(name)
 
-    tables: list[str] = []
     with h5py.File(io.BytesIO(content), "r") as file:
         file.visititems(collect)
 
     def put(name: str, text: str) -> Edit:
-        def edit(file: h5py.File) -> None:
+        def edit(file: Any) -> None:
             del file[name]
             file[name] = text
 
@@ -129,8 +129,8 @@ def _edits(content: bytes, word: str) -> Iterator[Edit]:
         return lambda file: file[name].attrs.__setitem__(key, text)
 
     def put_entry(name: str) -> Edit:
-        def edit(file: h5py.File) -> None:
-            values = file[name].asstr()[...]
+        def edit(file: Any) -> None:
+            values: Any = file[name].asstr()[...]
             values.flat[len(values) // 2] = word
             del file[name]
             file[name] = values.astype(object)
@@ -192,7 +192,7 @@ def names(quick: bool) -> Iterator[Row]:
 
 
 def _generator(word: str) -> Edit:
-    def edit(file: h5py.File) -> None:
+    def edit(file: Any) -> None:
         attrs = file["populations/0"].attrs
         attrs["random_state"] = json.dumps(
             json.loads(attrs["random_state"]) | {"bit_generator": word}
