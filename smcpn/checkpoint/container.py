@@ -310,7 +310,7 @@ def remove(path: Path) -> None:
 
 def exists(path: Path) -> bool:
     """Whether there is a version of a file, damaged or not."""
-    return path.exists() or previous_of(path).exists()
+    return os.path.exists(path) or os.path.exists(previous_of(path))
 
 
 def previous_of(path: Path) -> Path:
@@ -331,7 +331,7 @@ def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     CheckpointWarning
         If the previous version is used.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder: give the file that a run or a stream wrote")
     if not exists(path):
         raise InputError(f"{path} does not exist: give the file that a run or a stream wrote")
@@ -339,7 +339,7 @@ def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     try:
         return read_version(path, kind, parse)
     except DamagedFileError as damage:
-        if not previous.exists():
+        if not os.path.exists(previous):
             raise
         try:
             found = read_version(previous, kind, parse)

@@ -12,6 +12,7 @@ import inspect
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -261,6 +262,9 @@ def _read(value: Any) -> int | float:
 
 
 Arrays = dict[str, NDArray[Any]]
+_TABLES = {"model/constant_values"} | {
+    f"{owner}/{part.name}" for owner in ("ode", "model") for part in fields(ExpressionTable)
+}
 
 
 def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
@@ -341,6 +345,8 @@ def restored_problem(
         If the parts are damaged or do not fit each other.
     """
     stored = parsed(ProblemDocument, document)
+    if not _TABLES.issuperset(arrays):
+        raise InputError(f"there are arrays of no model: {DAMAGED}")
     ode = _restored_ode(stored.ode, arrays)
     names = [prior.name for prior in stored.priors]
     if len(set(names)) < len(names):
@@ -417,6 +423,9 @@ def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:
 
 # Records
 
+ARRAYS = ("u", "y", "t", "u_before", "u_after")
+"""Of a record."""
+
 
 def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], Arrays]:
     """Return records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
@@ -457,14 +466,15 @@ def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tupl
     """
     if not isinstance(documents, list):
         raise InputError(f"stored records are {shown(documents)}: {DAMAGED}")
+    known = {f"{number}/{name}" for number in range(len(documents)) for name in ARRAYS}
+    if not known.issuperset(arrays):
+        raise InputError(f"there are arrays of no record: {DAMAGED}")
     return tuple(_restored(k, document, arrays) for k, document in enumerate(documents))
 
 
 def _restored(number: int, document: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
     stored = parsed(RecordDocument, document)
-    found: dict[str, Any] = {
-        name: arrays.get(f"{number}/{name}") for name in ("u", "y", "t", "u_before", "u_after")
-    }
+    found: dict[str, Any] = {name: arrays.get(f"{number}/{name}") for name in ARRAYS}
     for name in ("u", "y"):
         if found[name] is None:
             raise InputError(f"{stored.name}: the array {name} is absent: {DAMAGED}")
