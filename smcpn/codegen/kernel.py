@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import load_kernel
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.native import native
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -27,7 +27,9 @@ INLINE_STEPS = 200_000
 TASKS_PER_THREAD = 2
 NOTABLE_SECONDS = 0.1
 """Time from which it is worth a line that a kernel was compiled, or read from disk."""
-_NOTHING = np.empty((0, 1, 1))
+LINE = 64
+"""Bytes of a cache line."""
+ALIGNED = LINE // 8
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,25 @@ class Rows:
             return np.arange(len(self), dtype=np.int64) * self.steps
         return np.append(0, np.cumsum(self.counts)).astype(np.int64)
 
+    @cached_property
+    def addresses(self) -> tuple[int, ...]:
+        """Where intervals, inputs, gains, samples and begins are."""
+        rows = (self.intervals, self.inputs, self.gains, self.samples, self.begins)
+        return tuple(address(array) for array in rows)
+
+
+def address(array: NDArray[np.float64] | NDArray[np.int64]) -> int:
+    """Return where compiled code finds the numbers of an array.
+
+    Raises
+    ------
+    ValueError
+        If they are not of eight bytes each, one row after the other.
+    """
+    if not array.flags.c_contiguous or array.dtype not in (np.float64, np.int64):
+        raise ValueError(f"an array of {array.dtype} is not what compiled code reads")
+    return array.__array_interface__["data"][0]
+
 
 @dataclass
 class LaneKernel:
@@ -92,9 +113,10 @@ class LaneKernel:
 
     def __post_init__(self) -> None:
         begin = time.perf_counter()
-        code = kernel_code(self.program, self.most_lanes)
-        self.lanes = code.lanes
-        self._module = load_kernel(code.text, BLOCKS=code.blocks)
+        plan = kernel_code(self.program, self.most_lanes)
+        self.lanes = plan.lanes
+        self._native = native(plan)
+        self._work = plan.slots * plan.lanes + ALIGNED
         self._n_emitted = self.program.emitted.numel()
         seconds = time.perf_counter() - begin
         CLOCK.compile_seconds += seconds
@@ -112,7 +134,11 @@ class LaneKernel:
         begin = time.perf_counter()
         self._check(theta, rows)
         state = np.empty((self.program.state.numel(), theta.shape[1]))
-        self._module.start(self._with_constants(theta), rows.start, state)
+        theta = self._with_constants(theta)
+        _, work = self._work_array()
+        self._native.start(
+            address(theta), theta.shape[1], address(rows.start), address(state), work
+        )
         CLOCK.run_seconds += time.perf_counter() - begin
         return state
 
@@ -148,10 +174,7 @@ class LaneKernel:
         steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
 
         def run(part: tuple[int, int]) -> None:
-            self._module.advance(
-                theta, state, rows.intervals, rows.inputs, rows.gains, rows.samples, begins,
-                rows.recur, first, last, emitted, totals, *part,
-            )  # fmt: skip
+            self._run(theta, state, rows, (first, last), emitted if store else None, totals, part)
 
         parts = _parts(blocks, steps * n, self.threads or processors())
         if len(parts) == 1:
@@ -174,22 +197,43 @@ class LaneKernel:
         n = columns.shape[1]
         state = state.copy()
         emitted = np.empty((self._n_emitted, n))
-        self._module.advance(
-            columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.begins,
-            rows.recur, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
-        )  # fmt: skip
+        blocks = (0, -(-n // self.lanes))
+        self._run(columns, state, rows, (sample, sample + 1), None, emitted, blocks)
         return state, emitted
 
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
         """Numbers that a sample emits, (e, N), from the state at that sample."""
         n = columns.shape[1]
         emitted = np.empty((self._n_emitted, n))
-        self._module.advance(
-            columns, state, rows.intervals, rows.inputs, rows.gains,
-            rows.samples[sample : sample + 1], rows.begins, rows.recur, 0, 1,
-            _NOTHING, emitted, 0, -(-n // self.lanes),
-        )  # fmt: skip
+        here = replace(rows, samples=rows.samples[sample : sample + 1])
+        self._run(columns, state, here, (0, 1), None, emitted, (0, -(-n // self.lanes)))
         return emitted
+
+    def _run(
+        self,
+        theta: Array,
+        state: Array,
+        rows: Rows,
+        samples: tuple[int, int],
+        emitted: Array | None,
+        totals: Array,
+        blocks: tuple[int, int],
+    ) -> None:
+        """Run samples ``[first, last)`` of the blocks, in place."""
+        # The array is kept until the call ends.
+        kept, work = self._work_array()
+        intervals, inputs, gains, row_samples, begins = rows.addresses
+        self._native.advance(
+            address(theta), theta.shape[1], address(state), intervals, inputs, gains,
+            len(rows.gains), row_samples, begins, rows.recur, *samples,
+            0 if emitted is None else address(emitted), address(totals), *blocks, work,
+        )  # fmt: skip
+        del kept
+
+    def _work_array(self) -> tuple[Array, int]:
+        """An array for the lanes, and the address in it at which a cache line begins."""
+        kept = np.empty(self._work)
+        return kept, -(-address(kept) // LINE) * LINE
 
     def _check(self, theta: Array, rows: Rows) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond."""

@@ -1,0 +1,119 @@
+"""Compile a kernel to machine code once, keep the object file, and load it at every later start.
+
+What runs is always the object file as it is kept: a process that has just compiled it and one
+that read it give the same bytes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+from llvmlite import binding, ir
+
+from smcpn.codegen import store
+from smcpn.codegen.cache import uninterrupted
+from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
+
+_LOADED: dict[str, Native] = {}
+
+
+@dataclass(frozen=True)
+class Native:
+    """Machine code in memory.
+
+    Attributes
+    ----------
+    advance, start : callable
+        Functions of `ctypes`, which let other threads run; addresses and integers are passed as
+        integers, as `smcpn.codegen.loops.ARGUMENTS` names them.
+    """
+
+    advance: Any
+    start: Any
+    _engine: Any
+
+    @classmethod
+    def of(cls, code: bytes) -> Native:
+        """Load an object file."""
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+        engine.add_object_file(binding.ObjectFileRef.from_data(code))
+        engine.finalize_object()
+        return cls(
+            _callable(engine, "advance", len(ARGUMENTS)),
+            _callable(engine, "start", len(START_ARGUMENTS)),
+            engine,
+        )
+
+
+def native(plan: Plan) -> Native:
+    """Return the machine code of a kernel, compiled now or at an earlier start.
+
+    An interrupt waits until it is whole.
+    """
+    key = "|".join([plan.text, _writers(), llvmlite.__version__, *_processor()])
+    name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
+    with uninterrupted(), store.locked(name):
+        if name not in _LOADED:
+            code = store.load(f"{name}.object")
+            if code is None:
+                code = compiled(plan)
+                store.save(f"{name}.object", code)
+            _LOADED[name] = Native.of(code)
+        return _LOADED[name]
+
+
+def compiled(plan: Plan) -> bytes:
+    """Compile a kernel to an object file."""
+    written = ir.Module("kernel")
+    machine = _machine()
+    written.triple = machine.triple
+    written.data_layout = str(machine.target_data)
+    write_start(written, plan.blocks["start_lane"])
+    write_advance(written, plan)
+    module = binding.parse_assembly(str(written))
+    module.verify()
+    # The statements are vectors without common parts already.
+    tuning = binding.create_pipeline_tuning_options(speed_level=1)
+    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    builder = binding.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_object(module)
+
+
+def _callable(engine: Any, name: str, count: int) -> Any:
+    kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))
+    return kind(engine.get_function_address(name))
+
+
+def _machine() -> Any:
+    _initialise()
+    cpu, features = _processor()
+    target = binding.Target.from_triple(binding.get_process_triple())
+    return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+
+
+def _processor() -> tuple[str, str]:
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+@functools.cache
+def _initialise() -> None:
+    with suppress(RuntimeError):
+        # Needed by llvmlite 0.44, refused by later ones.
+        binding.initialize()
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+
+
+@functools.cache
+def _writers() -> str:
+    """SHA-256 of the modules that write machine code."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
