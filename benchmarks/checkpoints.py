@@ -71,7 +71,7 @@ def corruption(quick: bool) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.h5"
         expected = digest(_small_run(path))
-        whole, records = path.read_bytes(), next(Path(folder).glob("run.data-*.h5"))
+        whole, records = path.read_bytes(), next(Path(folder).glob("run.h5.data-*.h5"))
         previous = path.with_name("run.h5.previous")
         data = records.read_bytes()
         counts: dict[str, Counter[str]] = {"alone": Counter(), "with previous": Counter()}

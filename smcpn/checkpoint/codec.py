@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -28,9 +29,10 @@ from smcpn.checkpoint.container import (
     STREAM,
     DamagedFileError,
     image,
-    publish,
+    kind_of,
     read,
     read_version,
+    remove_left,
     save,
 )
 from smcpn.checkpoint.problem import (
@@ -42,10 +44,11 @@ from smcpn.checkpoint.problem import (
     restored_records,
 )
 from smcpn.errors import InputError
+from smcpn.files import is_plain, put
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
@@ -138,7 +141,8 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
     for name in ("theta", "values"):
         particles[name].attrs["names"] = list(prior.names)
     history = group.create_group("history")
-    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    for name in ("length", "stride", "first"):
+        history.attrs[name] = getattr(snapshot.trace, name)
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
     history["factors"] = np.array(snapshot.factors)
@@ -167,6 +171,7 @@ def _read_population(group: Any) -> Snapshot:
             int(history.attrs["stride"]),
             history["kept"][...],
             history["last"][...],
+            int(history.attrs["first"]),
         ),
         rejuvenations=_rejuvenations(group["rejuvenations"][...]),
         log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
@@ -292,6 +297,10 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    plan : dict or None
+        See `Plan.document`.
+    work : int
+        See `RunSnapshot`.
     """
 
     status: Status
@@ -300,6 +309,8 @@ class RunState(Document):
     solvers: list[dict[str, Any]]
     checked: int
     refused_k: float | None
+    plan: dict[str, Any] | None
+    work: int
 
 
 @dataclass(frozen=True)
@@ -347,6 +358,8 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -354,18 +367,24 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
 
 def read_run(path: Path) -> StoredRun:
     """Read the checkpoint of a run; see `smcpn.checkpoint.container.read`."""
+    return read(path, RUN, _run_of)
 
-    def parse(file: Any) -> StoredRun:
-        payload = decoded(file)
-        header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
-        state = parsed(RunState, payload.documents["state"])
-        solvers = tuple(solver_of(solver) for solver in state.solvers)
-        snapshot = RunSnapshot(
-            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
-        )
-        return StoredRun(header, snapshot, state.status, state.written)
 
-    return read(path, RUN, parse)
+def _run_of(file: Any) -> StoredRun:
+    payload = decoded(file)
+    header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
+    state = parsed(RunState, payload.documents["state"])
+    solvers = tuple(solver_of(solver) for solver in state.solvers)
+    snapshot = RunSnapshot(
+        solver_of(state.solver),
+        payload.populations,
+        solvers,
+        state.checked,
+        state.refused_k,
+        None if state.plan is None else Plan.of(state.plan),
+        state.work,
+    )
+    return StoredRun(header, snapshot, state.status, state.written)
 
 
 # Payload of a run's records: a file of its own in the same folder, written once
@@ -375,8 +394,8 @@ DIGITS = 8
 
 
 def records_path(checkpoint: Path, fingerprint: str) -> Path:
-    """Return the path of a checkpoint's records: ``run.data-0123abcd.h5`` of ``run.h5``."""
-    return checkpoint.with_name(f"{checkpoint.stem}.data-{fingerprint[:DIGITS]}.h5")
+    """Return the path of a checkpoint's records: ``run.h5.data-0123abcd.h5`` of ``run.h5``."""
+    return checkpoint.with_name(f"{checkpoint.name}.data-{fingerprint[:DIGITS]}.h5")
 
 
 def write_records(path: Path, records: Sequence[Record]) -> None:
@@ -386,14 +405,21 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     ------
     NotStorableError
         If the input of a record is a function.
+    InputError
+        If a file of this name is none of records.
     OSError
         If the file cannot be written.
     """
     documents, arrays = records_document(records)
     content = encoded(RECORDS, Payload({"records": documents}, arrays))
+    if kind_of(path) not in (None, "", RECORDS):
+        raise InputError(
+            f"{path} is not the file of records that belongs to this name, or damaged, and is not "
+            "overwritten: move it away, or choose another checkpoint"
+        )
+    remove_left(path)
     if not path.exists() or path.read_bytes() != content:
-        path.unlink(missing_ok=True)
-        publish(path, content)
+        put(path, content)
 
 
 def read_records(path: Path) -> tuple[Record, ...]:
@@ -413,11 +439,23 @@ def read_records(path: Path) -> tuple[Record, ...]:
     return restored_records(payload.documents.get("records"), payload.arrays)
 
 
-def remove_other_records(checkpoint: Path, used: set[str]) -> None:
-    """Remove files of records that no version of the checkpoint refers to."""
-    for path in checkpoint.parent.glob(f"{checkpoint.stem}.data-*.h5"):
-        if path.name not in used:
-            path.unlink(missing_ok=True)
+def own_records(checkpoint: Path, version: Path) -> set[Path]:
+    """Return the file of records that a version of a checkpoint names, if it has made that name."""
+    try:
+        header = read_version(version, RUN, _run_of).header
+    except InputError:
+        return set()
+    path = records_path(checkpoint, header.data_fingerprint)
+    return {path} if path.name == header.data_file else set()
+
+
+def remove_records(paths: Iterable[Path]) -> None:
+    """Remove those files that are whole files of records."""
+    for path in paths:
+        with suppress(InputError, OSError):
+            if is_plain(path):
+                read_version(path, RECORDS, lambda _: None)
+                path.unlink()
 
 
 # Payload of a stream
@@ -480,7 +518,7 @@ def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
     parts = {"problem": tables, "records": columns, "stream": stream.arrays}
     arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
     payload = Payload({"stream": document.model_dump()}, arrays, (stream.population,))
-    save(path, encoded(STREAM, payload, prior))
+    save(path, STREAM, encoded(STREAM, payload, prior))
 
 
 def read_stream(path: Path) -> StoredStream:

@@ -24,6 +24,13 @@ import h5py
 from filelock import FileLock, Timeout
 
 from smcpn.errors import InputError
+from smcpn.files import (
+    beside,
+    is_plain,
+    left_beside,
+    remove_quietly,
+    written_beside,
+)
 
 RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
 """Kinds of files: the first line of the header."""
@@ -31,6 +38,7 @@ FORMAT_VERSION = 3
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""
+LOCK = ".lock"
 DAMAGED = "the file is damaged, or was not written by smcpn"
 _WRITABLE = 1
 """H5LT_FILE_IMAGE_OPEN_RW."""
@@ -91,34 +99,36 @@ def publish(path: Path, content: bytes) -> None:
     OSError
         If the folder cannot be written or the disk is full.
     """
-    temporary = path.with_name(path.name + ".new")
+    temporary = written_beside(path, content)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         _keep_previous(path)
         temporary.replace(path)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        remove_quietly(temporary)
         raise
     _sync_folder(path.parent)
 
 
-def save(path: Path, content: bytes) -> None:
+def save(path: Path, kind: str, content: bytes) -> None:
     """Publish a file under its lock, within a `lock` of this process or without one.
 
     Raises
     ------
     InputError
-        If it cannot be written, or another process holds the lock.
+        If it cannot be written, another process holds the lock, or a file of this name is of
+        another kind.
     """
-    try:
-        with nullcontext() if os.path.abspath(path) in _LOCKED else _file_lock(path):
+    path = Path(os.path.abspath(path))
+    with nullcontext() if str(path) in _LOCKED else _file_lock(path):
+        found = kind_of(path)
+        if found not in (None, "", kind):
+            raise InputError(
+                f"{path} is no {kind}, or damaged, and is not overwritten: choose another file"
+            )
+        try:
             publish(path, content)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 _LOCKED: set[str] = set()
@@ -129,52 +139,116 @@ _LOCKED: set[str] = set()
 def lock(path: Path) -> Generator[None]:
     """Lock a file for writing by this process; the lock ends with the process at the latest.
 
+    What a killed process left beside it is removed.
+
     Raises
     ------
     InputError
-        If another process holds it.
+        If another process holds it, or a file beside it is not of this package.
+
+    Warns
+    -----
+    CheckpointWarning
+        If no lock can be had here.
     """
+    path = Path(os.path.abspath(path))
     with _file_lock(path):
-        name = os.path.abspath(path)
-        _LOCKED.add(name)
+        _LOCKED.add(str(path))
         try:
             yield
         finally:
-            _LOCKED.discard(name)
+            _LOCKED.discard(str(path))
 
 
 @contextmanager
 def _file_lock(path: Path) -> Generator[None]:
-    file_lock = FileLock(path.with_name(path.name + ".lock"), timeout=0)
+    name = path.with_name(path.name + LOCK)
+    _require_no_links(path, previous_of(path), name)
+    file_lock = FileLock(name, timeout=0)
     try:
         file_lock.acquire()
     except Timeout:
         raise InputError(
             f"{path} is in use by another process: wait for it, or choose another file"
         ) from None
-    except OSError:
-        # Where no lock can be made no file can be written: that is reported when it is tried.
-        yield
-        return
+    except (OSError, NotImplementedError) as error:
+        _tell_unlocked(path, error)
     try:
+        _require_own_previous(path)
+        remove_left(path)
         yield
     finally:
         file_lock.release()
+
+
+def _tell_unlocked(path: Path, error: Exception) -> None:
+    # Where nothing can be written that is reported when it is tried.
+    if os.access(path.parent, os.W_OK):
+        why = getattr(error, "strerror", None) or error
+        warnings.warn(
+            f"{path} cannot be locked ({why}): see to it that no other process writes it",
+            CheckpointWarning,
+            stacklevel=6,
+        )
+
+
+def _require_no_links(*paths: Path) -> None:
+    for path in paths:
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a symbolic link, which is not written through: name the file itself, "
+                "or remove the link"
+            )
+
+
+def _require_own_previous(path: Path) -> None:
+    previous = previous_of(path)
+    found = kind_of(previous)
+    if found not in (None, "", *KINDS):
+        raise InputError(
+            f"{previous} is no earlier version of {path.name}, or damaged, and is not "
+            "overwritten: move it away, or choose another file"
+        )
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind that a file says it is of, a text not in `KINDS` if of none.
+
+    None where there is no file, "" where it is empty.
+    """
+    if not is_plain(path):
+        return "no plain file" if os.path.lexists(path) else None
+    try:
+        with path.open("rb") as file:
+            begin = file.read(HEADER_BYTES)
+    except OSError as error:
+        return f"unreadable: {error.strerror or error}"
+    said = begin.partition(b"\n")[0].decode("ascii", "replace")
+    return said if said in KINDS or not begin else "another"
+
+
+def remove_left(path: Path) -> None:
+    """Remove what a process that was killed while writing a file left beside it."""
+    for left in left_beside(path, ("new", "link")):
+        if kind_of(left) in ("", *KINDS):
+            remove_quietly(left)
 
 
 def _keep_previous(path: Path) -> None:
     """Keep the file as the previous version, by a hard link; renamed where that is impossible."""
     if not path.exists():
         return
-    previous = previous_of(path)
-    linked = path.with_name(path.name + ".link")
-    linked.unlink(missing_ok=True)
+    previous, linked = previous_of(path), beside(path, "link")
     try:
         os.link(path, linked)
     except OSError:
         path.replace(previous)
-    else:
+        return
+    try:
         linked.replace(previous)
+    except OSError:
+        remove_quietly(linked)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:
@@ -185,6 +259,41 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def begun(path: Path) -> bool:
+    """Whether there is a version of a file that a run or a stream goes on from.
+
+    Raises
+    ------
+    InputError
+        If only the previous one is there. Writing leaves no such state where files can have two
+        names: somebody who removed the file may want to begin anew, which cannot be known.
+    """
+    previous = previous_of(path)
+    if not path.exists() and previous.exists():
+        raise InputError(
+            f"{path} is gone, but its previous version is there: rename {previous.name} to "
+            f"{path.name} to go on from it, or remove it to begin anew"
+        )
+    return path.exists()
+
+
+def remove(path: Path) -> None:
+    """Remove both versions of a file; the caller holds the `lock`.
+
+    Raises
+    ------
+    InputError
+        If the file is not of this package.
+    """
+    if kind_of(path) not in (None, "", *KINDS):
+        raise InputError(
+            f"{path} is no file of smcpn, or damaged at its beginning: remove it yourself, or "
+            "choose another file"
+        )
+    path.unlink(missing_ok=True)
+    previous_of(path).unlink(missing_ok=True)
 
 
 # Reading
@@ -200,12 +309,6 @@ def previous_of(path: Path) -> Path:
     return path.with_name(path.name + PREVIOUS)
 
 
-def remove(path: Path) -> None:
-    """Remove both versions of a file."""
-    path.unlink(missing_ok=True)
-    previous_of(path).unlink(missing_ok=True)
-
-
 def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
     """Return what ``parse`` makes of a file, or of its previous version where it is damaged.
 
@@ -219,6 +322,8 @@ def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
     CheckpointWarning
         If the previous version is used.
     """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the file that a run or a stream wrote")
     if not exists(path):
         raise InputError(f"{path} does not exist: give the file that a run or a stream wrote")
     previous = previous_of(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +28,7 @@ from smcpn.cli.options import (
 )
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
+from smcpn.files import file_path
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,10 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
+    if options.checkpoint is not None:
+        # What a model does when it is loaded may change the folder.
+        path = file_path("--checkpoint", options.checkpoint)
+        options = replace(options, checkpoint=str(path))
     case = load_system(options.model, hold=options.hold)
     from smcpn.cli.streaming import streamed
 

@@ -102,16 +102,22 @@ def exp(x: Term) -> Term:
     return _exponential(x)
 
 
-def _reduced_expm1(x: Term) -> tuple[Term, Term, Term]:
-    """n, as an integer and a number, and exp(x - n log 2) - 1."""
+def _reduced_expm1(x: Term) -> tuple[Term, Term, Term, Term]:
+    """n, as an integer and a number, and exp(x - n log 2) - 1, and what its rounding lost."""
     integer, n, high, low = _multiple_of_log_two(x)
     r = high - low
-    tail = (high - r) - low
-    return integer, n, r + fma(r * r, polynomial(r, _EXP), tail)
+    rest = fma(r * r, polynomial(r, _EXP), (high - r) - low)
+    return integer, n, *_ordered_sum(r, rest)
+
+
+def _ordered_sum(large: Term | float, small: Term) -> tuple[Term, Term]:
+    """A sum and what its rounding lost, the larger number first (Dekker)."""
+    total = large + small
+    return total, small - (total - large)
 
 
 def expm1(x: Term) -> Term:
-    integer, _, rest = _reduced_expm1(at_least(at_most(x, 710.0), -40.0))
+    integer, _, rest, _ = _reduced_expm1(at_least(at_most(x, 710.0), -40.0))
     half_power = power_of_two(integer - 1)
     half = fma(half_power, rest, half_power - 0.5)
     return where(absolute(x) < _TINY, x, half + half)
@@ -120,7 +126,8 @@ def expm1(x: Term) -> Term:
 def sinh(x: Term) -> Term:
     size = absolute(x)
     integer, inverse_square, rest = _hyperbolic(size)
-    value = ((1.0 - inverse_square) + rest) + inverse_square * rest / (1.0 + rest)
+    value, lost = _ordered_sum(1.0 - inverse_square, rest)
+    value = value + (inverse_square * rest / (1.0 + rest) + lost)
     value = value * power_of_two(integer - 2) * 2.0
     return with_sign(where(size < _TINY, size, value), x)
 
@@ -133,24 +140,28 @@ def cosh(x: Term) -> Term:
 
 def _hyperbolic(size: Term) -> tuple[Term, Term, Term]:
     """n, 2^-2n and e^size / 2^n - 1."""
-    integer, n, rest = _reduced_expm1(at_most(size, 711.0))
+    integer, n, rest, _ = _reduced_expm1(at_most(size, 711.0))
     inverse = power_of_two(-1 * (at_most(n, 32.0) + _TO_INTEGER).bits())
     return integer, inverse * inverse, rest
 
 
 def tanh(x: Term) -> Term:
     size = absolute(x)
-    integer, _, rest = _reduced_expm1(at_most(size + size, 45.0))
+    integer, _, rest, lost = _reduced_expm1(at_most(size + size, 45.0))
     inverse = power_of_two(-1 * integer)
-    # (e^2x - 1) / (e^2x + 1) over 2^n, with what the two sums lose.
-    above, below = (1.0 - inverse), (1.0 + inverse)
-    numerator, denominator = above + rest, below + rest
-    lost_above, lost_below = rest - (numerator - above), rest - (denominator - below)
-    factor = 1.0 / denominator
-    quotient = numerator * factor
-    error = minus_product(numerator, quotient, denominator)
-    error = error + (lost_above - quotient * lost_below)
-    return with_sign(where(size < _TINY, size, fma(error, factor, quotient)), x)
+    # (e^2x - 1) / (e^2x + 1), both over 2^n.
+    above, lost_above = _ordered_sum(1.0 - inverse, rest)
+    below, lost_below = _ordered_sum(1.0 + inverse, rest)
+    value = _quotient(above, lost_above + lost, below, lost_below + lost)
+    return with_sign(value, x)
+
+
+def _quotient(x: Term, x_low: Term, y: Term, y_low: Term) -> Term:
+    """(x + x_low) / (y + y_low), rounded little more than once."""
+    inverse = 1.0 / y
+    quotient = x * inverse
+    error = minus_product(x, quotient, y) + (x_low - quotient * y_low)
+    return fma(error, inverse, quotient)
 
 
 # log(1 + f) = 2 s + s z p(z), s = f / (2 + f), z = s^2, 1 / sqrt(2) <= 1 + f <= sqrt(2); 2^-58.
@@ -209,23 +220,23 @@ def log1p(x: Term) -> Term:
 
 def asinh(x: Term) -> Term:
     size = absolute(x)
-    large = size > 2.0**28
+    large = size > 2.0**60
     grown = size + size * size / (1.0 + intrinsic("llvm.sqrt", fma(size, size, 1.0)))
     value = log1p(where(large, size, grown)) + where(large, LN2, _splat(x, 0.0))
     return with_sign(value, x)
 
 
 def acosh(x: Term) -> Term:
-    large, above = x > 2.0**28, x - 1.0
+    large, above = x > 2.0**60, x - 1.0
     grown = above + intrinsic("llvm.sqrt", above * (above + 2.0))
     value = log1p(where(large, x, grown)) + where(large, LN2, _splat(x, 0.0))
     return where(x < 1.0, math.nan, value)
 
 
 def atanh(x: Term) -> Term:
-    twice = absolute(x)
-    size, twice = twice, twice + twice
-    return with_sign(where(size < _TINY, size, 0.5 * log1p(twice + twice * size / (1.0 - size))), x)
+    size = absolute(x)
+    twice = size + size
+    return with_sign(0.5 * log1p(twice + twice * size / (1.0 - size)), x)
 
 
 # sin(r) = r + r z s(z), 2^-58, and cos(r) = 1 - z / 2 + z^2 c(z), 2^-64; z = r^2, |r| <= pi / 4.
@@ -237,14 +248,20 @@ _COS = (
     0.0416666666666666, -0.0013888888888873992, 2.480158728939551e-05, -2.7557314326182264e-07,
     2.087571957771699e-09, -1.1359449602393829e-11,
 )  # fmt: skip
+# tan(r) = r + r z t(z), 2^-59.
+_TAN = (
+    0.3333333333333338, 0.13333333333325417, 0.053968253972859766, 0.021869488400578615,
+    0.008863237900731093, 0.0035921011201657757, 0.00145604376260326, 0.0005888738450549861,
+    0.0002437171172954363, 8.364773228694481e-05, 6.705701808532496e-05, -2.5421509551776068e-05,
+    4.8455799416939136e-05, -2.418334115451854e-05, 9.778599930664805e-06,
+)  # fmt: skip
 _LARGE = 2.0**30
 
 
 def sin(x: Term) -> Term:
     quarter, sine, cosine = _circular(absolute(x))
     value = where((quarter & 1).equals(0), sine, cosine)
-    value = (value.bits() ^ ((quarter & 2) << 62) ^ (x.bits() & _SIGN)).double()
-    return where(absolute(x) < _TINY, x, value)
+    return (value.bits() ^ ((quarter & 2) << 62) ^ (x.bits() & _SIGN)).double()
 
 
 def cos(x: Term) -> Term:
@@ -254,11 +271,12 @@ def cos(x: Term) -> Term:
 
 
 def tan(x: Term) -> Term:
-    quarter, sine, cosine = _circular(absolute(x))
-    even = (quarter & 1).equals(0)
-    value = where(even, sine, -cosine) / where(even, cosine, sine)
-    value = (value.bits() ^ (x.bits() & _SIGN)).double()
-    return where(absolute(x) < _TINY, x, value)
+    quarter, r, tail = _quarter_turns(absolute(x))
+    z = r * r
+    tangent = r + fma(r * z, polynomial(z, _TAN), fma(tail, z, tail))
+    odd = (quarter & 1).equals(1)
+    value = where(odd, -1.0, tangent) / where(odd, tangent, 1.0)
+    return (value.bits() ^ (x.bits() & _SIGN)).double()
 
 
 def _circular(x: Term) -> tuple[Term, Term, Term]:
@@ -266,10 +284,9 @@ def _circular(x: Term) -> tuple[Term, Term, Term]:
     quarter, r, tail = _quarter_turns(x)
     z = r * r
     sine = r + fma(r * z, polynomial(z, _SIN), tail)
-    half = 0.5 * z
-    near = 1.0 - half
-    rest = fma(z * z, polynomial(z, _COS), ((1.0 - near) - half) - r * tail)
-    return quarter, sine, near + rest
+    near, lost = _ordered_sum(1.0, -0.5 * z)
+    cosine = near + fma(z * z, polynomial(z, _COS), lost - r * tail)
+    return quarter, sine, cosine
 
 
 def _quarter_turns(x: Term) -> tuple[Term, Term, Term]:
@@ -421,8 +438,8 @@ def _arcsine(size: Term) -> tuple[Term, Term, Term]:
 
 def asin(x: Term) -> Term:
     large, s, rest = _arcsine(absolute(x))
-    from_right_angle = (HALF_PI[0] - (s + s)) - (rest + rest - HALF_PI[1])
-    return with_sign(where(large, from_right_angle, s + rest), x)
+    near, lost = _ordered_sum(HALF_PI[0], -2.0 * s)
+    return with_sign(where(large, near - (rest + rest - HALF_PI[1] - lost), s + rest), x)
 
 
 def acos(x: Term) -> Term:
@@ -453,8 +470,8 @@ def _arctangent(y: Term, x: Term) -> tuple[Term, Term]:
     base = where(steep, HALF_PI[0], where(middle, HALF_PI[0] / 2, zero))
     addition = where(steep, HALF_PI[1], where(middle, HALF_PI[1] / 2, zero))
     z = t * t
-    near = base + t
-    return near, ((base - near) + t) + fma(t * z, polynomial(z, _ATAN), addition)
+    near, lost = _ordered_sum(base, t)
+    return near, lost + fma(t * z, polynomial(z, _ATAN), addition)
 
 
 def atan(x: Term) -> Term:
@@ -470,19 +487,23 @@ def atan2(y: Term, x: Term) -> Term:
     both_infinite = height.equals(math.inf) & breadth.equals(math.inf)
     breadth = where(both_infinite | largest.equals(0.0), 1.0, breadth * scale)
     near, rest = _arctangent(where(both_infinite, 1.0, height * scale), breadth)
-    backward = 2 * HALF_PI[0] - near
-    lost = (2 * HALF_PI[0] - backward) - near
+    backward, lost = _ordered_sum(2 * HALF_PI[0], -near)
     backward = backward + (lost + (2 * HALF_PI[1] - rest))
     return with_sign(where(x.bits() < 0, backward, near + rest), y)
 
 
-# log m = 2 s + s z (2 / 3 + z p(z)), as in `log`; 2^-65.
+# log m = log c + 2 s + s z p(z), s = (m - c) / (m + c), z = s^2, c the nearest of three; 2^-66.
 _POW = (
-    0.4000000000000229, 0.285714285700836, 0.22222222522902169, 0.18181784096039147,
-    0.1538677026333271, 0.13256506977736515, 0.13199296500574723,
+    0.6666666666666666, 0.4000000000002667, 0.28571428545141475, 0.2222223412960488,
+    0.18179093465587506, 0.15690690398791235,
 )  # fmt: skip
-_TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
-_LN2_REST = 2.3190468138462996e-17
+_CENTRES = (
+    (0.75, 1.0, 1.375),
+    (-0.2876820724513891, 0.0, 0.3184537311180975),
+    (-3.918237769963822e-13, 0.0, 4.3712191957429144e-13),
+)
+"""Centres, and their logarithms as sums of two doubles, of which the first has 40 binary places."""
+_BORDERS = (0.8660254037844386, 1.1726039399558574)
 
 
 def power(x: Term, y: Term) -> Term:
@@ -504,41 +525,30 @@ def power(x: Term, y: Term) -> Term:
 
 
 def _is_integer(y: Term) -> Term:
-    size = absolute(y)
-    return (size >= 2.0**52) | ((size + 2.0**52) - 2.0**52).equals(size)
+    return intrinsic("llvm.trunc", y).equals(y)
 
 
 def _precise_logarithm(x: Term) -> tuple[Term, Term]:
-    """log x as a sum of two doubles, to 2^-65 of it."""
+    """log x, x >= 0, as a sum of two doubles."""
     _, k, m = _mantissa(x)
-    f, sum_ = m - 1.0, m + 1.0
-    lost = m - (sum_ - 1.0)
-    factor = 1.0 / sum_
-    s = f * factor
-    s_low = factor * (minus_product(f, s, sum_) - s * lost)
-    z, z_low = product(s, s)
-    z_low = fma(s + s, s_low, z_low)
-    term = z * polynomial(z, _POW)
-    p = _TWO_THIRDS[0] + term
-    p_low = term - (p - _TWO_THIRDS[0]) + _TWO_THIRDS[1]
-    q, q_low = product(z, p)
-    q_low = fma(z, p_low, fma(z_low, p, q_low))
-    v, v_low = product(s, q)
-    v_low = fma(s, q_low, fma(s_low, q, v_low))
-    # k log 2 + 2 s + v, from the largest to the smallest.
-    twice = s + s
-    begin, end = product(k, LN2)
-    first = begin + twice
-    first_low = (begin - first) + twice
-    total = first + v
-    total_low = (first - total) + v
-    small = fma(k, _LN2_REST, end) + (s_low + s_low) + v_low
-    low = total_low + (first_low + small)
-    high = total + low
-    low = (total - high) + low
+    below, above = m < _BORDERS[0], m > _BORDERS[1]
+    centre, log_high, log_low = (
+        where(below, _splat(x, low), where(above, high, _splat(x, middle)))
+        for low, middle, high in _CENTRES
+    )
+    f, total = m - centre, m + centre
+    lost = m - (total - centre)
+    inverse = 1.0 / total
+    s = f * inverse
+    s_low = inverse * (minus_product(f, s, total) - s * lost)
+    z = s * s
+    rest = fma(s * z, polynomial(z, _POW), s_low + s_low)
+    # Multiples of 2^-40, whose sum is exact.
+    base, base_low = fma(k, LN2_HIGH, log_high), fma(k, LN2_LOW, log_low)
+    high, lost = _ordered_sum(base, s + s)
+    high, low = _ordered_sum(high, lost + (base_low + rest))
     infinite = x.equals(0.0) | x.equals(math.inf)
-    limit = where(x.equals(0.0), -math.inf, x)
-    return where(infinite, limit, high), where(infinite, 0.0, low)
+    return where(infinite, where(x.equals(0.0), -math.inf, x), high), low
 
 
 # erf(x) = x + x p(z), z = x^2 <= 1, 2^-57; from 1 on 1 - exp(-z) q(t), t = (x - 5 / 2) / (x + 3).

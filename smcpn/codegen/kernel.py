@@ -30,6 +30,11 @@ NOTABLE_SECONDS = 0.1
 LINE = 64
 """Bytes of a cache line."""
 ALIGNED = LINE // 8
+_SHAPES = "theta, the state or the shared rows are not of the program's shape"
+
+
+class KernelArgumentError(ValueError):
+    """Arrays that a kernel would read beyond: a fault of the caller, not of the user."""
 
 
 @dataclass(frozen=True)
@@ -75,20 +80,21 @@ class Rows:
     @cached_property
     def addresses(self) -> tuple[int, ...]:
         """Where intervals, inputs, gains, samples and begins are."""
-        rows = (self.intervals, self.inputs, self.gains, self.samples, self.begins)
-        return tuple(address(array) for array in rows)
+        rows = (self.intervals, self.inputs, self.gains, self.samples)
+        begins: int = self.begins.__array_interface__["data"][0]
+        return (*(address(array) for array in rows), begins)
 
 
-def address(array: NDArray[np.float64] | NDArray[np.int64]) -> int:
+def address(array: Array) -> int:
     """Return where compiled code finds the numbers of an array.
 
     Raises
     ------
-    ValueError
-        If they are not of eight bytes each, one row after the other.
+    TypeError
+        If they are not doubles, one row after the other.
     """
-    if not array.flags.c_contiguous or array.dtype not in (np.float64, np.int64):
-        raise ValueError(f"an array of {array.dtype} is not what compiled code reads")
+    if array.dtype.char != "d" or not array.flags.c_contiguous:
+        raise TypeError(f"compiled code cannot read this array of {array.dtype}")
     return array.__array_interface__["data"][0]
 
 
@@ -118,6 +124,9 @@ class LaneKernel:
         self._native = native(plan)
         self._work = plan.slots * plan.lanes + ALIGNED
         self._n_emitted = self.program.emitted.numel()
+        self._n_state, self._n_theta = self.program.state.numel(), self.program.theta.numel()
+        # The rows that were found to fit last: their arrays keep their shapes.
+        self._fitting: Rows | None = None
         seconds = time.perf_counter() - begin
         CLOCK.compile_seconds += seconds
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
@@ -133,7 +142,7 @@ class LaneKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         self._check(theta, rows)
-        state = np.empty((self.program.state.numel(), theta.shape[1]))
+        state = np.empty((self._n_state, theta.shape[1]))
         theta = self._with_constants(theta)
         _, work = self._work_array()
         self._native.start(
@@ -165,7 +174,9 @@ class LaneKernel:
         """
         begin = time.perf_counter()
         self._check(theta, rows)
-        n, n_emitted = theta.shape[1], self.program.emitted.numel()
+        n, n_emitted = theta.shape[1], self._n_emitted
+        if state.shape != (self._n_state, n) or not 0 <= first <= last <= len(rows):
+            raise KernelArgumentError(_SHAPES)
         state, theta = state.copy(), self._with_constants(theta)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         totals = np.empty((n_emitted, n))
@@ -190,10 +201,11 @@ class LaneKernel:
         return np.ascontiguousarray(self._with_constants(theta))
 
     def sample(self, columns: Array, state: Array, rows: Rows, sample: int) -> tuple[Array, Array]:
-        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` without its checks.
+        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` at the least cost.
 
         For one sample at a time, when microseconds count.
         """
+        self._check_one(columns, state, rows, sample)
         n = columns.shape[1]
         state = state.copy()
         emitted = np.empty((self._n_emitted, n))
@@ -203,6 +215,7 @@ class LaneKernel:
 
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
         """Numbers that a sample emits, (e, N), from the state at that sample."""
+        self._check_one(columns, state, rows, sample)
         n = columns.shape[1]
         emitted = np.empty((self._n_emitted, n))
         here = replace(rows, samples=rows.samples[sample : sample + 1])
@@ -236,21 +249,45 @@ class LaneKernel:
         return kept, -(-address(kept) // LINE) * LINE
 
     def _check(self, theta: Array, rows: Rows) -> None:
-        """Compiled code does not look where it reads: refuse arrays it would read beyond."""
-        program, intervals = self.program, len(rows) - 1
+        """Compiled code does not look where it reads: refuse arrays it would read beyond.
+
+        The type of every array, and that it is contiguous, is checked where its address is taken.
+        """
+        if theta.ndim != 2 or len(theta) != self._n_theta:
+            raise KernelArgumentError(_SHAPES)
+        if rows is not self._fitting:
+            self._check_rows(rows)
+
+    def _check_one(self, columns: Array, state: Array, rows: Rows, sample: int) -> None:
+        if (
+            columns.ndim != 2
+            or len(columns) != self._n_theta + len(self.program.constant_values)
+            or state.shape != (self._n_state, columns.shape[1])
+            or not 0 <= sample < len(rows.samples)
+        ):
+            raise KernelArgumentError(_SHAPES)
+        if rows is not self._fitting:
+            self._check_rows(rows)
+
+    def _check_rows(self, rows: Rows) -> None:
+        program, begins = self.program, rows.begins
+        intervals = len(rows) - 1
         fits = (
-            len(theta) == program.theta.numel()
-            and len(rows.start) == program.start_row.numel()
-            and rows.inputs.shape == (rows.begins[-1], program.step_row.numel())
-            and len(rows.begins) == len(rows)
+            intervals >= 0
+            and begins.shape == (len(rows),)
+            and bool((np.diff(begins, prepend=0) >= 0).all())
+            and rows.start.shape == (program.start_row.numel(),)
+            and rows.inputs.shape == (begins[-1], program.step_row.numel())
+            and rows.gains.ndim == 2
             and rows.gains.shape[1] == program.gain_row.numel()
             and len(rows.gains) > 0
-            and rows.samples.shape[1] == program.sample_row.numel()
+            and rows.samples.shape == (len(rows), program.sample_row.numel())
         )
         if program.interval is not None:
             fits = fits and rows.intervals.shape == (intervals, program.interval_row.numel())
         if not fits:
-            raise ValueError("theta or the shared rows are not of the program's shape")
+            raise KernelArgumentError(_SHAPES)
+        self._fitting = rows
 
     def _with_constants(self, theta: Array) -> Array:
         constants = np.array(self.program.constant_values)

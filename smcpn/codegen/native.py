@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,12 @@ from llvmlite import binding, ir
 
 from smcpn.codegen import store
 from smcpn.codegen.cache import uninterrupted
+from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 
 _LOADED: dict[str, Native] = {}
+_LOCK = threading.RLock()
+"""A kernel that another thread is still compiling is waited for."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,21 @@ def native(plan: Plan) -> Native:
     """
     key = "|".join([plan.text, _writers(), llvmlite.__version__, *_processor()])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
-    with uninterrupted(), store.locked(name):
+    with _LOCK:
         if name not in _LOADED:
-            code = store.load(f"{name}.object")
-            if code is None:
-                code = compiled(plan)
-                store.save(f"{name}.object", code)
-            _LOADED[name] = Native.of(code)
+            with uninterrupted(), store.locked(name):
+                _LOADED[name] = Native.of(_object(name, plan))
         return _LOADED[name]
+
+
+def _object(name: str, plan: Plan) -> bytes:
+    entry = f"{name}.object"
+    code = store.load(entry)
+    if code is None:
+        CLOCK.compiled += 1
+        code = compiled(plan)
+        store.save(entry, code)
+    return code
 
 
 def compiled(plan: Plan) -> bytes:

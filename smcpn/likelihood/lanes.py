@@ -135,6 +135,11 @@ class LaneLikelihood:
         """Samples of all records together."""
         return int(self._begins[-1])
 
+    @property
+    def n_steps(self) -> int:
+        """Solver steps over all records, of one parameter vector."""
+        return sum(int(rows.begins[len(rows) - 1]) for rows in self._rows)
+
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
         return self._kernel.start(np.ascontiguousarray(values.T), self._rows[0])

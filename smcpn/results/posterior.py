@@ -66,6 +66,8 @@ class Posterior(WeightedDraws):
         Name of the likelihood; None for the solver's default.
     learning_rate : float
         Power of the likelihood in this posterior: 1 but in that of `robust`.
+    method : MethodRecord or None
+        How the run got here; None for particles that `identify` did not make.
     """
 
     def simulate(

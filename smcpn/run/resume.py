@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smcpn.checkpoint.codec import read_run
 from smcpn.errors import InputError, real_number
+from smcpn.files import file_path
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
@@ -51,7 +52,7 @@ def resume(
     InputError
         If the file cannot be used, in one sentence.
     """
-    path = Path(path)
+    path = file_path("path", path)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
     with locked(path):
         stored = read_run(path)
@@ -77,7 +78,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    path = Path(path)
+    path = file_path("path", path)
     stored = read_run(path)
     problem = stored_problem(stored.header, path)
     settings = stored_settings(stored.header, path)

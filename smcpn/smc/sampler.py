@@ -54,15 +54,18 @@ class Trace:
     stride : int
     kept : ndarray, (n, 2)
         Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
-        0, stride, 2 stride, ...
+        first, first + stride, first + 2 stride, ...
     last : ndarray, (2,)
         Of the last sample seen.
+    first : int
+        The first sample after which they are known.
     """
 
     length: int
     stride: int
     kept: Array
     last: Array
+    first: int = 0
 
     @classmethod
     def empty(cls) -> Trace:
@@ -75,10 +78,11 @@ class Trace:
         if not len(new):
             return self
         length, stride = self.length + len(new), self.stride
-        kept = np.concatenate([self.kept, new[-self.length % stride :: stride]])
+        following = (self.first - self.length) % stride
+        kept = np.concatenate([self.kept, new[following::stride]])
         while len(kept) > TRACED:
             kept, stride = kept[::2], 2 * stride
-        return Trace(length, stride, kept, new[-1])
+        return Trace(length, stride, kept, new[-1], self.first)
 
     def corrected(self, log_evidence: float) -> Trace:
         """Return the trace with another log-evidence after the last sample."""
@@ -90,12 +94,13 @@ class Trace:
     @classmethod
     def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
         """Return the trace of a method that has results at the last of ``length`` samples only."""
-        return cls(length, length, np.empty((0, 2)), np.array([ess, log_evidence]))
+        end = np.array([ess, log_evidence])
+        return cls(length, 1, end[None, :], end, length - 1)
 
     @property
     def samples(self) -> NDArray[np.int64]:
         """Number of samples assimilated at each entry of the paths."""
-        kept = np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
+        kept = self.first + np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
         return np.append(kept, self.length) if self._last_is_extra else kept
 
     @property
@@ -110,7 +115,8 @@ class Trace:
 
     @property
     def _last_is_extra(self) -> bool:
-        return self.length > (len(self.kept) - 1) * self.stride + 1 and self.length > 0
+        last_kept = self.first + (len(self.kept) - 1) * self.stride
+        return self.length > max(last_kept + 1, 0)
 
     def _column(self, k: int) -> Array:
         column = self.kept[:, k]

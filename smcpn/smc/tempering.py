@@ -38,6 +38,10 @@ SLACK = 0.1
 BISECTIONS = 30
 
 
+class CollapsedError(InputError):
+    """A population has collapsed to a few points."""
+
+
 class Tempering(Sampler):
     """Targets prior x p(y | theta)^exponent, with exponents chosen by the effective sample size.
 
@@ -65,8 +69,21 @@ class Tempering(Sampler):
                 return
         if self.exponent == 0.0:
             self._check_alive()
-        if self._cross(self._target):
+        whole = self._cross(self._target)
+        self._check_spread()
+        if whole:
             self._assimilate_increment()
+
+    def _check_spread(self) -> None:
+        """Refuse a population that is no more than a few points: any target would seem flat."""
+        theta = self.system.theta
+        n, d = theta.shape
+        distinct = len(np.unique(theta[:, 0]))
+        if distinct <= max(min(d, n // 10), 1):
+            raise CollapsedError(
+                f"of {n} particles only {distinct} are distinct, for the moves found no others: "
+                "use more particles, moves='random-walk', or a narrower prior"
+            )
 
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""

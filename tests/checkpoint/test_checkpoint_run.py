@@ -118,7 +118,7 @@ def test_a_finished_run_goes_on_with_more_samples(tmp_path):
     np.testing.assert_allclose(again, extended.log_likelihood, rtol=1e-9)
     # And the file now holds the longer record.
     assert smcpn.load(path).problem.n_samples == 80
-    assert len(list(tmp_path.glob("run.data-*.h5"))) <= 2
+    assert len(list(tmp_path.glob("run.h5.data-*.h5"))) <= 2
 
 
 def test_a_longer_record_in_the_script_goes_on_as_well(tmp_path):
@@ -182,7 +182,7 @@ def test_the_previous_version_is_used_with_a_warning(finished, tmp_path):
     path = tmp_path / "run.h5"
     path.write_text("garbled")
     previous_of(path).write_bytes(content)
-    records = next(source.parent.glob("run.data-*.h5"))
+    records = next(source.parent.glob("run.h5.data-*.h5"))
     (tmp_path / records.name).write_bytes(records.read_bytes())
     with pytest.warns(
         smcpn.CheckpointWarning, match=r"no smcpn checkpoint.*its previous version is used"

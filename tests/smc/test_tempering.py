@@ -107,7 +107,7 @@ def test_same_bytes_for_any_threads_and_block(method, options):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"method": "sideways"}, "method is 'sideways': choose one of ibis, tempering"),
+        ({"method": "sideways"}, "method is 'sideways': choose one of auto, ibis, tempering"),
         ({"resampling": "magic"}, "resampling is 'magic': choose one of systematic, ssp"),
         ({"replicates": 0}, "replicates is 0: give a whole number from 1"),
         ({"seed": -1}, "seed is -1"),
