@@ -1,11 +1,11 @@
-"""Set lowered statements into loops: the code of a kernel.
+"""Lay out the values of a kernel in lanes, and divide its statements into blocks.
 
 The kernel walks time outside and *lanes* of particles inside, one array of lanes per value, so
-that the compiler turns the innermost loop into vector instructions:
+that the innermost loop runs on whole vectors:
 
     for each block of LANES particles:
         for each sample:
-            for each lane:            <- straight-line code, vectorised
+            for each lane:            <- straight-line code on vectors
                 begin the interval
             for each solver step:
                 for each lane:
@@ -20,6 +20,7 @@ from collections.abc import Iterable
 
 import casadi as ca
 
+from smcpn.codegen.loops import Plan
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
@@ -30,7 +31,6 @@ from smcpn.codegen.lower import (
     Vector,
     lower,
 )
-from smcpn.codegen.loops import Plan
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.terms import WIDTH
 
@@ -43,8 +43,9 @@ WORKING_SET = 24_000
 MOST_ATTEMPTS = 10_000
 """Steps in one sampling interval, accepted or not, of particles that choose them by themselves."""
 
+
 def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
-    """Return the code of a program's kernel, of at most so many lanes."""
+    """Return the plan of a program's kernel, of at most so many lanes."""
     theta = Vector(ca.vertcat(program.theta, program.constants), "p", Level.PARTICLE)
     state = Vector(program.state, "m", Level.LANE)
 

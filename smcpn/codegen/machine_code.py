@@ -3,8 +3,7 @@
 numba looks at every statement of a Python function a dozen times: inference of types, static
 single assignment, liveness. Of a covariance recursion, tens of thousands of statements, that takes
 longer than LLVM takes to compile it. Here every value is a float64 that is assigned once, so that
-each statement is one instruction or call, written in a single pass. The loops around them are left
-to numba.
+each statement is one instruction or call, written in a single pass. `loops` sets them into loops.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from smcpn.codegen.functions import FUNCTIONS, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.codegen.terms import DOUBLE, vector
 from smcpn.errors import InputError
+
 
 def _number(like: Any, number: float) -> Any:
     return ir.Constant(like.type, number)
@@ -132,10 +132,10 @@ class Block:
 
 
 def lane_function(block: Block, lanes: int, width: int = 1) -> Any:
-    """Return a function ``(w, i, arguments)``, for compiled code, that runs a block in lanes
-    i to i + width - 1.
+    """Return a function ``(w, i, arguments)``, for code that numba compiles, that runs a block.
 
-    Slot k of the work array, or pointer, w is its element ``k * lanes + i``.
+    It runs in the lanes i to i + width - 1. Slot k of the work array, or pointer, w is its element
+    ``k * lanes + i``.
     """
 
     @intrinsic
@@ -166,29 +166,12 @@ def lane_function(block: Block, lanes: int, width: int = 1) -> Any:
     return run
 
 
-def shared_function(block: Block) -> Any:
-    """Return a function of the arguments, a tuple, for compiled code, that returns the results."""
-    returned = types.Tuple((types.float64,) * len(block.results))
-
-    @intrinsic
-    def run(typingctx: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            writer = Writer(builder, DOUBLE)
-            writer.define(block.arguments, arguments[0])
-            writer.run(block.statements)
-            results = [writer.value(operand) for operand in block.results]
-            return context.make_tuple(builder, returned, results)
-
-        return returned(values), codegen
-
-    return run
-
-
 @cache
 def digest() -> str:
     """SHA-256 of the modules on which the machine code of a kernel depends."""
     folder = Path(__file__).parent
-    texts = [(folder / name).read_bytes() for name in ("machine_code.py", "functions.py", "terms.py")]
+    names = ("machine_code.py", "functions.py", "terms.py")
+    texts = [(folder / name).read_bytes() for name in names]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 
@@ -206,17 +189,20 @@ class Writer:
             self.values[value] = number if self._kind == DOUBLE else self.spread(number)
 
     def spread(self, number: Any) -> Any:
+        """Return a vector whose elements are all a number."""
         builder, nothing = self._builder, ir.Constant(self._kind, ir.Undefined)
         first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
         places = ir.Constant(ir.VectorType(ir.IntType(32), self._kind.count), 0)
         return builder.shuffle_vector(first, nothing, places)
 
     def value(self, operand: Operand) -> Any:
+        """Return what an operand is."""
         if isinstance(operand, Literal):
             return ir.Constant(self._kind, operand.number)
         return self.values[operand]
 
     def run(self, statements: tuple[Statement, ...]) -> None:
+        """Write statements."""
         for statement in statements:
             operands = [self.value(operand) for operand in statement.operands]
             write = INSTRUCTIONS.get(statement.operation)
