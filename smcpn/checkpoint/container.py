@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
+import stat
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import h5py
+import numpy as np
 from filelock import FileLock, Timeout
 
 from smcpn.errors import InputError
@@ -31,17 +32,18 @@ from smcpn.files import (
     remove_quietly,
     written_beside,
 )
+from smcpn.io.plain import Group, NotPlainError, read_plain
 
 RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
 """Kinds of files: the first line of the header."""
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""
 LOCK = ".lock"
 DAMAGED = "the file is damaged, or was not written by smcpn"
-_WRITABLE = 1
-"""H5LT_FILE_IMAGE_OPEN_RW."""
+
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
 T = TypeVar("T")
 
@@ -62,22 +64,29 @@ def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> by
     kind : str
         One of `KINDS`.
     fill : callable
-        Writes groups, datasets and attributes.
+        Writes groups, arrays and texts of fixed length, which `smcpn.io.plain` can read.
     onto : bytes
         Another image to add to, which is not changed: what many versions have in common.
     """
     with _in_memory(onto) as file:
-        file.attrs["format"], file.attrs["format_version"] = kind, FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(kind), FORMAT_VERSION
         fill(file)
         file.flush()
         body = file.id.get_file_image()
     return _header(kind, body) + body
 
 
-def _in_memory(onto: bytes) -> h5py.File:
-    if onto:
-        return h5py.File(h5py.h5f.open_file_image(onto, _WRITABLE))
-    return h5py.File("new", "w", driver="core", backing_store=False, userblock_size=HEADER_BYTES)
+def _in_memory(written: bytes) -> h5py.File:
+    """Open a new file, or one that was written here, in the oldest form of the format."""
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fapl_core(backing_store=False)
+    access.set_libver_bounds(h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST)
+    if written:
+        access.set_file_image(written)
+        return h5py.File(h5py.h5f.open(b"image", h5py.h5f.ACC_RDWR, access))
+    creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    creation.set_userblock(HEADER_BYTES)
+    return h5py.File(h5py.h5f.create(b"image", h5py.h5f.ACC_TRUNC, creation, access))
 
 
 def _header(kind: str, body: bytes) -> bytes:
@@ -309,7 +318,7 @@ def previous_of(path: Path) -> Path:
     return path.with_name(path.name + PREVIOUS)
 
 
-def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     """Return what ``parse`` makes of a file, or of its previous version where it is damaged.
 
     Raises
@@ -346,41 +355,38 @@ def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
         return found
 
 
-def read_version(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+def read_version(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     """Return what ``parse`` makes of one file.
 
     Raises
     ------
     DamagedFileError
-        If the file is absent, does not have its checksum, or cannot be parsed.
+        If the file is absent, does not have its checksum, or does not hold what it should.
     InputError
-        If it cannot be read, or is of another kind or format version.
+        If it cannot be read, is of another kind or format version, or cannot be used here.
     """
-    content = _checked(path, kind)
+    body = _checked(path, kind)
     try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            attrs: Any = file.attrs
-            version = int(attrs["format_version"])
-            if version != FORMAT_VERSION:
-                raise InputError(
-                    f"{path} has format version {version}, and this smcpn reads version "
-                    f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
-                )
-            return parse(file)
-    except InputError:
-        raise
-    except Exception as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from error
+        file = read_plain(body)
+    except NotPlainError as error:
+        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from None
+    version = file.attributes.get("format_version")
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format version {version}, and this smcpn reads version "
+            f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
+        )
+    if file.attributes != {"format": kind, "format_version": FORMAT_VERSION}:
+        raise DamagedFileError(f"{path} does not say what it is: {DAMAGED}")
+    try:
+        return parse(file)
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 def _checked(path: Path, kind: str) -> bytes:
-    """Return the content of a file that has its checksum."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DamagedFileError(f"{path} is absent") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    """Return the content of a file behind its header, which has the checksum."""
+    content = _content(path)
     if not content:
         raise DamagedFileError(f"{path} is empty")
     found = content[:HEADER_BYTES].split(b"\n")[0].decode(errors="replace")
@@ -388,6 +394,29 @@ def _checked(path: Path, kind: str) -> bytes:
         raise InputError(f"{path} is a file of kind '{found}', not '{kind}'")
     if found != kind:
         raise DamagedFileError(f"{path} is no {kind}, or its beginning is damaged")
-    if content[:HEADER_BYTES] != _header(kind, content[HEADER_BYTES:]):
+    body = content[HEADER_BYTES:]
+    if content[:HEADER_BYTES] != _header(kind, body):
         raise DamagedFileError(f"{path} is damaged: its content does not have its checksum")
-    return content
+    return body
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file, all only where its beginning states their number."""
+    try:
+        # A pipe would be waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(f"{path} is no regular file: give the file that smcpn wrote")
+            start = file.read(HEADER_BYTES)
+            stated = f"\nbytes {status.st_size - HEADER_BYTES}\n".encode()
+            return start + file.read() if stated in start else start
+    except FileNotFoundError:
+        raise DamagedFileError(f"{path} is absent") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: give the file that smcpn wrote") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {reason}") from None

@@ -17,6 +17,9 @@ from smcpn.run.restore import locked, restored, stored_problem, stored_settings,
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
 
+MOST_UNSEEN = 1_000_000
+"""Particles that a file may ask for without holding them."""
+
 
 def resume(
     path: str | PathLike[str],
@@ -60,6 +63,11 @@ def resume(
         if data is not None:
             problem = _extended(problem, data)
         settings = stored_settings(stored.header, path)
+        if not stored.snapshot.samplers and settings.particles > MOST_UNSEEN:
+            raise InputError(
+                f"{path} holds none of its {settings.particles} particles yet: run your script "
+                "again in place of the file"
+            )
         begin, writer = written_run(path, problem, settings, stored, every, threads)
         return identified(begin, progress, writer)
 

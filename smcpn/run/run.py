@@ -130,8 +130,8 @@ class Run:
         refining = [k for k, sampler in enumerate(self.samplers) if sampler.finer is not None]
         if refining:
             self._carry_over(refining[0])
-        elif self.samplers and self.samplers[-1].sample < last:
-            self._assimilate(last)
+        elif behind := [k for k, sampler in enumerate(self.samplers) if sampler.sample < last]:
+            self._assimilate(behind[0], last)
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
             self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
@@ -220,9 +220,9 @@ class Run:
             )
         return self._likelihoods[solver]
 
-    def _assimilate(self, last: int) -> None:
-        """Advance the population at work, and judge its steps after a rejuvenation."""
-        sampler = self.samplers[-1]
+    def _assimilate(self, number: int, last: int) -> None:
+        """Advance a population; judge the steps of the one at work after a rejuvenation."""
+        sampler = self.samplers[number]
         before = len(sampler.rejuvenations)
         try:
             sampler.advance(last)
@@ -232,7 +232,8 @@ class Run:
             return
         self._judge_start(sampler.pareto_k)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
-        if whole and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
+        at_work = self.samplers[-1:] == [sampler]
+        if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
             self._judge_on_the_way()
 
     def _begins_otherwise(self, error: InputError) -> bool:

@@ -22,6 +22,7 @@ from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
+    MixedStart,
     ParticleSystem,
     RefinementTarget,
     Start,
@@ -96,6 +97,15 @@ class Trace:
         """Return the trace of a method that has results at the last of ``length`` samples only."""
         end = np.array([ess, log_evidence])
         return cls(length, 1, end[None, :], end, length - 1)
+
+    @property
+    def regular(self) -> bool:
+        """Whether it is what `extended` makes of so many samples from the first known one on."""
+        known, stride = self.length - self.first, 1
+        while -(-known // stride) > TRACED:
+            stride *= 2
+        begun = known > 0 or self.length == self.first == 0
+        return begun and self.stride == stride and len(self.kept) == -(-known // stride)
 
     @property
     def samples(self) -> NDArray[np.int64]:
@@ -183,7 +193,7 @@ class Settings:
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
-    start : Start, optional
+    start : MixedStart, optional
         A density near the posterior to begin at, in place of the prior; `Tempering` can.
     """
 
@@ -192,7 +202,7 @@ class Settings:
     block: int = 64
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
-    start: Start | None = None
+    start: MixedStart | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:
@@ -338,9 +348,14 @@ class Sampler(ABC):
 
         ``finer`` is what it is being carried over to, where it is.
         """
+        if snapshot.system.theta.shape != (settings.particles, len(prior)):
+            raise InputError(
+                f"a population has {snapshot.system.theta.shape} numbers, not those of "
+                f"{settings.particles} particles and {len(prior)} parameters: begin anew"
+            )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = getattr(np.random, snapshot.random_state["bit_generator"])()
+        bits = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample
