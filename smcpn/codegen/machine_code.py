@@ -8,20 +8,14 @@ each statement is one instruction or call, written in a single pass. `loops` set
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from smcpn.codegen.functions import FUNCTIONS, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
-from smcpn.codegen.terms import DOUBLE, vector
 from smcpn.errors import InputError
 
 
@@ -131,62 +125,12 @@ class Block:
         return "\n".join([*lines, f"return ({', '.join(map(str, self.results))})"])
 
 
-def lane_function(block: Block, lanes: int, width: int = 1) -> Any:
-    """Return a function ``(w, i, arguments)``, for code that numba compiles, that runs a block.
-
-    It runs in the lanes i to i + width - 1. Slot k of the work array, or pointer, w is its element
-    ``k * lanes + i``.
-    """
-
-    @intrinsic
-    def run(typingctx: Any, w: Any, i: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, (data, lane, given) = signature.args[0], arguments
-            if isinstance(kind, types.Array):
-                data = context.make_array(kind)(context, builder, value=data).data
-            double = DOUBLE if width == 1 else vector(DOUBLE, width)
-
-            def address(slot: int) -> Any:
-                offset = ir.Constant(lane.type, slot * lanes)
-                place = builder.add(lane, offset, flags=("nsw",))
-                element = builder.gep(data, [place], inbounds=True)
-                return builder.bitcast(element, double.as_pointer())
-
-            writer = Writer(builder, double)
-            writer.define(block.arguments, given)
-            for value, slot in block.loads:
-                writer.values[value] = builder.load(address(slot), align=8)
-            writer.run(block.statements)
-            for slot, operand in block.stores:
-                builder.store(writer.value(operand), address(slot), align=8)
-            return context.get_dummy_value()
-
-        return types.void(w, types.unliteral(i), values), codegen
-
-    return run
-
-
-@cache
-def digest() -> str:
-    """SHA-256 of the modules on which the machine code of a kernel depends."""
-    folder = Path(__file__).parent
-    names = ("machine_code.py", "functions.py", "terms.py")
-    texts = [(folder / name).read_bytes() for name in names]
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
-
-
 class Writer:
     """Writes instructions to an LLVM builder, on doubles or vectors, and knows what they made."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
         self._builder, self._kind = builder, kind
         self.values: dict[Value, Any] = {}
-
-    def define(self, values: tuple[Value, ...], numbers: Any) -> None:
-        """Take values from a tuple of numbers, the same for all lanes."""
-        for k, value in enumerate(values):
-            number = self._builder.extract_value(numbers, k)
-            self.values[value] = number if self._kind == DOUBLE else self.spread(number)
 
     def spread(self, number: Any) -> Any:
         """Return a vector whose elements are all a number."""

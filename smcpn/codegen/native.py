@@ -1,4 +1,4 @@
-"""Compile a kernel to machine code once, keep the object file, and load it at every later start.
+"""Compile machine code once, keep the object file, and load it at every later start.
 
 What runs is always the object file as it is kept: a process that has just compiled it and one
 that read it give the same bytes.
@@ -10,6 +10,7 @@ import ctypes
 import functools
 import hashlib
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,14 +24,14 @@ from smcpn.codegen.cache import uninterrupted
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 
-_LOADED: dict[str, Native] = {}
+_LOADED: dict[str, Any] = {}
 _LOCK = threading.RLock()
-"""A kernel that another thread is still compiling is waited for."""
+"""Code that another thread is still compiling is waited for."""
 
 
 @dataclass(frozen=True)
 class Native:
-    """Machine code in memory.
+    """The machine code of a kernel, in memory.
 
     Attributes
     ----------
@@ -43,51 +44,61 @@ class Native:
     start: Any
     _engine: Any
 
-    @classmethod
-    def of(cls, code: bytes) -> Native:
-        """Load an object file."""
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
-        engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        return cls(
-            _callable(engine, "advance", len(ARGUMENTS)),
-            _callable(engine, "start", len(START_ARGUMENTS)),
-            engine,
-        )
-
 
 def native(plan: Plan) -> Native:
-    """Return the machine code of a kernel, compiled now or at an earlier start.
+    """Return the machine code of a kernel, compiled now or at an earlier start."""
 
-    An interrupt waits until it is whole.
+    def write(module: ir.Module) -> None:
+        write_start(module, plan.blocks["start_lane"])
+        write_advance(module, plan)
+
+    engine = loaded(plan.text, write)
+    return Native(
+        _callable(engine, "advance", len(ARGUMENTS)),
+        _callable(engine, "start", len(START_ARGUMENTS)),
+        engine,
+    )
+
+
+def loaded(text: str, write: Callable[[ir.Module], None]) -> Any:
+    """Return an execution engine of LLVM with code that is compiled now or was at an earlier start.
+
+    An interrupt waits until it is whole. The engine is to be kept as long as its code is called.
+
+    Parameters
+    ----------
+    text : str
+        All that the code depends on, but for the modules of this package.
+    write : callable
+        Writes it to a module.
     """
-    key = "|".join([plan.text, _writers(), llvmlite.__version__, *_processor()])
+    key = "|".join([text, _writers(), llvmlite.__version__, *_processor()])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
     with _LOCK:
         if name not in _LOADED:
             with uninterrupted(), store.locked(name):
-                _LOADED[name] = Native.of(_object(name, plan))
+                engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+                engine.add_object_file(binding.ObjectFileRef.from_data(_object(name, write)))
+                engine.finalize_object()
+                _LOADED[name] = engine
         return _LOADED[name]
 
 
-def _object(name: str, plan: Plan) -> bytes:
+def _object(name: str, write: Callable[[ir.Module], None]) -> bytes:
     entry = f"{name}.object"
     code = store.load(entry)
     if code is None:
         CLOCK.compiled += 1
-        code = compiled(plan)
+        code = compiled(write)
         store.save(entry, code)
     return code
 
 
-def compiled(plan: Plan) -> bytes:
-    """Compile a kernel to an object file."""
-    written = ir.Module("kernel")
-    machine = _machine()
+def compiled(write: Callable[[ir.Module], None]) -> bytes:
+    """Compile what is written to a module to an object file."""
+    written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
-    written.data_layout = str(machine.target_data)
-    write_start(written, plan.blocks["start_lane"])
-    write_advance(written, plan)
+    write(written)
     module = binding.parse_assembly(str(written))
     module.verify()
     # The statements are vectors without common parts already.
