@@ -147,6 +147,41 @@ def test_a_changed_run_is_refused(files, tmp_path, name):
     opened(path)
 
 
+@pytest.mark.parametrize("name", ["log_likelihood", "log_increment", "log_prior"])
+@pytest.mark.parametrize("value", [-np.inf, 1.0])
+def test_a_particle_of_another_likelihood_is_refused(files, tmp_path, name, value):
+    path = tmp_path / "run.h5"
+    path.write_bytes(changed(RUN, files[RUN][1], number(f"{P}/{name}", slice(None), value)))
+    (tmp_path / files[RECORDS][0]).write_bytes(files[RECORDS][1])
+    with pytest.raises(smcpn.InputError, match="another likelihood here"):
+        smcpn.load(path)
+
+
+def unchanged(file):
+    pass
+
+
+def test_unchanged_files_are_opened(files, tmp_path):
+    for kind in (RUN, RECORDS, STREAM):
+        name, content = files[kind]
+        (tmp_path / name).write_bytes(changed(kind, content, unchanged))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert smcpn.resume(tmp_path / "run.h5").problem.n_samples == 40
+    assert smcpn.Online.load(tmp_path / "live.h5").sample == 20
+
+
+@pytest.mark.parametrize("forget", [None, 1.0])
+def test_a_stream_without_samples_is_opened(tmp_path, forget):
+    live = smcpn.Online(
+        oscillator_problem(RECORD), solver=smcpn.RK4(1), particles=30, forget=forget
+    )
+    live.save(tmp_path / "live.h5")
+    again = smcpn.Online.load(tmp_path / "live.h5")
+    again.update(RECORD.u[0], RECORD.y[0])
+    assert again.sample == 1
+
+
 STREAM_CHANGES = {
     "times fall": number("arrays/stream/t", 3, -1.0),
     "input is NaN": number("arrays/stream/u", (3, 0), np.nan),
