@@ -16,7 +16,7 @@ from benchmarks.peers import peers
 from benchmarks.rows import Row, absent, at_least, at_most, between, command, told
 from benchmarks.targets import CurvedModes, LogisticRegression
 from smcpn.cases import load_case
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record

@@ -15,6 +15,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from numbers import Real
 from os import PathLike
 from typing import Annotated, Any, TypeVar, cast
 
@@ -37,7 +38,7 @@ NOUNS: dict[type[Any], str] = {
 }
 
 
-class Unfit(Exception):
+class UnfitError(Exception):
     """A value is not of a kind."""
 
 
@@ -50,7 +51,7 @@ class Kind:
     noun : str
         As a message names it, after "give".
     read : callable
-        From the value given to the one that is used; raises `Unfit` for any other.
+        From the value given to the one that is used; raises `UnfitError` for any other.
     """
 
     noun: str
@@ -66,7 +67,7 @@ class Kind:
         """
         try:
             return self.read(value)
-        except Unfit:
+        except UnfitError:
             sentence = f"{name} is {shown(value)}: give {self.noun}"
             raise InputError(sentence, argument=name) from None
 
@@ -167,6 +168,8 @@ def _kind_of(annotation: Any, number: Kind) -> Kind | None:
         return own[0] if own else _kind_of(inside[0], number)
     if origin in (typing.Union, types.UnionType):
         return _one_of([_kind_of(one, number) for one in inside])
+    if annotation is Any or annotation is inspect.Parameter.empty:
+        return None
     kind: Any = type(None) if annotation is None else origin or annotation
     if kind in _PLAIN:
         return number if kind is float else _PLAIN[kind]
@@ -195,7 +198,7 @@ def whole(least: int | None = None, most: int | None = None) -> Kind:
         try:
             return whole_number("", value, least, most)
         except InputError:
-            raise Unfit from None
+            raise UnfitError from None
 
     return Kind(f"a whole number{bounds(least, most)}", read)
 
@@ -204,7 +207,7 @@ def _read_finite(value: Any) -> float:
     try:
         return real_number("", value)
     except InputError:
-        raise Unfit from None
+        raise UnfitError from None
 
 
 def _read_number(value: Any) -> float:
@@ -216,19 +219,19 @@ def _read_number(value: Any) -> float:
 def _read_truth(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
-    raise Unfit
+    raise UnfitError
 
 
 def _read_text(value: Any) -> str:
     if isinstance(value, str):
         return str.__str__(value)
-    raise Unfit
+    raise UnfitError
 
 
 def _read_function(value: Any) -> Any:
     if callable(value):
         return value
-    raise Unfit
+    raise UnfitError
 
 
 def _read_file_name(value: Any) -> Any:
@@ -238,22 +241,45 @@ def _read_file_name(value: Any) -> Any:
             return value
     except (TypeError, ValueError):
         pass
-    raise Unfit
+    raise UnfitError
 
 
 def _read_numbers(value: Any) -> NDArray[np.float64]:
     try:
         given = np.asarray(value)
-        if given.dtype.kind in "fiubO":
+        if given.dtype.kind in "fiub":
+            return np.asarray(given, dtype=np.float64)
+        # An object is a number only if it says so: text and dates are made into floats as well.
+        if given.dtype.kind == "O" and all(isinstance(one, Real) for one in given.ravel()):
             return np.asarray(given, dtype=np.float64)
     except Exception:
         # An object may raise anything when it is asked for numbers.
         pass
-    raise Unfit
+    raise UnfitError
+
+
+def number(low: float, high: float, noun: str) -> Kind:
+    """Return the kind of real numbers from ``low`` to ``high``, both allowed."""
+
+    def read(value: Any) -> float:
+        if not low <= (found := _read_finite(value)) <= high:
+            raise UnfitError
+        return found
+
+    return Kind(noun, read)
+
+
+def _read_probabilities(value: Any) -> Any:
+    found = _read_numbers(value)
+    if not ((found >= 0.0) & (found <= 1.0)).all():
+        raise UnfitError
+    return found if found.ndim else float(found)
 
 
 FINITE, ANY_NUMBER = Kind("a finite number", _read_finite), Kind("a number", _read_number)
 NUMBERS = Kind("numbers", _read_numbers)
+FILE_NAME = Kind("the name of a file", _read_file_name)
+POSITIVE = number(5e-324, 1.7e308, "a number above 0")
 _PLAIN: dict[Any, Kind] = {
     bool: Kind("True or False", _read_truth),
     int: whole(),
@@ -263,8 +289,13 @@ _PLAIN: dict[Any, Kind] = {
 }
 
 Count = Annotated[int, whole(1)]
-Seed = Annotated[int, whole(0)]
-FileName = Annotated[str | PathLike[str], Kind("the name of a file", _read_file_name)]
+Seed = Annotated[int, whole(0, 2**128)]
+FileName = Annotated[str | PathLike[str], FILE_NAME]
+Index = Annotated[int, whole(0)]
+Positive = Annotated[float, POSITIVE]
+NotNegative = Annotated[float, number(0.0, 1.7e308, "a number from 0")]
+Probability = Annotated[float, number(0.0, 1.0, "a number from 0 to 1")]
+Probabilities = Annotated[Any, Kind("numbers from 0 to 1", _read_probabilities)]
 Numbers = Annotated[Any, NUMBERS]
 """Anything that numpy makes real numbers of; the function receives an array of floats."""
 
@@ -279,9 +310,9 @@ def _one_of(kinds: Sequence[Kind | None]) -> Kind | None:
         for kind in known:
             try:
                 return kind.read(value)
-            except Unfit:
+            except UnfitError:
                 continue
-        raise Unfit
+        raise UnfitError
 
     return Kind(" or ".join(kind.noun for kind in known), read)
 
@@ -290,7 +321,7 @@ def _instance(kind: type[Any]) -> Kind:
     def read(value: Any) -> Any:
         if isinstance(value, kind):
             return value
-        raise Unfit
+        raise UnfitError
 
     article = "an" if kind.__name__[0] in "AEIOU" else "a"
     return Kind(NOUNS.get(kind, f"{article} {kind.__name__}"), read)
@@ -300,7 +331,7 @@ def _subclass(kind: type[Any]) -> Kind:
     def read(value: Any) -> Any:
         if isinstance(value, type) and issubclass(value, kind):
             return value
-        raise Unfit
+        raise UnfitError
 
     return Kind(f"a class of {kind.__name__}", read)
 
@@ -313,7 +344,7 @@ def _array(inside: tuple[Any, ...]) -> Kind:
         fits = isinstance(value, np.ndarray) and not isinstance(value, np.ma.MaskedArray)
         if fits and (allowed is None or value.dtype.kind in allowed):
             return value
-        raise Unfit
+        raise UnfitError
 
     return Kind("an array" if allowed is None else "an array of numbers", read)
 
@@ -323,7 +354,7 @@ def _mapping(kind: type[Any], inside: list[Kind | None]) -> Kind:
 
     def read(value: Any) -> Any:
         if not isinstance(value, kind):
-            raise Unfit
+            raise UnfitError
         if names is None and entries is None:
             return value
         return {
@@ -340,10 +371,17 @@ def _sequence(kind: type[Any], inside: list[Kind | None]) -> Kind:
 
     def read(value: Any) -> Any:
         if not isinstance(value, kind) or isinstance(value, (str, bytes, bytearray, memoryview)):
-            raise Unfit
+            raise UnfitError
         if entry is None:
             return value
         return (tuple if kind is tuple else list)(entry.read(one) for one in value)
 
     noun = "a tuple" if kind is tuple else "a list"
     return Kind(noun if entry is None else f"{noun}, each entry {entry.noun}", read)
+
+
+def _read_threads(value: Any) -> int | None:
+    return None if value is None else whole(1).read(value)
+
+
+THREADS = Kind("a whole number from 1, or None", _read_threads)

@@ -11,8 +11,6 @@ from numbers import Real
 from reprlib import Repr
 from typing import Any
 
-import numpy as np
-
 SHOWN = 60
 """Characters of a value that a message shows."""
 LISTED = 20
@@ -78,7 +76,7 @@ def whole_number(
         For anything else.
     """
     number = None
-    if not isinstance(value, (bool, np.bool_)):
+    if not _is_bool(value):
         # An object may raise anything when it is asked for a number.
         with suppress(Exception):
             number = operator.index(value)
@@ -115,12 +113,18 @@ def real_number(
     InputError
         For anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+    if isinstance(value, Real) and not _is_bool(value):
         # A whole number may be too large for a float.
         with suppress(Exception):
             if math.isfinite(number := float(value)):
                 return number
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
+    of_numpy = type(value).__module__ == "numpy" and str(getattr(value, "dtype", "")) == "bool"
+    return isinstance(value, bool) or of_numpy
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:

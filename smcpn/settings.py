@@ -46,6 +46,8 @@ METHODS: dict[str, type[Method]] = {
 """Methods that lead from the prior to the posterior, by name."""
 AUTO = "auto"
 """A start that a search of the run itself finds."""
+MOST = 10**8
+"""Most particles, and most populations of them."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -81,6 +83,12 @@ def _moves(value: Any) -> Any:
         return _moves_of(value)
     if isinstance(value, str):
         return MOVES[one_of("moves", value, MOVES)]()
+    if value is not None and not isinstance(value, MoveStrategy):
+        raise InputError(
+            f"moves is {shown(value)}: choose one of {', '.join(MOVES)}, or give an instance such "
+            "as smcpn.WasteFree()",
+            argument="moves",
+        )
     return value
 
 
@@ -114,14 +122,18 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     solver: Annotated[Solver | None, PlainValidator(_solver)] = None
     likelihood: Annotated[str | None, _chosen(LIKELIHOODS)] = None
     method: Annotated[str | None, _chosen(METHODS)] = None
-    particles: Whole = Field(1000, ge=10, description="give a whole number from 10")
-    seed: Whole | None = Field(None, ge=0, description="give a whole number from 0")
+    particles: Whole = Field(
+        1000, ge=10, le=MOST, description=f"give a whole number from 10 to {MOST}"
+    )
+    seed: Whole | None = Field(
+        None, ge=0, le=2**128, description="give a whole number from 0 to 2^128"
+    )
     ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
     block: Whole = Field(64, ge=1, description="give a whole number from 1")
     max_moves: Whole = Field(20, ge=1, description="give a whole number from 1")
     moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
-    replicates: Whole = Field(1, ge=1, description="give a whole number from 1")
+    replicates: Whole = Field(1, ge=1, le=MOST, description=f"give a whole number from 1 to {MOST}")
     start: Annotated[Modes | str | None, PlainValidator(_start)] = None
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.cases import PAPER
 from smcpn.likelihood.registry import default_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -16,9 +17,6 @@ from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
-
-PAPER, OFFICIAL = SPLITS = ("paper", "official")
-"""The training and test samples of the PN-SMC paper, or of the benchmark."""
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
+from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
 
@@ -68,27 +69,6 @@ class Rows:
         if self.counts is None:
             return np.arange(len(self), dtype=np.int64) * self.steps
         return np.append(0, np.cumsum(self.counts)).astype(np.int64)
-
-
-@dataclass
-class KernelClock:
-    """Time spent compiling and running kernels, and the work done."""
-
-    compile_seconds: float = 0.0
-    run_seconds: float = 0.0
-    theta_steps: int = 0
-
-    def since(self, before: KernelClock) -> KernelClock:
-        """Difference to an earlier copy."""
-        return KernelClock(
-            self.compile_seconds - before.compile_seconds,
-            self.run_seconds - before.run_seconds,
-            self.theta_steps - before.theta_steps,
-        )
-
-
-CLOCK = KernelClock()
-"""Time and work of all kernels of this process so far; only reports read it."""
 
 
 @dataclass

@@ -46,13 +46,13 @@ _SECTION_OF = {"observe": "outputs", "noise": "outputs", "coordinates": "prior"}
 """Arguments of `smcpn.Problem` that have another name in a configuration."""
 
 
-def configured_case(path: Path, hold: str | None = None) -> Case:
-    """Read a configuration, run its model file, and read its data.
+def configured_case(document: Document, hold: str | None = None) -> Case:
+    """Make the case of a configuration: run its model file, and read its data.
 
     Parameters
     ----------
-    path : Path
-        Of the TOML file; the paths in it are relative to its folder.
+    document : Document
+        The TOML file; the paths in it are relative to its folder.
     hold : str, optional
         The input between samples, in place of what the configuration says.
 
@@ -66,7 +66,6 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
         For anything that cannot be used. It names the line and the key of the configuration, the
         line of the model file, or the line of a CSV file.
     """
-    document = Document.read(path)
     root = document.root
     root.refuse_others(SECTIONS, _HOMES)
     for name, keys in SECTIONS.items():
@@ -95,7 +94,7 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
         )
     solver = _solver(root, problem, settings)
     return Case(
-        name=path.resolve().parent.name,
+        name=document.path.resolve().parent.name,
         problem=problem,
         tests=tests or _training(train),
         published={},

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Count, Seed, checked
 from smcpn.errors import InputError
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.log_density import LogDensity
@@ -31,6 +32,7 @@ NEGLIGIBLE = 30.0
 """An end this much lower in log density than the highest is left out."""
 
 
+@checked
 def laplace(
     problem: Problem | Maximum,
     likelihood: str | LogLikelihood | None = None,
@@ -38,9 +40,9 @@ def laplace(
     solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
-    iterations: int = 500,
-    seed: int | None = 0,
-    threads: int | None = None,
+    iterations: Count = 500,
+    seed: Seed | None = 0,
+    threads: Count | None = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 

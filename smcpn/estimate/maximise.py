@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import CLOCK
+from smcpn.arguments import NUMBERS, Count, Seed, checked
+from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError, shown, whole_number
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
@@ -55,7 +56,7 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
-    elif np.ndim(starts) == 0:
+    elif not isinstance(starts, Sequence) and np.ndim(starts) == 0:
         count = whole_number("starts", starts, 1, otherwise=", values, or a mapping of names")
         return prior.sample(rng, count)
     else:
@@ -137,10 +138,7 @@ def _of_mapping(density: LogDensity, starts: Mapping[str, Any]) -> Array:
 
 
 def _numbers(name: str, value: Any) -> Array:
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {shown(value)}: give numbers") from None
+    return NUMBERS(name, value)
 
 
 def _check_inside(prior: Prior, values: Array) -> None:
@@ -154,6 +152,7 @@ def _check_inside(prior: Prior, values: Array) -> None:
             )
 
 
+@checked
 def maximise(
     problem: Problem,
     likelihood: str | LogLikelihood | None = None,
@@ -163,9 +162,9 @@ def maximise(
     stages: Sequence[Sequence[str]] | None = None,
     target: str = POSTERIOR,
     method: str = AUTOMATIC,
-    iterations: int = 500,
-    seed: int | None = 0,
-    threads: int | None = None,
+    iterations: Count = 500,
+    seed: Seed | None = 0,
+    threads: Count | None = None,
 ) -> Maximum:
     """Find the parameters of highest posterior density, or of highest likelihood.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smcpn.arguments import checked
 from smcpn.columns import align
 from smcpn.errors import InputError, listed, shown
 from smcpn.model.problem import Problem
@@ -57,6 +58,7 @@ class ModelRow:
         return self.parameters * float(np.log(self.measurements)) - 2 * self.log_likelihood
 
 
+@checked
 @dataclass(frozen=True)
 class ModelComparison:
     """Models of the same data.

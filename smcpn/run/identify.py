@@ -10,7 +10,7 @@ from dataclasses import replace
 from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
