@@ -30,6 +30,10 @@ CALLED = ("__init__", "__call__", "__getitem__")
 """Public methods of a class whose names begin with an underscore."""
 OF_ARRAYS = {np.float64: "fiu", np.int64: "iu", np.bool_: "b"}
 """Kinds of entries that an array of a type may hold."""
+LONGEST_NAME = 255
+"""Bytes of the name of a file."""
+MOST = 10**9
+"""Bound of a number of things, beyond what any memory holds."""
 NOUNS: dict[type[Any], str] = {
     str: "a text",
     type(None): "None",
@@ -237,7 +241,8 @@ def _read_function(value: Any) -> Any:
 def _read_file_name(value: Any) -> Any:
     try:
         text = os.fspath(value)
-        if isinstance(text, str) and text and "\0" not in text and os.fsencode(text):
+        long = isinstance(text, str) and max(map(len, os.fsencode(text).split(b"/"))) > LONGEST_NAME
+        if isinstance(text, str) and text and "\0" not in text and not long:
             return value
     except (TypeError, ValueError):
         pass
@@ -288,10 +293,10 @@ _PLAIN: dict[Any, Kind] = {
     Callable: Kind("a function", _read_function),
 }
 
-Count = Annotated[int, whole(1)]
+Count = Annotated[int, whole(1, MOST)]
 Seed = Annotated[int, whole(0, 2**128)]
 FileName = Annotated[str | PathLike[str], FILE_NAME]
-Index = Annotated[int, whole(0)]
+Index = Annotated[int, whole(0, MOST)]
 Positive = Annotated[float, POSITIVE]
 NotNegative = Annotated[float, number(0.0, 1.7e308, "a number from 0")]
 Probability = Annotated[float, number(0.0, 1.0, "a number from 0 to 1")]
@@ -323,8 +328,10 @@ def _instance(kind: type[Any]) -> Kind:
             return value
         raise UnfitError
 
-    article = "an" if kind.__name__[0] in "AEIOU" else "a"
-    return Kind(NOUNS.get(kind, f"{article} {kind.__name__}"), read)
+    import smcpn
+
+    name = f"smcpn.{kind.__name__}" if kind.__name__ in smcpn.__all__ else kind.__name__
+    return Kind(NOUNS.get(kind, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"), read)
 
 
 def _subclass(kind: type[Any]) -> Kind:
