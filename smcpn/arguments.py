@@ -8,7 +8,6 @@ carries a `Kind`: ``Annotated[int, whole(1)]``, as `Count` is.
 from __future__ import annotations
 
 import inspect
-import os
 import sys
 import types
 import typing
@@ -17,12 +16,14 @@ from dataclasses import dataclass
 from functools import wraps
 from numbers import Real
 from os import PathLike
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, bounds, real_number, shown, whole_number
+from smcpn.files import file_path
 
 T = TypeVar("T")
 
@@ -30,8 +31,6 @@ CALLED = ("__init__", "__call__", "__getitem__")
 """Public methods of a class whose names begin with an underscore."""
 OF_ARRAYS = {np.float64: "fiu", np.int64: "iu", np.bool_: "b"}
 """Kinds of entries that an array of a type may hold."""
-LONGEST_NAME = 255
-"""Bytes of the name of a file."""
 MOST = 10**9
 """Bound of a number of things, beyond what any memory holds."""
 NOUNS: dict[type[Any], str] = {
@@ -238,15 +237,11 @@ def _read_function(value: Any) -> Any:
     raise UnfitError
 
 
-def _read_file_name(value: Any) -> Any:
+def _read_file_name(value: Any) -> Path:
     try:
-        text = os.fspath(value)
-        long = isinstance(text, str) and max(map(len, os.fsencode(text).split(b"/"))) > LONGEST_NAME
-        if isinstance(text, str) and text and "\0" not in text and not long:
-            return value
-    except (TypeError, ValueError):
-        pass
-    raise UnfitError
+        return file_path("", value)
+    except InputError:
+        raise UnfitError from None
 
 
 def _read_numbers(value: Any) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from smcpn.errors import LONGEST, InputError
 from smcpn.signals import exit_code, orderly_termination
 
 UsageError: type[Any] = typer.BadParameter.mro()[1]
-"""What is wrong with a command line: Click's exception, which Typer has under no name of its own."""
+"""A command line that is wrong: Click's exception, which Typer does not name."""
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
     "cannot be used, named in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "

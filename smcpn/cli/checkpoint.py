@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ import typer
 
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.cli.terminal import remark, say
+from smcpn.errors import InputError
+from smcpn.files import file_path
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -44,6 +47,7 @@ def resume(
     from smcpn.run.restore import stored_problem
     from smcpn.run.resume import resume as resumed
 
+    file = file_path("FILE", file)
     with as_sentences():
         more = (
             None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
@@ -65,7 +69,7 @@ def inspect(file: File) -> None:
     from smcpn.checkpoint.inspection import inspect as described
 
     with as_sentences():
-        say(described(file))
+        say(described(file_path("FILE", file)))
 
 
 def report(
@@ -80,10 +84,20 @@ def report(
     """
     from smcpn.run.resume import load
 
+    path = file_path("FILE", file)
     with as_sentences():
-        posterior = load(file)
-        written = posterior.report(file.with_suffix(".html") if to is None else to)
+        posterior = load(path)
+        written = posterior.report(_own_report(file.with_suffix(".html")) if to is None else to)
     say(written)
+
+
+def _own_report(path: Path) -> Path:
+    """Refuse a file that nobody named, unless it is a report or there is none."""
+    from smcpn.report.html import is_report
+
+    if os.path.lexists(path) and not is_report(path):
+        raise InputError(f"{path} is no report and is not overwritten: name another by --to")
+    return path
 
 
 @contextmanager

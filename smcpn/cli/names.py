@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical")
-METHODS = ("ibis", "tempering", "diffusion-tempering")
+METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")
 STARTS = ("auto",)

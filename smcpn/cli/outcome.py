@@ -107,6 +107,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "theta_steps": outcome.work.theta_steps,
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,
+        "method": None if posterior.method is None else vars(posterior.method),
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
         "warnings": list(posterior.warnings),

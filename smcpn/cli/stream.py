@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,7 @@ from smcpn.cli.options import (
 )
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
+from smcpn.files import file_path
 
 
 @dataclass(frozen=True)
@@ -74,10 +76,12 @@ class StreamOptions:
         InputError
             For numbers out of range, a folder that does not exist, one file for two things.
         """
-        if not self.checkpoint_every > 0:
-            raise InputError(
-                f"--checkpoint-every is {self.checkpoint_every:g}: give seconds above 0"
-            )
+        for option, seconds in (
+            ("--checkpoint-every", self.checkpoint_every),
+            ("--give-up", self.give_up),
+        ):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise InputError(f"{option} is {seconds:g}: give seconds above 0")
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
         check_options(**self.settings)
@@ -108,6 +112,10 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
+    if options.checkpoint is not None:
+        # What a model does when it is loaded may change the folder.
+        path = file_path("--checkpoint", options.checkpoint)
+        options = replace(options, checkpoint=str(path))
     case = load_system(options.model, hold=options.hold)
     from smcpn.cli.streaming import streamed
 

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from smcpn.cases import Case
-from smcpn.checkpoint.container import CheckpointWarning, exists, lock
+from smcpn.checkpoint.container import CheckpointWarning, begun, lock
 from smcpn.cli.options import settings_of
 from smcpn.cli.stream import StreamOptions
 from smcpn.cli.terminal import remark
@@ -56,7 +56,8 @@ def streamed(case: Case, options: StreamOptions) -> int:
             watching(options.watch, log, printed=options.events in (None, STANDARD))
         )
         if options.checkpoint is not None:
-            cleanup.enter_context(lock(Path(options.checkpoint)))
+            with _as_events(report):
+                cleanup.enter_context(lock(Path(options.checkpoint)))
         live = _live(options, case.problem, settings, report)
         run = _run(options, live, case.problem, source, stop, report, watch)
         with closing(run.sink):
@@ -116,7 +117,7 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
     unused = _unused(settings)
     if unused:
         report(Event("settings", unused))
-    if options.checkpoint is None or not exists(Path(options.checkpoint)):
+    if options.checkpoint is None or not begun(Path(options.checkpoint)):
         given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
         return Online(
             problem,
@@ -125,20 +126,27 @@ def _live(options: StreamOptions, problem: Problem, settings: Settings, report: 
             lookahead=options.lookahead,
             **given,
         )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CheckpointWarning)
+    with _as_events(report):
         live = Online.load(options.checkpoint)
-    for warning in caught:
-        report(Event("checkpoint", str(warning.message)))
     message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
     report(Event("checkpoint", message, t=live.t, count=live.sample))
     return live
 
 
+@contextmanager
+def _as_events(report: Report) -> Generator[None]:
+    """Report warnings about a checkpoint as events."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CheckpointWarning)
+        yield
+    for warning in caught:
+        report(Event("checkpoint", str(warning.message)))
+
+
 def _unused(settings: Settings) -> str:
     """Return a sentence on settings that do not apply to a stream; empty where all do."""
     unused: list[str] = []
-    if settings.method not in (None, "ibis"):
+    if settings.method not in (None, "auto", "ibis"):
         unused.append(f"method = '{settings.method}'")
     if settings.start is not None:
         unused.append(f"start = '{settings.start}'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +27,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.sampler import Snapshot
+from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
 from smcpn.units import quantity
 
@@ -136,6 +136,7 @@ class Online:
         settings = Settings(
             solver=solver,
             likelihood=likelihood,
+            method="ibis",
             particles=particles,
             seed=seed,
             ess=ess,
@@ -302,7 +303,7 @@ class Online:
             frozen `scipy.stats` distribution, an input that is a function of time; or if another
             process is at work on it.
         """
-        file = Path(FILE_NAME("path", path))
+        file = FILE_NAME("path", path)
         settings = self.settings.model_copy(update={"solver": self.solver})
         prior, population = self.population()
         stored = StoredStream(
@@ -317,17 +318,26 @@ class Online:
         Raises
         ------
         InputError
-            If there is no such file, or it is damaged and has no previous version.
+            If there is no such file, it is damaged and has no previous version, or some of its
+            particles have another likelihood here.
 
         Warns
         -----
         CheckpointWarning
             If it is damaged and its previous version is used.
         """
-        file, threads = Path(FILE_NAME("path", path)), THREADS("threads", threads)
+        file, threads = FILE_NAME("path", path), THREADS("threads", threads)
         stored = read_stream(file)
         live = cls.configured(stored.problem, stored.settings, stored.options, threads)
         live.resume(stored.position, dict(stored.arrays), stored.population)
+        # A band-limited input was known less far when a sample was assimilated.
+        interpolated = stored.problem.records[0].hold == "bandlimited"
+        agrees = is_of_size if interpolated else is_consistent
+        if not agrees(live._windows.current.tracker.sampler):
+            raise InputError(
+                f"{path}: its particles have another likelihood here: use the versions that wrote "
+                "it, or begin another file"
+            )
         return live
 
     @property

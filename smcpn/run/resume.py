@@ -17,6 +17,9 @@ from smcpn.run.restore import locked, restored, stored_problem, stored_settings,
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
 
+MOST_UNSEEN = 1_000_000
+"""Particles that a file may ask for without holding them."""
+
 
 def resume(
     path: str | PathLike[str],
@@ -52,7 +55,7 @@ def resume(
     InputError
         If the file cannot be used, in one sentence.
     """
-    path, threads = Path(FILE_NAME("path", path)), THREADS("threads", threads)
+    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
     if data is not None and not isinstance(data, Record):
         raise InputError(f"data is {shown(data)}: give a smcpn.Record", argument="data")
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
@@ -62,6 +65,11 @@ def resume(
         if data is not None:
             problem = _extended(problem, data)
         settings = stored_settings(stored.header, path)
+        if not stored.snapshot.samplers and settings.particles > MOST_UNSEEN:
+            raise InputError(
+                f"{path} holds none of its {settings.particles} particles yet: run your script "
+                "again in place of the file"
+            )
         begin, writer = written_run(path, problem, settings, stored, every, threads)
         return identified(begin, progress, writer)
 
@@ -80,7 +88,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    path, threads = Path(FILE_NAME("path", path)), THREADS("threads", threads)
+    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
     stored = read_run(path)
     problem = stored_problem(stored.header, path)
     settings = stored_settings(stored.header, path)

@@ -60,7 +60,7 @@ def test_help_and_a_refusal_import_no_engine(arguments, code):
 def test_names_in_the_help_are_those_of_the_registries():
     own = [name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")]
     assert tuple(own) == names.LIKELIHOODS
-    assert tuple(METHODS) == names.METHODS
+    assert (AUTO, *METHODS) == names.METHODS
     assert names.HOLDS == HOLDS
     assert names.FORMATS == FORMATS
     assert names.STARTS == (AUTO,)
