@@ -26,6 +26,7 @@ from scipy import stats
 import smcpn
 from benchmarks.attack.child import ended
 from smcpn.errors import LONGEST, InputError
+from smcpn.results.maximum import StartResult
 
 SEED = 17
 CALLS, QUICK_CALLS = 3000, 600
@@ -245,25 +246,35 @@ CONTRACTS = frozenset(
 
 @cache
 def world() -> dict[str, Any]:
-    """Return one object of every public class, all of one small problem, by name of the class."""
+    """Return one object of every public class, all of one small problem, by name of the class.
+
+    Results that take long to compute are made of their fields.
+    """
     u = np.sin(np.arange(30) / 3.0)
     record = smcpn.Record(u=u, y=np.cos(np.arange(30) / 5.0), dt=0.1, hold="zoh")
     prior: dict[str, Any] = {"rate": stats.lognorm(0.5)}
     problem = smcpn.Problem(decay, record, observe="x", noise=0.3, prior=prior)
     rk4: Any = smcpn.RK4(steps=1)
-    posterior = smcpn.identify(problem, solver=rk4, particles=20, seed=1, threads=1, progress=False)
-    laplace = smcpn.laplace(problem, solver=rk4, starts=1, threads=1)
+    posterior = smcpn.identify(
+        problem, solver=rk4, method="ibis", particles=20, seed=1, threads=1, progress=False
+    )
+    function = smcpn.LogLikelihood(problem, solver=rk4, threads=1)
+    start = StartResult(np.ones(1), np.ones(1), 0.0, "", True, 1, np.ones((1, 1)), np.zeros(1))
+    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
+    laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
+    one = {"rate": 1.0}
+    robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
+    validation = smcpn.Validation("decay", (), (), (), (), 0.0, 0.0, None, None, np.ones((1, 1)))
     live = smcpn.Online(problem, solver=rk4, particles=20, seed=1, threads=1)
     live.update(0.0, 1.0)
-    filtered = smcpn.StateFilter(0.1, (0.1,), (0.1,))
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
-        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, laplace.maximum.function,
-        smcpn.LogNormal(0.1), laplace.maximum, smcpn.compare({"one": posterior}),
-        smcpn.MoveSettings(), decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
-        smcpn.RandomWalkMetropolis(), record, posterior.robust(), posterior.simulate(record),
-        smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)), filtered,
-        smcpn.StudentT(0.1), posterior.validate(), smcpn.WasteFree(),
+        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
+        smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
+        decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
+        smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
+        smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
+        smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
     ]  # fmt: skip
     return {type(one).__name__: one for one in objects} | {"generator": np.random.default_rng(1)}
 
