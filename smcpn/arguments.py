@@ -278,6 +278,8 @@ def _read_probabilities(value: Any) -> Any:
 
 FINITE, ANY_NUMBER = Kind("a finite number", _read_finite), Kind("a number", _read_number)
 NUMBERS = Kind("numbers", _read_numbers)
+ANYTHING = Kind("anything", lambda value: value)
+"""Of an argument that its function checks."""
 FILE_NAME = Kind("the name of a file", _read_file_name)
 POSITIVE = number(5e-324, 1.7e308, "a number above 0")
 _PLAIN: dict[Any, Kind] = {

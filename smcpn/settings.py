@@ -9,6 +9,7 @@ proposals are registered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
@@ -94,7 +95,8 @@ def _moves(value: Any) -> Any:
 
 def _start(value: Any) -> Modes | str | None:
     if isinstance(value, Mapping):
-        return Modes(**value)
+        with suppress(TypeError, ValueError, AttributeError):
+            return Modes(**value)
     if value is None or isinstance(value, Modes) or (isinstance(value, str) and value == AUTO):
         return value
     raise InputError(
@@ -463,4 +465,10 @@ def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
 
 def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
     arguments = dict(document)
-    return MOVES[one_of("moves", arguments.pop("kind"), MOVES)].of(arguments)
+    kind = MOVES[one_of("moves", arguments.pop("kind", None), MOVES)]
+    with suppress(TypeError, KeyError, AttributeError):
+        return kind.of(arguments)
+    raise InputError(
+        f"moves is {shown(dict(document))}: give the name of one, or all of its settings",
+        argument="moves",
+    )

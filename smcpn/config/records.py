@@ -55,7 +55,7 @@ OF_ENTRY = ("file", "name", "samples", "columns", *OF_FILES)
 UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
 
-_SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+_SLICE = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*")
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Seed, checked
+from smcpn.arguments import ANYTHING, Count, Seed, checked
 from smcpn.errors import InputError
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
@@ -40,8 +41,8 @@ def laplace(
     likelihood: str | LogLikelihood | None = None,
     *,
     solver: Solver | str | None = None,
-    starts: Starts = None,
-    stages: Sequence[Sequence[str]] | None = None,
+    starts: Annotated[Starts, ANYTHING] = None,
+    stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     search: str = AUTOMATIC,
     iterations: Count = 500,
     seed: Seed | None = 0,
