@@ -13,6 +13,7 @@ import fractions
 import inspect
 import types
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -25,11 +26,12 @@ from scipy import stats
 
 import smcpn
 from benchmarks.attack.child import ended
+from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST, InputError
 from smcpn.results.maximum import StartResult
 
 SEED = 17
-CALLS, QUICK_CALLS = 3000, 600
+CALLS, QUICK_CALLS = 3000, 300
 TOGETHER = 50
 """Calls of one child."""
 
@@ -439,7 +441,7 @@ def plausible(annotation: Any, value: Any) -> bool:
 
 
 def cases(number: int) -> list[Case]:
-    """Return that many cases drawn from all, each target and parameter at least once."""
+    """Return that many cases, drawn at random from all."""
     rng = np.random.default_rng(SEED)
     known = [
         Case(target.name, parameter.name, value)
@@ -463,3 +465,19 @@ def outcomes(chosen: Sequence[Case]) -> Iterator[tuple[Case, Verdict]]:
         for one in some:
             end = ended(lambda one=one: judged(known[one.target], one))
             yield one, end.value if end.kind == "value" else Verdict(end.kind, end.text)
+
+
+def public_calls(quick: bool) -> Iterator[Row]:
+    """Public calls with one hostile argument each."""
+    chosen = cases(QUICK_CALLS if quick else CALLS)
+    found = list(outcomes(chosen))
+    counts = Counter(verdict.kind for _, verdict in found)
+    missed = [
+        f"{case}: {verdict.kind} {verdict.text}" for case, verdict in found if not verdict.met
+    ]
+    note = f"{counts['accepted']} accepted as declared, of {len(list(targets()))} callables"
+    yield Row("calls tried", len(chosen), note=note)
+    yield at_most("not refused in one sentence", len(missed), 0, "; ".join(missed)[:2000])
+
+
+STUDIES: dict[str, Study] = {"arguments": public_calls}

@@ -8,6 +8,8 @@ is the answer; a traceback, a control character or a second line is a miss.
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,19 +21,18 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from benchmarks.attack.child import ended
-from benchmarks.rows import Row, at_most
+from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST
 
-QUICK_LINES = 40
+LINES, QUICK_LINES = 100, 25
 REFUSED = (2,)
-DONE = (0,)
 NUMBERS = (
     "", " ", "-1", "0", "1.5", "nan", "inf", "1e400", "9" * 400, "9" * 5000, "0x10", "ten", "1,5",
     "\x1b[2J", "\udcff",
 )  # fmt: skip
 WORDS = ("", "nothing", "MARGINAL ", "\x1b]0;gone\x07", "x" * 100_000, "\udcff", "a\nb", "--")
 PATHS = (
-    "", "nowhere/at/all.h5", "/", "/dev/null/x", "x" * 300, "folder", "garbage", "empty",
+    "", "nowhere/at/all.h5", "/dev/null/x", "x" * 300, "folder", "garbage", "empty",
     "\x1b[2J", "\udcff", "unreadable/file", "loop",
 )  # fmt: skip
 
@@ -154,7 +155,7 @@ def wrong_lines(quick: bool) -> Iterator[Row]:
     """Command lines in forked children."""
     known = list(lines())
     rng = np.random.default_rng(17)
-    chosen = [known[k] for k in rng.permutation(len(known))[: QUICK_LINES if quick else None]]
+    chosen = [known[k] for k in rng.permutation(len(known))[: QUICK_LINES if quick else LINES]]
     print(len(known))
     faults: list[str] = []
     # What they import, the children have.
@@ -167,4 +168,67 @@ def wrong_lines(quick: bool) -> Iterator[Row]:
             if found:
                 faults.append(f"{line}: {found}")
     yield Row("command lines tried", len(chosen))
-    yield at_most("not refused in one sentence", len(faults), 0, "; ".join(faults)[:200000])
+    yield at_most("not refused in one sentence", len(faults), 0, "; ".join(faults)[:2000])
+
+
+PROCESSES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    ("{smcpn} inspect garbage <&-", (2,)),
+    ("{smcpn} inspect garbage >&-", (2,)),
+    ("{smcpn} inspect garbage <&- >&-", (2,)),
+    ("{smcpn} inspect garbage >/dev/full", (2,)),
+    ("{smcpn} data check >/dev/full", (2,)),
+    ("{smcpn} data check >&-", (0, 1)),
+    ("{smcpn} data check | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}", (0, 1, 141)),
+    ("{smcpn} --help | true; exit ${{PIPESTATUS[0]}}", (0, 1, 141)),
+    ("env -u HOME {smcpn} inspect garbage", (2,)),
+    ("HOME=/nowhere SMCPN_CACHE= {smcpn} inspect garbage", (2,)),
+    ("COLUMNS=x TERM= LANG=C {smcpn} inspect $'\\xff\\x1b[2J'", (2,)),
+    ("cd gone && rmdir ../gone && {smcpn} inspect garbage", (2,)),
+    ("{smcpn} stream mysystem --from - <&- >/dev/null", (0, 2)),
+    ("NUMBA_DISABLE_JIT=1 {smcpn} fit mysystem --starts 1", (2,)),
+)
+"""Shell commands in which a stream or the environment is not as usual, and their exit codes."""
+INTERRUPTED_AFTER = (0.15, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
+"""Seconds after which a command that loads is interrupted."""
+
+
+def odd_processes(quick: bool) -> Iterator[Row]:
+    """Closed streams, readers that leave, and no home, each in a process of its own."""
+    faults: list[str] = []
+    with playground() as folder:
+        for number, (command, codes) in enumerate(PROCESSES[:: 4 if quick else 1]):
+            (folder / "gone").mkdir(exist_ok=True)
+            script = command.format(smcpn=f"{sys.executable} -m smcpn")
+            ended_ = subprocess.run(
+                ["bash", "-c", script], capture_output=True, timeout=300, check=False, text=True,
+                errors="replace",
+            )  # fmt: skip
+            found = fault(Line((command,), codes), ended_.returncode, ended_.stderr)
+            if found:
+                faults.append(f"{number} {command}: {found}")
+    yield at_most("odd processes not ended in one sentence", len(faults), 0, "; ".join(faults))
+
+
+def interrupted(quick: bool) -> Iterator[Row]:
+    """Ctrl-C at any time while a command loads or works: exit 130 and one line."""
+    faults: list[str] = []
+    with playground():
+        for seconds in INTERRUPTED_AFTER[:: 3 if quick else 1]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "smcpn", "identify", "mysystem", "--particles", "200"],
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            )  # fmt: skip
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=120)
+            lines = said.rstrip("\n").splitlines()
+            if process.returncode not in (130, 0) or "Traceback" in said:
+                faults.append(f"{seconds} s: exit {process.returncode}, {len(lines)} lines")
+    yield at_most("interrupts not ended in one sentence", len(faults), 0, "; ".join(faults))
+
+
+STUDIES: dict[str, Study] = {
+    "command lines": wrong_lines,
+    "odd processes": odd_processes,
+    "interrupts": interrupted,
+}

@@ -19,11 +19,11 @@ from smcpn.files import file_path
 SUFFIX = ".toml"
 USUAL_NAME = "config.toml"
 
-LARGEST = 1_000_000
+LARGEST = 200_000
 """Bytes of a configuration."""
 DEEPEST = 30
 """Parts of a dotted key."""
-_LONG_KEY = re.compile(rf"(?:[^\s.]{{1,60}}[ \t]?\.[ \t]?){{{DEEPEST}}}")
+_LONG_KEY = re.compile(rf"(?<![^\s.])(?:[^\s.]{{1,60}}[ \t]?\.[ \t]?){{{DEEPEST}}}")
 
 KeyPath = tuple[str | int, ...]
 """Tables and keys by name, entries of arrays by number."""
