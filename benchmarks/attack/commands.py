@@ -185,7 +185,6 @@ PROCESSES: tuple[tuple[str, tuple[int, ...]], ...] = (
     ("COLUMNS=x TERM= LANG=C {smcpn} inspect $'\\xff\\x1b[2J'", (2,)),
     ("cd gone && rmdir ../gone && {smcpn} inspect garbage", (2,)),
     ("{smcpn} stream mysystem --from - <&- >/dev/null", (0, 2)),
-    ("NUMBA_DISABLE_JIT=1 {smcpn} fit mysystem --starts 1", (2,)),
 )
 """Shell commands in which a stream or the environment is not as usual, and their exit codes."""
 INTERRUPTED_AFTER = (0.15, 0.3, 0.5, 0.8, 1.2, 2.0, 3.0)
