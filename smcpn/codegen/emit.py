@@ -33,6 +33,7 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block, digest
+from smcpn.codegen.terms import WIDTH
 
 MAX_LANES = 64
 LEAST_LANES = 8
@@ -53,8 +54,8 @@ import numpy as np
 from smcpn.codegen.cache import stored
 from smcpn.codegen.machine_code import lane_function, shared_function
 
-# Of machine_code.py, {digest}.
-LANES = {lanes}
+# Of machine_code.py, functions.py and terms.py, {digest}.
+LANES, WIDTH = {lanes}, {width}
 FAST = set({fast})
 
 {functions}
@@ -78,11 +79,11 @@ def start(theta, row, state):
 
 _INTERVAL = """
                 interval_values = interval_shared(({row}))
-                for i in range(LANES):
+                for i in range(0, LANES, WIDTH):
                     interval_lane(w, i, interval_values)"""
 
 _STEP = """
-                    for i in range(LANES):
+                    for i in range(0, LANES, WIDTH):
                         step_lane(w, i, step_values)"""
 
 _REPEATED_STEP = """
@@ -92,7 +93,7 @@ _REPEATED_STEP = """
                             left = max(left, w[{left} * LANES + i])
                         if not left > 0.0:
                             break
-                        for i in range(LANES):
+                        for i in range(0, LANES, WIDTH):
                             step_lane(w, i, step_values)"""
 
 _ADVANCE = """\
@@ -120,7 +121,7 @@ def advance(theta, state, intervals, inputs, gains, samples, begins, recur, firs
         for k in range({totals_slot}, {totals_slot} + {n_emitted}):
             for i in range(LANES):
                 w[k * LANES + i] = 0.0
-        for i in range(LANES):
+        for i in range(0, LANES, WIDTH):
             hoist_lane(w, i, ())
         for sample in range(first, last):
             if sample > 0:{interval}
@@ -129,7 +130,7 @@ def advance(theta, state, intervals, inputs, gains, samples, begins, recur, firs
                     n_gain = min(n - recur * begin, gains.shape[0] - 1)
                     step_values = step_shared(({step_row})){step}
             sample_values = sample_shared(({sample_row}))
-            for i in range(LANES):
+            for i in range(0, LANES, WIDTH):
                 sample_lane(w, i, sample_values)
             if emitted.shape[0] > 0:
                 for e in range({n_emitted}):
@@ -229,6 +230,7 @@ class _Layout:
         blocks |= {"start_lane": self._start(), "hoist_lane": self._hoist()}
         header = _HEADER.format(
             lanes=self.lanes,
+            width=WIDTH,
             fast=sorted(FAST),
             digest=digest(),
             functions="\n".join(_function(name) for name in blocks),
@@ -340,7 +342,7 @@ def _function(name: str) -> str:
     """The line that makes the function of a block."""
     if name.endswith("_shared"):
         return f'{name} = shared_function(BLOCKS["{name}"])'
-    lanes = "1" if name == "start_lane" else "LANES"
+    lanes = "1" if name == "start_lane" else "LANES, WIDTH"
     return f'{name} = lane_function(BLOCKS["{name}"], {lanes})'
 
 

@@ -1,0 +1,130 @@
+"""Elementary functions in generated kernels: against the mathematical library, and in a step."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+import numpy as np
+from scipy import stats
+
+import smcpn
+from benchmarks.rows import Row, Study, at_least, at_most
+from smcpn.codegen.cache import FAST
+from smcpn.codegen.lower import Level, Statement, Value
+from smcpn.codegen.machine_code import Block, lane_function
+from smcpn.codegen.terms import WIDTH
+from smcpn.datasets.models import duffing
+from smcpn.likelihood.registry import build_likelihood
+
+LANES = 64
+TARGETS = {"sin": 6, "cos": 6, "tan": 6, "tanh": 6, "pow": 6, "atan": 6, "exp": 3, "log": 3}
+RANGES = {
+    "exp": (-5, 5), "log": (0.1, 10), "sin": (-5, 5), "cos": (-5, 5), "tan": (-1.4, 1.4),
+    "tanh": (-3, 3), "pow": (0.1, 5), "atan": (-4, 4), "sinh": (-3, 3), "cosh": (-3, 3),
+    "asin": (-1, 1), "acos": (-1, 1), "erf": (-3, 3), "expm1": (-2, 2), "log1p": (-0.9, 3),
+    "atan2": (-3, 3), "asinh": (-3, 3), "acosh": (1, 3), "atanh": (-0.9, 0.9), "hypot": (-3, 3),
+}  # fmt: skip
+"""Range of the arguments of every function that is timed."""
+OF_TWO = ("pow", "atan2", "hypot")
+_SIGNATURE = "void(float64[::1], int64)"
+_OPTIONS: dict[str, Any] = {"fastmath": FAST, "error_model": "numpy"}
+
+
+def lane_loop(operation: str, arguments: int) -> Any:
+    """Return a compiled loop of an operation over lanes as generated code has it: `(w, rounds)`,
+    where slots 0 and 1 of w hold arguments and slot 2 takes the results."""
+    *operands, result = (Value(name, 0, Level.LANE) for name in "xyz"[-arguments - 1 :])
+    block = Block(
+        loads=tuple((value, slot) for slot, value in enumerate(operands)),
+        statements=(Statement(result, operation, tuple(operands)),),
+        stores=((2, result),),
+    )
+    in_lanes: Any = lane_function(block, LANES, WIDTH)
+
+    @numba.njit(_SIGNATURE, **_OPTIONS)
+    def run(w, rounds):
+        for k in range(rounds):
+            w[k % LANES] += 1e-9  # Another round is other work.
+            for i in range(0, LANES, WIDTH):
+                in_lanes(w, i, ())
+
+    return run
+
+
+def library_loop(operation: str, arguments: int) -> Any:
+    """Return the same loop with a call of the mathematical library."""
+    call = "w[i] ** w[LANES + i]" if operation == "pow" else f"math.{operation}(w[i]"
+    if operation != "pow":
+        call += ")" if arguments == 1 else ", w[LANES + i])"
+    source = (
+        "def run(w, rounds):\n"
+        "    for k in range(rounds):\n"
+        "        w[k % LANES] += 1e-9\n"
+        "        for i in range(LANES):\n"
+        f"            w[2 * LANES + i] = {call}\n"
+    )
+    names: dict[str, Any] = {"math": math, "LANES": LANES}
+    exec(source, names)
+    return numba.njit(_SIGNATURE, **_OPTIONS)(names["run"])
+
+
+def functions(quick: bool) -> Iterator[Row]:
+    """Nanoseconds of the library in a loop over 64 lanes over those of generated code."""
+    rng = np.random.default_rng(0)
+    for name in TARGETS if quick else RANGES:
+        arguments = 2 if name in OF_TWO else 1
+        loops = library_loop(name, arguments), lane_loop(name, arguments)
+        work = rng.uniform(*RANGES[name], 3 * LANES)
+        library, ours = _best([lambda f=f: f(work, 100) for f in loops], 100 if quick else 300)
+        note = f"{library / LANES * 1e7:.2f} and {ours / LANES * 1e7:.2f} ns"
+        if name in TARGETS:
+            yield at_least(name, library / ours, TARGETS[name], note)
+        else:
+            yield Row(name, library / ours, note=note)
+
+
+def _best(calls: list[Callable[[], object]], repeats: int) -> list[float]:
+    """Shortest seconds of each call, which take turns."""
+    shortest = [math.inf] * len(calls)
+    for call in calls:
+        call()
+    for _ in range(repeats):
+        for k, call in enumerate(calls):
+            begin = time.process_time()
+            call()
+            shortest[k] = min(shortest[k], time.process_time() - begin)
+    return shortest
+
+
+@smcpn.ode
+def pendulum(x, v, u, *, c, k):
+    """Driven pendulum of unit inertia."""
+    return v, u - c * v - k * np.sin(x)
+
+
+def pendulum_step(quick: bool) -> Iterator[Row]:
+    """Time of a solver step of the pendulum over that of a Duffing oscillator."""
+    samples, particles = 200, 512
+    rng = np.random.default_rng(1)
+    record = smcpn.Record(u=rng.normal(size=samples), y=rng.normal(size=samples), dt=0.1)
+    priors: dict[Any, dict[str, Any]] = {
+        pendulum: {"c": stats.lognorm(0.1, scale=0.3), "k": stats.lognorm(0.1)},
+        duffing: dict.fromkeys(("m", "c", "k", "k3"), stats.lognorm(0.1)),
+    }
+    calls = []
+    for model, prior in priors.items():
+        problem = smcpn.Problem(model, record, observe="x", noise=0.1, prior=prior)
+        likelihood = build_likelihood(problem, smcpn.EKF0(steps=8), threads=1)
+        theta = problem.prior.natural(problem.prior.sample(rng, particles))
+        calls.append(lambda k=likelihood, t=theta: k.evaluate(t, samples))
+    swinging, stiffening = _best(calls, 15 if quick else 60)
+    steps = (samples - 1) * 8 * particles
+    note = f"{swinging / steps * 1e9:.2f} and {stiffening / steps * 1e9:.2f} ns"
+    yield at_most("", swinging / stiffening, 1.6, note)
+
+
+STUDIES: dict[str, Study] = {"functions": functions, "pendulum_step": pendulum_step}
