@@ -21,7 +21,7 @@ import smcpn
 from benchmarks.rows import Row, command
 from smcpn.cases import Case, load_case
 from smcpn.cases.emps import emps_case, emps_problem, emps_protocols
-from smcpn.cli.identify import peak_memory_mb
+from smcpn.cli.outcome import peak_memory_mb
 from smcpn.datasets import emps
 from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score

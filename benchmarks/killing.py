@@ -55,6 +55,7 @@ def killed_runs(count: int) -> Iterator[str]:
             return smcpn.identify(
                 problem,
                 solver=smcpn.EKF0(order=2, steps=STEPS),
+                method="ibis",
                 particles=PARTICLES,
                 seed=1,
                 checkpoint=path,
@@ -141,7 +142,7 @@ def _end(path: Path, expected: str) -> str:
     """Resume what was killed, from the file alone."""
     if not path.exists() and not path.with_name(path.name + ".previous").exists():
         # Killed before the first write: there is nothing to lose.
-        return "same bytes" if not list(path.parent.glob(f"{path.name}*.h5")) else "unreadable"
+        return "same bytes"
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", smcpn.CheckpointWarning)

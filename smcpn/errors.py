@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterable
 from contextlib import suppress
@@ -9,8 +10,6 @@ from difflib import get_close_matches
 from numbers import Real
 from reprlib import Repr
 from typing import Any
-
-import numpy as np
 
 SHOWN = 60
 """Characters of a value that a message shows."""
@@ -73,7 +72,7 @@ def whole_number(
         For anything else.
     """
     number = None
-    if not isinstance(value, (bool, np.bool_)):
+    if not _is_bool(value):
         with suppress(TypeError):
             number = operator.index(value)
     if number is None or number < least or (most is not None and number > most):
@@ -102,12 +101,17 @@ def real_number(
     InputError
         For anything else.
     """
-    if isinstance(value, Real) and not isinstance(value, (bool, np.bool_)):
+    if isinstance(value, Real) and not _is_bool(value):
         # A whole number may be too large for a float.
         with suppress(OverflowError, TypeError, ValueError):
-            if np.isfinite(number := float(value)):
+            if math.isfinite(number := float(value)):
                 return number
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
+    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:

@@ -45,7 +45,7 @@ METHODS: dict[str, type[Method]] = {
 }
 """Methods that lead from the prior to the posterior, by name."""
 AUTO = "auto"
-"""A start that a search of the run itself finds."""
+"""A method, or a start, that the run itself chooses or finds."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -113,7 +113,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
 
     solver: Annotated[Solver | None, PlainValidator(_solver)] = None
     likelihood: Annotated[str | None, _chosen(LIKELIHOODS)] = None
-    method: Annotated[str | None, _chosen(METHODS)] = None
+    method: Annotated[str | None, _chosen((AUTO, *METHODS))] = None
     particles: Whole = Field(1000, ge=10, description="give a whole number from 10")
     seed: Whole | None = Field(None, ge=0, description="give a whole number from 0")
     ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
@@ -166,12 +166,18 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         InputError
             If solver and likelihood do not go together.
         """
+        if self.method == AUTO and isinstance(self.start, Modes):
+            raise InputError(
+                "method is 'auto', which searches for its start: leave start out, or leave method "
+                "out",
+                argument="method",
+            )
         solver = chosen_solver(problem, self.solver, self.likelihood)
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
             "likelihood": likelihood_name(solver, self.likelihood),
-            "method": self.method or ("ibis" if self.start is None else "tempering"),
+            "method": self.method or (AUTO if self.start is None else "tempering"),
             "entropy": np.random.SeedSequence(self.seed).entropy,
         }
         return RunSettings(**options)
@@ -185,6 +191,7 @@ class RunSettings(Settings, frozen=True):
     solver : Solver
         Its steps may be ``"auto"``.
     likelihood, method : str
+        The method may be ``"auto"``, and the start as well.
     entropy : int
         What the random generators are made from: the seed, where there is one.
     """
@@ -192,7 +199,6 @@ class RunSettings(Settings, frozen=True):
     solver: Annotated[Solver, PlainValidator(_solver)] = Field(...)
     likelihood: str = Field(...)
     method: str = "ibis"
-    start: Annotated[Modes | None, PlainValidator(_start)] = None
     entropy: int = 0
 
     @property
@@ -233,11 +239,53 @@ class RunSettings(Settings, frozen=True):
             "block": self.block,
             "moves": _moves_document(self.sampler.moves) if stored else None,
             "resampling": self.resampling,
-            "start": None if self.start is None else self.start.document(),
+            "start": self.start.document() if isinstance(self.start, Modes) else self.start,
             "replicates": self.replicates,
             "seed": self.seed,
             "entropy": self.entropy,
         }
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a run gets to the posterior, decided before its first particle.
+
+    Attributes
+    ----------
+    method : str
+        One of `METHODS`.
+    solver : Solver
+        To begin with, its steps resolved.
+    modes : Modes or None
+        Where the particles begin; None for the prior.
+    reason : str
+        Why ``method="auto"`` does not search; empty where it does, and for other methods.
+    work : int
+        Solver steps of the searches and of the choice of steps, over all parameter vectors.
+    """
+
+    method: str
+    solver: Solver
+    modes: Modes | None = None
+    reason: str = ""
+    work: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the attributes as JSON can hold them."""
+        modes = None if self.modes is None else self.modes.document()
+        return {**vars(self), "solver": solver_document(self.solver), "modes": modes}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Plan:
+        """Return the plan of a document."""
+        modes = document["modes"]
+        return cls(
+            method=one_of("method", document["method"], METHODS),
+            solver=solver_of(document["solver"]),
+            modes=None if modes is None else Modes(**modes),
+            reason=document["reason"],
+            work=document["work"],
+        )
 
 
 @dataclass(frozen=True)
@@ -256,6 +304,10 @@ class RunSnapshot:
         Samples of the population at work at which its steps were found fine enough.
     refused_k : float or None
         Pareto k of the start that was given up for the prior.
+    plan : Plan or None
+        None before it is known.
+    work : int
+        Solver steps of the particles so far, over all of them.
     """
 
     solver: Solver
@@ -263,6 +315,21 @@ class RunSnapshot:
     solvers: tuple[Solver, ...] = ()
     checked: int = 0
     refused_k: float | None = None
+    plan: Plan | None = None
+    work: int = 0
+
+    def with_posteriors(self) -> RunSnapshot:
+        """Return the state with those populations that have a posterior to go on from.
+
+        Half-tempered particles of a shorter record are drawn anew.
+        """
+        by_samples = self.plan is not None and self.plan.method == "ibis"
+        kept = [k for k, one in enumerate(self.samplers) if by_samples or one.sample]
+        return replace(
+            self,
+            samplers=tuple(self.samplers[k] for k in kept),
+            solvers=tuple(self.solvers[k] for k in kept),
+        )
 
     @property
     def sample(self) -> int:

@@ -10,7 +10,7 @@ from importlib import import_module
 
 from benchmarks.rows import Study, command
 
-PARTS: tuple[str, ...] = ("noise",)
+PARTS: tuple[str, ...] = ("noise", "files_mutated")
 """Modules of this package with a mapping ``STUDIES`` each."""
 
 

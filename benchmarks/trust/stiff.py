@@ -23,7 +23,7 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
 from smcpn.likelihood.information import fisher_information
 from smcpn.likelihood.rows import numbers_of_steps
 from smcpn.likelihood.steps import longest_interval

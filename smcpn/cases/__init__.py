@@ -6,17 +6,34 @@ A case is a problem, its test records, and what to compare with. `smcpn identify
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from smcpn.cases.bouc_wen import bouc_wen_case
-from smcpn.cases.case import SPLITS, Case
-from smcpn.cases.emps import emps_case
-from smcpn.cases.silverbox import silverbox_case
+import lazy_loader
+
 from smcpn.errors import one_of
 
+if TYPE_CHECKING:
+    from smcpn.cases.case import Case
+
+PAPER, OFFICIAL = SPLITS = ("paper", "official")
+"""The training and test samples of the PN-SMC paper, or of the benchmark."""
+
+
+def _study(module: str, function: str) -> Callable[..., Case]:
+    """Return the case study of a module, which is imported when the case is asked for."""
+
+    def case(*arguments: Any, **options: Any) -> Case:
+        study = getattr(import_module(f"smcpn.cases.{module}"), function)
+        return study(*arguments, **options)
+
+    return case
+
+
 CASES: dict[str, Callable[..., Case]] = {
-    "silverbox": silverbox_case,
-    "emps": emps_case,
-    "bouc-wen": bouc_wen_case,
+    "silverbox": _study("silverbox", "silverbox_case"),
+    "emps": _study("emps", "emps_case"),
+    "bouc-wen": _study("bouc_wen", "bouc_wen_case"),
 }
 
 
@@ -45,3 +62,4 @@ def load_case(
 
 
 __all__ = ["CASES", "SPLITS", "Case", "load_case"]
+__getattr__, __dir__, _ = lazy_loader.attach(__name__, submod_attrs={"case": ["Case"]})

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.cases import PAPER
 from smcpn.likelihood.registry import default_solver
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Settings, solver_named, solver_with
@@ -16,9 +18,6 @@ from smcpn.solver import Solver
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
-
-PAPER, OFFICIAL = SPLITS = ("paper", "official")
-"""The training and test samples of the PN-SMC paper, or of the benchmark."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,8 @@ class Case:
     ) -> Solver:
         """Return the case's solver, or the one that goes with a likelihood.
 
+        Where neither is named, nor a number of steps, it is the one that `identify` chooses.
+
         Parameters
         ----------
         likelihood : str, optional
@@ -111,6 +112,8 @@ class Case:
         if kind is not None:
             return solver_with(solver_named(kind, self.problem, likelihood), **changes)
         chosen = self.settings.solver
+        if chosen is None and self.steps == "auto" and likelihood is None:
+            return solver_with(chosen_solver(self.problem, None), **changes)
         own = chosen is not None and likelihood in (None, self.settings.likelihood)
         solver = chosen if own and chosen else default_solver(self.problem, likelihood)
         if chosen is None:

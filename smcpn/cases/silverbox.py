@@ -6,7 +6,8 @@ from typing import Any
 
 from scipy import stats
 
-from smcpn.cases.case import PAPER, SPLITS, Case, PublishedScore
+from smcpn.cases import PAPER, SPLITS
+from smcpn.cases.case import Case, PublishedScore
 from smcpn.datasets import Silverbox, silverbox
 from smcpn.datasets.models import duffing, duffing_damping, duffing_offset
 from smcpn.datasets.silverbox import OFFICIAL_INITIALISATION

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import h5py
 import numba
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
 from smcpn.checkpoint.container import (
     DAMAGED,
@@ -28,24 +29,48 @@ from smcpn.checkpoint.container import (
     STREAM,
     DamagedFileError,
     image,
-    publish,
+    kind_of,
     read,
     read_version,
+    remove_left,
     save,
 )
-from smcpn.checkpoint.problem import (
+from smcpn.checkpoint.documents import (
     Document,
+    Fingerprint,
+    Line,
+    Names,
+    Number,
+    Whole,
+    loaded,
     parsed,
+)
+from smcpn.checkpoint.problem import (
+    ProblemDocument,
     problem_document,
     records_document,
     restored_problem,
     restored_records,
 )
+from smcpn.checkpoint.schema import (
+    COLUMNS,
+    FORGETTING,
+    HISTORY,
+    PATH,
+    POPULATION,
+    REJUVENATIONS,
+    TABLE,
+    checked,
+)
+from smcpn.checkpoint.schema import PARTICLES as PARTICLE_ARRAYS
+from smcpn.checkpoint.schema import STREAM as STREAM_ARRAYS
 from smcpn.errors import InputError
+from smcpn.files import is_plain, put
+from smcpn.io.plain import Group
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.settings import RunSettings, RunSnapshot, solver_document, solver_of
+from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
@@ -87,7 +112,7 @@ def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes
 
     def fill(file: h5py.File) -> None:
         for name, document in payload.documents.items():
-            file[f"documents/{name}"] = json.dumps(document)
+            file[f"documents/{name}"] = _text(json.dumps(document))
         for name, values in payload.arrays.items():
             file[f"arrays/{name}"] = values
         for number, snapshot in enumerate(payload.populations):
@@ -97,38 +122,75 @@ def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes
     return image(kind, fill, onto)
 
 
-def decoded(file: Any) -> Payload:
-    """Return what an image holds."""
-    arrays: dict[str, NDArray[Any]] = {}
+def _text(text: str) -> np.bytes_:
+    """Return a text as one of fixed length."""
+    return np.bytes_(text.encode())
 
-    def collect(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset):
-            arrays[name] = np.asarray(item[...])
 
-    if "arrays" in file:
-        file["arrays"].visititems(collect)
-    documents = {name: json.loads(item.asstr()[()]) for name, item in file["documents"].items()}
-    groups = file.get("populations", {})
-    populations = tuple(_read_population(groups[number]) for number in sorted(groups, key=int))
-    return Payload(documents, arrays, populations)
+def arrays_of(group: Group) -> dict[str, NDArray[Any]]:
+    """Return the arrays in a group and in the groups within, by their paths.
+
+    Raises
+    ------
+    DamagedFileError
+        If there is anything else.
+    """
+    if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
+        raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
+    found = {name: one.values for name, one in group.arrays.items()}
+    for name, inner in group.groups.items():
+        found |= {f"{name}/{path}": values for path, values in arrays_of(inner).items()}
+    return found
+
+
+def _documents(file: Group, *names: str) -> list[Any]:
+    """Return the documents of a file, of which there are no others, and nothing beside them.
+
+    Raises
+    ------
+    DamagedFileError
+    """
+    known = {"documents", "arrays", "populations"}
+    if file.arrays or file.texts or not known.issuperset(file.groups):
+        raise DamagedFileError(f"there is more than documents, arrays and populations: {DAMAGED}")
+    texts = file.group("documents").texts
+    if not texts.keys() <= set(names) or file.group("documents") != Group(texts=texts):
+        raise DamagedFileError(f"there is a document too many: {DAMAGED}")
+    return [loaded(name, texts.get(name)) for name in names]
+
+
+def _populations(
+    file: Group, most: int, sizes: Mapping[str, int], names: tuple[str, ...] | None = None
+) -> tuple[Snapshot, ...]:
+    """Return the populations of a file, ``most`` at most, of parameters of these names.
+
+    Raises
+    ------
+    DamagedFileError
+    """
+    group = file.group("populations")
+    numbers = [str(number) for number in range(len(group.groups))]
+    if group != Group(groups=group.groups) or set(group.groups) != set(numbers):
+        raise DamagedFileError(f"populations are not numbered: {DAMAGED}")
+    if len(numbers) > most:
+        raise DamagedFileError(f"there are {len(numbers)} populations of {most}: {DAMAGED}")
+    for number in numbers if names is not None else ():
+        theta = group.groups[number].group("particles").arrays.get("theta")
+        stored = [] if theta is None else np.ravel(theta.attributes.get("names", [])).tolist()
+        if stored != [name.encode() for name in names or ()]:
+            raise DamagedFileError(f"the particles are of other parameters: {DAMAGED}")
+    return tuple(_population(group.groups[number], dict(sizes)) for number in numbers)
 
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-NUMBERS = (
-    "ess_before",
-    "log_evidence_at_resampling",
-    "variance_at_start",
-    "unrelated_at_start",
-    "pareto_k",
-)
-PROPOSAL_BYTES = 32
+NUMBERS = tuple(name for name in POPULATION if name not in ("sample", "refining", "exponent"))
 
 
 def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
     group.attrs["sample"] = snapshot.sample
-    group.attrs["refining"] = snapshot.refining
+    group.attrs["refining"] = int(snapshot.refining)
     group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
-    group.attrs["random_state"] = json.dumps(snapshot.random_state)
+    group.attrs["random_state"] = _text(json.dumps(snapshot.random_state))
     for name in NUMBERS:
         group.attrs[name] = getattr(snapshot, name)
     particles = group.create_group("particles")
@@ -136,78 +198,95 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
         particles[name] = getattr(snapshot.system, name)
     particles["values"] = prior.natural(snapshot.system.theta)
     for name in ("theta", "values"):
-        particles[name].attrs["names"] = list(prior.names)
+        particles[name].attrs["names"] = np.array([name.encode() for name in prior.names])
     history = group.create_group("history")
-    history.attrs["length"], history.attrs["stride"] = snapshot.trace.length, snapshot.trace.stride
+    for name in ("length", "stride", "first"):
+        history.attrs[name] = getattr(snapshot.trace, name)
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
-    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios)
-    history["factors"] = np.array(snapshot.factors)
+    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios, dtype=float)
+    history["factors"] = np.array(snapshot.factors, dtype=float)
     group["rejuvenations"] = _rejuvenation_table(snapshot.rejuvenations)
 
 
-def _read_population(group: Any) -> Snapshot:
-    """Read a population and check that its arrays fit each other.
+def _odd(number: int) -> int:
+    if number % 2 == 0:
+        raise ValueError("it is even")
+    return number
+
+
+class _BitState(Document):
+    state: int = Field(ge=0, lt=1 << 128)
+    inc: Annotated[int, Field(ge=0, lt=1 << 128), AfterValidator(_odd)]
+
+
+class RandomState(Document):
+    """State of numpy's PCG64, the only generator a run has."""
+
+    bit_generator: Literal["PCG64"]
+    state: _BitState
+    has_uint32: Literal[0, 1]
+    uinteger: int = Field(ge=0, lt=1 << 32)
+
+
+def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
+    """Return a population, of which all parts fit each other.
 
     Raises
     ------
     DamagedFileError
-        If they do not.
     """
-    stored = group["particles"]
-    system = ParticleSystem(**{name: stored[name][...] for name in PARTICLES})
-    _require_shapes(system, len(stored["theta"].attrs["names"]))
-    history = group["history"]
-    exponent = float(group.attrs["exponent"])
+    attributes, particles, history = dict(group.attributes), *map(group.group, _PARTS)
+    if set(group.groups) != set(_PARTS) or group.texts or set(group.arrays) != {"rejuvenations"}:
+        raise DamagedFileError(f"a population has other parts than it should: {DAMAGED}")
+    random_state = parsed(RandomState, loaded("random_state", attributes.pop("random_state", None)))
+    system = checked("particles", particles.arrays, PARTICLE_ARRAYS, sizes)
+    del system["values"]
+    found = checked("population", attributes, POPULATION, sizes)
+    own: dict[str, Any] = {name: value.item() for name, value in found.items()}
+    exponent = own.pop("exponent")
+    path = checked("history", history.attributes, PATH, sizes)
+    steps = checked("history", history.arrays, HISTORY, sizes)
+    length, stride, first = (path[name].item() for name in ("length", "stride", "first"))
+    trace = Trace(length, stride, steps["kept"], steps["last"], first)
+    if not np.isfinite(system["log_weights"]).any():
+        raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
+    if trace.length != own["sample"] or not trace.regular:
+        raise DamagedFileError(f"the history is not one of {own['sample']} samples: {DAMAGED}")
     return Snapshot(
-        system=system,
-        sample=int(group.attrs["sample"]),
+        system=ParticleSystem(**system),
         exponent=None if np.isnan(exponent) else exponent,
-        trace=Trace(
-            int(history.attrs["length"]),
-            int(history.attrs["stride"]),
-            history["kept"][...],
-            history["last"][...],
-        ),
-        rejuvenations=_rejuvenations(group["rejuvenations"][...]),
-        log_pair_ratios=tuple(history["log_pair_ratios"][...].tolist()),
-        factors=tuple(history["factors"][...].tolist()),
-        refining=bool(group.attrs["refining"]),
-        random_state=json.loads(group.attrs["random_state"]),
-        **{name: float(group.attrs[name]) for name in NUMBERS},
+        trace=trace,
+        rejuvenations=_rejuvenations(group.arrays["rejuvenations"].values, sizes),
+        log_pair_ratios=tuple(steps["log_pair_ratios"].tolist()),
+        factors=tuple(steps["factors"].tolist()),
+        random_state=random_state.model_dump(),
+        **(own | {"refining": bool(own["refining"])}),
     )
 
 
-def _require_shapes(system: ParticleSystem, d: int) -> None:
-    shapes = {name: getattr(system, name).shape for name in PARTICLES}
-    n = len(system.log_weights)
-    state = shapes.pop("state")
-    fits = shapes.pop("theta") == (n, d) and len(state) == 2 and state[1] == n
-    if not fits or set(shapes.values()) != {(n,)}:
-        raise DamagedFileError(f"the particles stored are not {n} of {d} parameters")
-
-
-_COLUMNS = [field for field in fields(Rejuvenation) if field.name != "evidence"]
-_FORMATS = {"int": "i8", "float": "f8", "str": f"S{PROPOSAL_BYTES}"}
-_TABLE = np.dtype(
-    [(field.name, _FORMATS[str(field.type)]) for field in _COLUMNS]
-    + [("evidence_log", "f8"), ("evidence_variance", "f8")]
-)
+_PARTS = ("particles", "history")
 
 
 def _rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
     rows = []
     for one in rejuvenations:
-        values = [getattr(one, field.name) for field in _COLUMNS]
+        values = [getattr(one, field.name) for field in COLUMNS]
         values = [value.encode() if isinstance(value, str) else value for value in values]
         rows.append((*values, one.evidence.log, one.evidence.variance))
-    return np.array(rows, dtype=_TABLE)
+    return np.array(rows, dtype=TABLE)
 
 
-def _rejuvenations(table: NDArray[np.void]) -> tuple[Rejuvenation, ...]:
+def _rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvenation, ...]:
+    if table.dtype != TABLE or table.ndim != 1:
+        raise DamagedFileError(f"the table of rejuvenations has other columns: {DAMAGED}")
+    numbers = {name: table[name] for name in table.dtype.names or () if name != "proposal"}
+    checked("rejuvenations", numbers, REJUVENATIONS, sizes)
     found = []
     for row in table:
-        values = {field.name: row[field.name].item() for field in _COLUMNS}
-        values["proposal"] = values["proposal"].decode()
+        values = {field.name: row[field.name].item() for field in COLUMNS}
+        values["proposal"] = values["proposal"].decode("ascii", "replace")
+        if not values["proposal"].isprintable():
+            raise DamagedFileError(f"the name of a proposal is damaged: {DAMAGED}")
         evidence = EvidenceEstimate(float(row["evidence_log"]), float(row["evidence_variance"]))
         found.append(Rejuvenation(**values, evidence=evidence))
     return tuple(found)
@@ -235,6 +314,56 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+DIGITS = 8
+"""Digits of the fingerprint of the data in the name of their file."""
+_DATA_FILE = rf"^[^/\\\x00-\x1f]+\.data-[0-9a-f]{{{DIGITS}}}\.h5$"
+
+
+class ModesDocument(Document):
+    """Modes of a start, see `Modes`."""
+
+    shares: list[Number]
+    means: list[list[Number]]
+    factors: list[list[list[Number]]]
+    searches: Whole
+    log_evidence: float
+
+    def require(self, d: int) -> None:
+        """Refuse modes that are not of so many parameters.
+
+        Raises
+        ------
+        DamagedFileError
+        """
+        rows = [row for factor in self.factors for row in factor]
+        whole = len(self.shares) == len(self.means) == len(self.factors)
+        whole = whole and all(len(factor) == d for factor in self.factors)
+        if not whole or any(len(row) != d for row in [*self.means, *rows]):
+            raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
+
+
+class PlanDocument(Document):
+    """Plan of a run, see `Plan`."""
+
+    method: str
+    solver: dict[str, Any]
+    modes: ModesDocument | None
+    reason: Line
+    work: Whole
+
+
+class StoredSettings(Document, extra="allow"):
+    """Settings of a run as far as the sizes of a file follow from them.
+
+    `RunSettings` checks the rest, where their solvers and moves are known.
+    """
+
+    particles: Annotated[int, Field(ge=10, lt=1 << 31)]
+    replicates: Annotated[int, Field(ge=1, le=100_000)]
+    entropy: Annotated[int, Field(ge=0)]
+    start: ModesDocument | Literal["auto"] | None
+
+
 class Header(Document):
     """The part of a run's checkpoint that stays the same while the run goes on.
 
@@ -254,23 +383,29 @@ class Header(Document):
     n_samples : int
         Samples of the records that the run is to assimilate.
     data_file : str
-        Name of the file in the same folder that holds the records; empty where there is none.
+        Name of the file in the same folder that holds the records.
     created : str
         Date and time, UTC.
     versions : dict of str to str
     """
 
-    names: Annotated[tuple[str, ...], Field(strict=False)]
+    names: Names
     settings: dict[str, Any]
     problem: dict[str, Any]
     arrays: dict[str, Any] = Field(exclude=True)
-    not_stored: str
-    model_fingerprint: str
-    data_fingerprint: str
-    n_samples: int
-    data_file: str
-    created: str
-    versions: dict[str, str] = Field(default_factory=versions)
+    not_stored: Line
+    model_fingerprint: Fingerprint
+    data_fingerprint: Fingerprint
+    n_samples: Whole
+    data_file: Annotated[str, Field(pattern=_DATA_FILE, max_length=255)]
+    created: Line
+    versions: dict[Line, Line] = Field(default_factory=versions)
+
+    @model_validator(mode="after")
+    def _file_is_of_the_data(self) -> Self:
+        if not self.data_file.endswith(f".data-{self.data_fingerprint[:DIGITS]}.h5"):
+            raise ValueError("the file of records is named after other data")
+        return self
 
 
 Status = Literal["running", "interrupted", "finished"]
@@ -292,14 +427,20 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    plan : dict or None
+        See `Plan.document`.
+    work : int
+        See `RunSnapshot`.
     """
 
     status: Status
-    written: str
+    written: Line
     solver: dict[str, Any]
     solvers: list[dict[str, Any]]
-    checked: int
+    checked: Whole
     refused_k: float | None
+    plan: PlanDocument | None
+    work: Whole
 
 
 @dataclass(frozen=True)
@@ -347,6 +488,8 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)
     return encoded(RUN, payload, prior, onto=header)
@@ -354,29 +497,64 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
 
 def read_run(path: Path) -> StoredRun:
     """Read the checkpoint of a run; see `smcpn.checkpoint.container.read`."""
+    return read(path, RUN, _run_of)
 
-    def parse(file: Any) -> StoredRun:
-        payload = decoded(file)
-        header = parsed(Header, payload.documents["header"] | {"arrays": payload.arrays})
-        state = parsed(RunState, payload.documents["state"])
-        solvers = tuple(solver_of(solver) for solver in state.solvers)
-        snapshot = RunSnapshot(
-            solver_of(state.solver), payload.populations, solvers, state.checked, state.refused_k
-        )
-        return StoredRun(header, snapshot, state.status, state.written)
 
-    return read(path, RUN, parse)
+def _run_of(file: Group) -> StoredRun:
+    """Return the run of a file, of which all parts fit each other.
+
+    Raises
+    ------
+    DamagedFileError
+        If they do not.
+    InputError
+        If a solver is not known here.
+    """
+    first, second = _documents(file, "header", "state")
+    own = {"arrays": arrays_of(file.group("arrays"))}
+    header = parsed(Header, first | own if isinstance(first, dict) else first)
+    if header.problem:
+        problem = parsed(ProblemDocument, header.problem)
+        if tuple(prior.name for prior in problem.priors) != header.names:
+            raise DamagedFileError(f"its priors are of other parameters: {DAMAGED}")
+        header = header.model_copy(update={"problem": problem.model_dump()})
+    state, settings = parsed(RunState, second), parsed(StoredSettings, header.settings)
+    sizes = {"N": settings.particles, "d": len(header.names), "T": header.n_samples}
+    populations = _populations(file, settings.replicates, sizes, header.names)
+    for modes in (settings.start, None if state.plan is None else state.plan.modes):
+        if isinstance(modes, ModesDocument):
+            modes.require(len(header.names))
+    snapshot = RunSnapshot(
+        solver_of(state.solver),
+        populations,
+        tuple(solver_of(solver) for solver in state.solvers),
+        state.checked,
+        state.refused_k,
+        None if state.plan is None else Plan.of(state.plan.model_dump()),
+        state.work,
+    )
+    _require_course(snapshot, header.n_samples)
+    return StoredRun(header, snapshot, state.status, state.written)
+
+
+def _require_course(snapshot: RunSnapshot, n_samples: int) -> None:
+    """Refuse populations that no run has at any moment."""
+    of_one = len(snapshot.solvers) == len(snapshot.samplers)
+    planned = snapshot.plan is not None or not snapshot.samplers
+    on_the_way = all(
+        one.exponent is not None if one.refining else one.exponent is None or one.sample < n_samples
+        for one in snapshot.samplers
+    )
+    if not (of_one and planned and on_the_way and snapshot.checked <= n_samples):
+        raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
 
 
 # Payload of a run's records: a file of its own in the same folder, written once
 
-DIGITS = 8
-"""Digits of the fingerprint in a file's name."""
-
 
 def records_path(checkpoint: Path, fingerprint: str) -> Path:
-    """Return the path of a checkpoint's records: ``run.data-0123abcd.h5`` of ``run.h5``."""
-    return checkpoint.with_name(f"{checkpoint.stem}.data-{fingerprint[:DIGITS]}.h5")
+    """Return the path of a checkpoint's records: ``run.h5.data-0123abcd.h5`` of ``run.h5``."""
+    return checkpoint.with_name(f"{checkpoint.name}.data-{fingerprint[:DIGITS]}.h5")
 
 
 def write_records(path: Path, records: Sequence[Record]) -> None:
@@ -386,14 +564,21 @@ def write_records(path: Path, records: Sequence[Record]) -> None:
     ------
     NotStorableError
         If the input of a record is a function.
+    InputError
+        If a file of this name is none of records.
     OSError
         If the file cannot be written.
     """
     documents, arrays = records_document(records)
     content = encoded(RECORDS, Payload({"records": documents}, arrays))
+    if kind_of(path) not in (None, "", RECORDS):
+        raise InputError(
+            f"{path} is not the file of records that belongs to this name, or damaged, and is not "
+            "overwritten: move it away, or choose another checkpoint"
+        )
+    remove_left(path)
     if not path.exists() or path.read_bytes() != content:
-        path.unlink(missing_ok=True)
-        publish(path, content)
+        put(path, content)
 
 
 def read_records(path: Path) -> tuple[Record, ...]:
@@ -409,15 +594,40 @@ def read_records(path: Path) -> tuple[Record, ...]:
             f"{path.name}, which holds the records, is not with the checkpoint in "
             f"{path.parent}: put it there, or resume from the script that has the data"
         )
-    payload = read_version(path, RECORDS, decoded)
-    return restored_records(payload.documents.get("records"), payload.arrays)
+    return read_version(path, RECORDS, _records_of)
 
 
-def remove_other_records(checkpoint: Path, used: set[str]) -> None:
-    """Remove files of records that no version of the checkpoint refers to."""
-    for path in checkpoint.parent.glob(f"{checkpoint.stem}.data-*.h5"):
-        if path.name not in used:
-            path.unlink(missing_ok=True)
+def _records_of(file: Group) -> tuple[Record, ...]:
+    """Return the records of a file.
+
+    Raises
+    ------
+    InputError
+        If no records can be made of it.
+    """
+    (documents,) = _documents(file, "records")
+    if "populations" in file.groups:
+        raise DamagedFileError(f"records have no populations: {DAMAGED}")
+    return restored_records(documents, arrays_of(file.group("arrays")))
+
+
+def own_records(checkpoint: Path, version: Path) -> set[Path]:
+    """Return the file of records that a version of a checkpoint names, if it has made that name."""
+    try:
+        header = read_version(version, RUN, _run_of).header
+    except InputError:
+        return set()
+    path = records_path(checkpoint, header.data_fingerprint)
+    return {path} if path.name == header.data_file else set()
+
+
+def remove_records(paths: Iterable[Path]) -> None:
+    """Remove those files that are whole files of records."""
+    for path in paths:
+        with suppress(InputError, OSError):
+            if is_plain(path):
+                read_version(path, RECORDS, lambda _: None)
+                path.unlink()
 
 
 # Payload of a stream
@@ -450,12 +660,56 @@ class StoredStream:
     population: Snapshot
 
 
+class AxisDocument(Document):
+    """Where a stream is on its time axis; nowhere before its first sample."""
+
+    start: Number
+    count: Whole
+    given: float
+    last: float
+
+
+class ChangeDocument(Document):
+    """State of the change test."""
+
+    score: Number
+    since: tuple[Whole, Number] | None = Field(strict=False)
+    raised: bool
+
+
+class Position(Document):
+    """Where a stream is."""
+
+    axis: AxisDocument
+    change: ChangeDocument
+    observed: Whole
+    begin: Whole
+    counted: Whole
+    frozen: bool
+    awaited: Whole | None
+    spawned: Annotated[int, Field(ge=0, lt=1 << 32)]
+
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Options(Document):
+    """Options of a stream beside its settings."""
+
+    budget: Seconds | None
+    forget: Seconds | None
+    lookahead: Whole | None
+    samples_between_false_alarms: Seconds
+    memory: Annotated[int, Field(ge=1, lt=1 << 53)]
+    folder: None
+
+
 class _StreamDocument(Document):
     settings: dict[str, Any]
-    options: dict[str, Any]
+    options: Options
     problem: dict[str, Any]
     records: list[Any]
-    position: dict[str, Any]
+    position: Position
 
 
 def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
@@ -470,39 +724,82 @@ def write_stream(path: Path, stream: StoredStream, prior: Prior) -> None:
         raise InputError(f"{path} cannot be written: {stream.settings.not_storable}")
     problem, tables = problem_document(stream.problem)
     records, columns = records_document(stream.problem.records[:1])
-    document = _StreamDocument(
-        settings=stream.settings.document(),
-        options=stream.options,
-        problem=problem,
-        records=records,
-        position=stream.position,
-    )
+    document = {
+        "settings": stream.settings.document(),
+        # Where old samples go is for the machine that reads the file.
+        "options": stream.options | {"folder": None},
+        "problem": problem,
+        "records": records,
+        "position": stream.position,
+    }
     parts = {"problem": tables, "records": columns, "stream": stream.arrays}
     arrays = {f"{part}/{name}": values for part in parts for name, values in parts[part].items()}
-    payload = Payload({"stream": document.model_dump()}, arrays, (stream.population,))
-    save(path, encoded(STREAM, payload, prior))
+    payload = Payload({"stream": document}, arrays, (stream.population,))
+    save(path, STREAM, encoded(STREAM, payload, prior))
 
 
 def read_stream(path: Path) -> StoredStream:
     """Read the checkpoint of a stream; see `smcpn.checkpoint.container.read`."""
+    return read(path, STREAM, _stream_of)
 
-    def parse(file: Any) -> tuple[_StreamDocument, Payload]:
-        payload = decoded(file)
-        if len(payload.populations) != 1:
-            raise DamagedFileError(f"{path} has {len(payload.populations)} populations: {DAMAGED}")
-        return parsed(_StreamDocument, payload.documents["stream"]), payload
 
-    document, payload = read(path, STREAM, parse)
-    parts: dict[str, dict[str, NDArray[Any]]] = {"problem": {}, "records": {}, "stream": {}}
-    for name, values in payload.arrays.items():
-        part, _, rest = name.partition("/")
-        parts[part][rest] = values
+def _stream_of(file: Group) -> StoredStream:
+    """Return the stream of a file, of which all parts fit each other.
+
+    Raises
+    ------
+    DamagedFileError
+        If they do not.
+    InputError
+        If the problem or the settings cannot be restored.
+    """
+    document = parsed(_StreamDocument, *_documents(file, "stream"))
+    parts = {name: arrays_of(part) for name, part in file.group("arrays").groups.items()}
+    if set(parts) != {"problem", "records", "stream"} or file.group("arrays").arrays:
+        raise DamagedFileError(f"a stream has other arrays than it should: {DAMAGED}")
     records = restored_records(document.records, parts["records"])
-    return StoredStream(
-        problem=restored_problem(document.problem, parts["problem"], records),
-        settings=RunSettings(**document.settings),
-        options=document.options,
-        position=document.position,
-        arrays=parts["stream"],
-        population=payload.populations[0],
+    problem = restored_problem(document.problem, parts["problem"], records)
+    settings = RunSettings(**document.settings)
+    states = len(problem.ode.states)
+    sizes = {"n": len(problem.ode.inputs), "q": len(problem.observe), "states": states}
+    sizes |= {"N": settings.particles}
+    forgets = document.options.forget is not None
+    arrays = checked(
+        "stream", parts["stream"], STREAM_ARRAYS | (FORGETTING if forgets else {}), sizes
     )
+    population = _only_population(file, sizes)
+    _require_place(document.position, arrays, population, forgets, states)
+    return StoredStream(
+        problem=problem,
+        settings=settings,
+        options=document.options.model_dump(),
+        position=document.position.model_dump(),
+        arrays=arrays,
+        population=population,
+    )
+
+
+def _only_population(file: Group, sizes: Mapping[str, int]) -> Snapshot:
+    populations = _populations(file, 1, sizes)
+    if not populations or populations[0].exponent is not None or populations[0].refining:
+        raise DamagedFileError(f"a stream has no population between two samples: {DAMAGED}")
+    return populations[0]
+
+
+def _require_place(
+    position: Position,
+    arrays: Mapping[str, NDArray[Any]],
+    population: Snapshot,
+    forgets: bool,
+    states: int,
+) -> None:
+    """Refuse a place in the stream that its samples do not lead to."""
+    t, axis, begin = arrays["t"], position.axis, position.begin
+    last = float(t[-1]) if len(t) else -np.inf
+    counted = population.sample <= position.counted <= len(t)
+    whole = axis.count == begin + len(t) and axis.last == last
+    given = np.isfinite(axis.given) if len(t) else axis.given == -np.inf
+    window = arrays["start"].shape[1] == (states if begin else 0) and (forgets or not begin)
+    tested = position.observed <= begin + position.counted
+    if not (counted and whole and given and window and tested):
+        raise DamagedFileError(f"the stream is not where its samples end: {DAMAGED}")

@@ -11,29 +11,39 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
+import stat
 import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import h5py
+import numpy as np
 from filelock import FileLock, Timeout
 
 from smcpn.errors import InputError
+from smcpn.files import (
+    beside,
+    is_plain,
+    left_beside,
+    remove_quietly,
+    written_beside,
+)
+from smcpn.io.plain import Group, NotPlainError, read_plain
 
 RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
 """Kinds of files: the first line of the header."""
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 HEADER_BYTES = 512
 PREVIOUS = ".previous"
 """Suffix of the version before the last."""
+LOCK = ".lock"
 DAMAGED = "the file is damaged, or was not written by smcpn"
-_WRITABLE = 1
-"""H5LT_FILE_IMAGE_OPEN_RW."""
+
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)
 
 T = TypeVar("T")
 
@@ -54,22 +64,29 @@ def image(kind: str, fill: Callable[[h5py.File], None], onto: bytes = b"") -> by
     kind : str
         One of `KINDS`.
     fill : callable
-        Writes groups, datasets and attributes.
+        Writes groups, arrays and texts of fixed length, which `smcpn.io.plain` can read.
     onto : bytes
         Another image to add to, which is not changed: what many versions have in common.
     """
     with _in_memory(onto) as file:
-        file.attrs["format"], file.attrs["format_version"] = kind, FORMAT_VERSION
+        file.attrs["format"], file.attrs["format_version"] = np.bytes_(kind), FORMAT_VERSION
         fill(file)
         file.flush()
         body = file.id.get_file_image()
     return _header(kind, body) + body
 
 
-def _in_memory(onto: bytes) -> h5py.File:
-    if onto:
-        return h5py.File(h5py.h5f.open_file_image(onto, _WRITABLE))
-    return h5py.File("new", "w", driver="core", backing_store=False, userblock_size=HEADER_BYTES)
+def _in_memory(written: bytes) -> h5py.File:
+    """Open a new file, or one that was written here, in the oldest form of the format."""
+    access = h5py.h5p.create(h5py.h5p.FILE_ACCESS)
+    access.set_fapl_core(backing_store=False)
+    access.set_libver_bounds(h5py.h5f.LIBVER_EARLIEST, h5py.h5f.LIBVER_LATEST)
+    if written:
+        access.set_file_image(written)
+        return h5py.File(h5py.h5f.open(b"image", h5py.h5f.ACC_RDWR, access))
+    creation = h5py.h5p.create(h5py.h5p.FILE_CREATE)
+    creation.set_userblock(HEADER_BYTES)
+    return h5py.File(h5py.h5f.create(b"image", h5py.h5f.ACC_TRUNC, creation, access))
 
 
 def _header(kind: str, body: bytes) -> bytes:
@@ -91,34 +108,36 @@ def publish(path: Path, content: bytes) -> None:
     OSError
         If the folder cannot be written or the disk is full.
     """
-    temporary = path.with_name(path.name + ".new")
+    temporary = written_beside(path, content)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
         _keep_previous(path)
         temporary.replace(path)
     except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+        remove_quietly(temporary)
         raise
     _sync_folder(path.parent)
 
 
-def save(path: Path, content: bytes) -> None:
+def save(path: Path, kind: str, content: bytes) -> None:
     """Publish a file under its lock, within a `lock` of this process or without one.
 
     Raises
     ------
     InputError
-        If it cannot be written, or another process holds the lock.
+        If it cannot be written, another process holds the lock, or a file of this name is of
+        another kind.
     """
-    try:
-        with nullcontext() if os.path.abspath(path) in _LOCKED else _file_lock(path):
+    path = Path(os.path.abspath(path))
+    with nullcontext() if str(path) in _LOCKED else _file_lock(path):
+        found = kind_of(path)
+        if found not in (None, "", kind):
+            raise InputError(
+                f"{path} is no {kind}, or damaged, and is not overwritten: choose another file"
+            )
+        try:
             publish(path, content)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 _LOCKED: set[str] = set()
@@ -129,52 +148,116 @@ _LOCKED: set[str] = set()
 def lock(path: Path) -> Generator[None]:
     """Lock a file for writing by this process; the lock ends with the process at the latest.
 
+    What a killed process left beside it is removed.
+
     Raises
     ------
     InputError
-        If another process holds it.
+        If another process holds it, or a file beside it is not of this package.
+
+    Warns
+    -----
+    CheckpointWarning
+        If no lock can be had here.
     """
+    path = Path(os.path.abspath(path))
     with _file_lock(path):
-        name = os.path.abspath(path)
-        _LOCKED.add(name)
+        _LOCKED.add(str(path))
         try:
             yield
         finally:
-            _LOCKED.discard(name)
+            _LOCKED.discard(str(path))
 
 
 @contextmanager
 def _file_lock(path: Path) -> Generator[None]:
-    file_lock = FileLock(path.with_name(path.name + ".lock"), timeout=0)
+    name = path.with_name(path.name + LOCK)
+    _require_no_links(path, previous_of(path), name)
+    file_lock = FileLock(name, timeout=0)
     try:
         file_lock.acquire()
     except Timeout:
         raise InputError(
             f"{path} is in use by another process: wait for it, or choose another file"
         ) from None
-    except OSError:
-        # Where no lock can be made no file can be written: that is reported when it is tried.
-        yield
-        return
+    except (OSError, NotImplementedError) as error:
+        _tell_unlocked(path, error)
     try:
+        _require_own_previous(path)
+        remove_left(path)
         yield
     finally:
         file_lock.release()
+
+
+def _tell_unlocked(path: Path, error: Exception) -> None:
+    # Where nothing can be written that is reported when it is tried.
+    if os.access(path.parent, os.W_OK):
+        why = getattr(error, "strerror", None) or error
+        warnings.warn(
+            f"{path} cannot be locked ({why}): see to it that no other process writes it",
+            CheckpointWarning,
+            stacklevel=6,
+        )
+
+
+def _require_no_links(*paths: Path) -> None:
+    for path in paths:
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a symbolic link, which is not written through: name the file itself, "
+                "or remove the link"
+            )
+
+
+def _require_own_previous(path: Path) -> None:
+    previous = previous_of(path)
+    found = kind_of(previous)
+    if found not in (None, "", *KINDS):
+        raise InputError(
+            f"{previous} is no earlier version of {path.name}, or damaged, and is not "
+            "overwritten: move it away, or choose another file"
+        )
+
+
+def kind_of(path: Path) -> str | None:
+    """Return the kind that a file says it is of, a text not in `KINDS` if of none.
+
+    None where there is no file, "" where it is empty.
+    """
+    if not is_plain(path):
+        return "no plain file" if os.path.lexists(path) else None
+    try:
+        with path.open("rb") as file:
+            begin = file.read(HEADER_BYTES)
+    except OSError as error:
+        return f"unreadable: {error.strerror or error}"
+    said = begin.partition(b"\n")[0].decode("ascii", "replace")
+    return said if said in KINDS or not begin else "another"
+
+
+def remove_left(path: Path) -> None:
+    """Remove what a process that was killed while writing a file left beside it."""
+    for left in left_beside(path, ("new", "link")):
+        if kind_of(left) in ("", *KINDS):
+            remove_quietly(left)
 
 
 def _keep_previous(path: Path) -> None:
     """Keep the file as the previous version, by a hard link; renamed where that is impossible."""
     if not path.exists():
         return
-    previous = previous_of(path)
-    linked = path.with_name(path.name + ".link")
-    linked.unlink(missing_ok=True)
+    previous, linked = previous_of(path), beside(path, "link")
     try:
         os.link(path, linked)
     except OSError:
         path.replace(previous)
-    else:
+        return
+    try:
         linked.replace(previous)
+    except OSError:
+        remove_quietly(linked)
+        raise
 
 
 def _sync_folder(folder: Path) -> None:
@@ -185,6 +268,41 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def begun(path: Path) -> bool:
+    """Whether there is a version of a file that a run or a stream goes on from.
+
+    Raises
+    ------
+    InputError
+        If only the previous one is there. Writing leaves no such state where files can have two
+        names: somebody who removed the file may want to begin anew, which cannot be known.
+    """
+    previous = previous_of(path)
+    if not path.exists() and previous.exists():
+        raise InputError(
+            f"{path} is gone, but its previous version is there: rename {previous.name} to "
+            f"{path.name} to go on from it, or remove it to begin anew"
+        )
+    return path.exists()
+
+
+def remove(path: Path) -> None:
+    """Remove both versions of a file; the caller holds the `lock`.
+
+    Raises
+    ------
+    InputError
+        If the file is not of this package.
+    """
+    if kind_of(path) not in (None, "", *KINDS):
+        raise InputError(
+            f"{path} is no file of smcpn, or damaged at its beginning: remove it yourself, or "
+            "choose another file"
+        )
+    path.unlink(missing_ok=True)
+    previous_of(path).unlink(missing_ok=True)
 
 
 # Reading
@@ -200,13 +318,7 @@ def previous_of(path: Path) -> Path:
     return path.with_name(path.name + PREVIOUS)
 
 
-def remove(path: Path) -> None:
-    """Remove both versions of a file."""
-    path.unlink(missing_ok=True)
-    previous_of(path).unlink(missing_ok=True)
-
-
-def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     """Return what ``parse`` makes of a file, or of its previous version where it is damaged.
 
     Raises
@@ -219,6 +331,8 @@ def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
     CheckpointWarning
         If the previous version is used.
     """
+    if path.is_dir():
+        raise InputError(f"{path} is a folder: give the file that a run or a stream wrote")
     if not exists(path):
         raise InputError(f"{path} does not exist: give the file that a run or a stream wrote")
     previous = previous_of(path)
@@ -241,41 +355,38 @@ def read(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
         return found
 
 
-def read_version(path: Path, kind: str, parse: Callable[[h5py.File], T]) -> T:
+def read_version(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     """Return what ``parse`` makes of one file.
 
     Raises
     ------
     DamagedFileError
-        If the file is absent, does not have its checksum, or cannot be parsed.
+        If the file is absent, does not have its checksum, or does not hold what it should.
     InputError
-        If it cannot be read, or is of another kind or format version.
+        If it cannot be read, is of another kind or format version, or cannot be used here.
     """
-    content = _checked(path, kind)
+    body = _checked(path, kind)
     try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            attrs: Any = file.attrs
-            version = int(attrs["format_version"])
-            if version != FORMAT_VERSION:
-                raise InputError(
-                    f"{path} has format version {version}, and this smcpn reads version "
-                    f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
-                )
-            return parse(file)
-    except InputError:
-        raise
-    except Exception as error:
-        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from error
+        file = read_plain(body)
+    except NotPlainError as error:
+        raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from None
+    version = file.attributes.get("format_version")
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise InputError(
+            f"{path} has format version {version}, and this smcpn reads version "
+            f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
+        )
+    if file.attributes != {"format": kind, "format_version": FORMAT_VERSION}:
+        raise DamagedFileError(f"{path} does not say what it is: {DAMAGED}")
+    try:
+        return parse(file)
+    except InputError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 def _checked(path: Path, kind: str) -> bytes:
-    """Return the content of a file that has its checksum."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DamagedFileError(f"{path} is absent") from None
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}") from None
+    """Return the content of a file behind its header, which has the checksum."""
+    content = _content(path)
     if not content:
         raise DamagedFileError(f"{path} is empty")
     found = content[:HEADER_BYTES].split(b"\n")[0].decode(errors="replace")
@@ -283,6 +394,29 @@ def _checked(path: Path, kind: str) -> bytes:
         raise InputError(f"{path} is a file of kind '{found}', not '{kind}'")
     if found != kind:
         raise DamagedFileError(f"{path} is no {kind}, or its beginning is damaged")
-    if content[:HEADER_BYTES] != _header(kind, content[HEADER_BYTES:]):
+    body = content[HEADER_BYTES:]
+    if content[:HEADER_BYTES] != _header(kind, body):
         raise DamagedFileError(f"{path} is damaged: its content does not have its checksum")
-    return content
+    return body
+
+
+def _content(path: Path) -> bytes:
+    """Return the bytes of a regular file, all only where its beginning states their number."""
+    try:
+        # A pipe would be waited for.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | _AT_ONCE)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(f"{path} is no regular file: give the file that smcpn wrote")
+            start = file.read(HEADER_BYTES)
+            stated = f"\nbytes {status.st_size - HEADER_BYTES}\n".encode()
+            return start + file.read() if stated in start else start
+    except FileNotFoundError:
+        raise DamagedFileError(f"{path} is absent") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: give the file that smcpn wrote") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {reason}") from None

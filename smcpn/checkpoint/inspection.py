@@ -10,7 +10,7 @@ from smcpn.checkpoint.codec import Header, read_run
 from smcpn.checkpoint.container import FORMAT_VERSION
 from smcpn.checkpoint.problem import restored_prior
 from smcpn.columns import align
-from smcpn.errors import InputError
+from smcpn.errors import InputError, visible
 from smcpn.model.prior import Prior
 from smcpn.smc.sampler import Snapshot
 
@@ -39,7 +39,7 @@ def inspect(path: Path) -> str:
         lines.append(f"not stored  {header.not_stored}")
     for number, sampler in enumerate(stored.snapshot.samplers):
         lines += ["", *_population_lines(header, number, sampler)]
-    return "\n".join(lines)
+    return visible("\n".join(lines), keep="\n")
 
 
 _UNSHOWN = ("solver", "entropy", "moves", "block", "start")

@@ -10,14 +10,15 @@ import importlib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 from scipy import stats
 
-from smcpn.checkpoint.container import DAMAGED, DamagedFileError
+from smcpn.checkpoint.container import DAMAGED
+from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, parsed
 from smcpn.errors import InputError, NotStorableError, shown
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
@@ -26,35 +27,12 @@ from smcpn.model.prior import Distribution, Prior
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import CONTEXT, Record
 
-Number = Annotated[float, Field(allow_inf_nan=False)]
-
-
-class Document(BaseModel):
-    """A document of which the names and types of all entries are known."""
-
-    model_config = ConfigDict(strict=True, frozen=True, arbitrary_types_allowed=True)
-
-
-D = TypeVar("D", bound=Document)
-
-
-def parsed(kind: type[D], document: Any) -> D:
-    """Return a document that may be damaged as plain data of the right types.
-
-    Raises
-    ------
-    DamagedFileError
-        Names the first entry that is absent or something else.
-    """
-    try:
-        return kind.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "missing":
-            raise DamagedFileError(f"stored document lacks '{name}': {DAMAGED}") from None
-        entry = f"'{name}'" if name else "document"
-        raise DamagedFileError(f"stored {entry} is {shown(first['input'])}: {DAMAGED}") from None
+RESULTS = 6
+"""Of a model's table, before the initial state of each record."""
+MOST_ARGUMENTS = 16
+"""Of a prior distribution."""
+Initial = dict[Name, Line | float] | list[Line | float]
+"""Initial states of a record."""
 
 
 class PriorDocument(Document):
@@ -62,35 +40,35 @@ class PriorDocument(Document):
 
     library: str
     family: str
-    args: list[Any]
-    kwds: dict[str, Any]
+    args: list[Any] = Field(max_length=MOST_ARGUMENTS)
+    kwds: dict[str, Any] = Field(max_length=MOST_ARGUMENTS)
 
 
 class NamedPrior(Document):
     """The prior of a parameter."""
 
-    name: str
+    name: Name
     distribution: dict[str, Any]
 
 
 class ODEDocument(Document):
     """An ODE but for its expression table."""
 
-    name: str
-    doc: str
-    states: list[str]
-    inputs: list[str]
-    parameters: list[str]
-    defaults: dict[str, Number]
-    chains: dict[str, str]
+    name: Name
+    doc: Text
+    states: Names
+    inputs: Names
+    parameters: Names
+    defaults: dict[Name, Number]
+    chains: dict[Name, Name]
 
 
 class GivenDocument(Document):
     """Outputs, noise and initial state as the user gave them, for tables and reports."""
 
-    observe: list[Any]
-    noise: list[Any]
-    initial: str | list[Any] | dict[str, Any] | float
+    observe: list[Line]
+    noise: list[Line | float]
+    initial: Line | float | Initial | list[Line | float | Initial]
 
 
 class ProblemDocument(Document):
@@ -98,21 +76,21 @@ class ProblemDocument(Document):
 
     ode: ODEDocument
     priors: list[NamedPrior]
-    coordinates: dict[str, str]
-    fixed: dict[str, Number]
-    diffusion: str
+    coordinates: dict[Name, Name]
+    fixed: dict[Name, Number]
+    diffusion: Line
     given: GivenDocument
 
 
 class RecordDocument(Document):
     """A record but for its arrays."""
 
-    name: str
-    hold: str
-    y_unit: str
+    name: Line
+    hold: Line
+    y_unit: Line
     periodic: bool
-    start: float
-    dt: float | None
+    start: Number
+    dt: Number | None
 
 
 # Prior distributions as names and numbers
@@ -354,11 +332,13 @@ def restored_problem(
         {prior.name: restored_prior(prior.name, prior.distribution) for prior in stored.priors},
         stored.coordinates,
     )
-    model, observe = _restored_model(arrays), stored.given.observe
-    sizes = (ode.rhs.size1_out(0), len(ode.inputs), len(prior), len(observe), len(records))
-    own = (*(v.numel() for v in (model.x, model.u, model.theta, model.outputs)), len(model.initial))
-    if sizes != own:
-        raise InputError(f"stored model has the sizes {own}, its names and records {sizes}")
+    observe = stored.given.observe
+    model = _restored_model(
+        arrays,
+        arguments=[len(ode.states), len(ode.inputs), 1, 1, len(prior)],
+        outputs=len(observe),
+        records=len(records),
+    )
     for record in records:
         check_record(record, ode, len(observe))
     return Problem.assembled(
@@ -396,11 +376,19 @@ def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> OD
     )
 
 
-def _restored_model(arrays: Mapping[str, NDArray[Any]]) -> Model:
+def _restored_model(
+    arrays: Mapping[str, NDArray[Any]], arguments: list[int], outputs: int, records: int
+) -> Model:
+    """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values = np.asarray(arrays.get("model/constant_values"))
     if values.ndim != 1 or values.dtype != np.float64 or not np.isfinite(values).all():
         raise InputError(f"the stored constants of the model are {shown(values)}: {DAMAGED}")
-    return Model.from_table(_table(arrays, "model"), values.tolist())
+    table = _table(arrays, "model")
+    wanted = [*arguments, len(values), outputs, records + RESULTS]
+    own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
+    if [*own, len(table.output_shapes)] != wanted:
+        raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
+    return Model.from_table(table, values.tolist())
 
 
 def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:

@@ -6,12 +6,13 @@ import logging
 import sys
 import time
 import warnings
+from collections.abc import Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from smcpn.checkpoint.codec import Header, Status, header_image, run_image
+from smcpn.checkpoint.codec import Header, Status, header_image, remove_records, run_image
 from smcpn.checkpoint.container import CheckpointWarning, publish
 from smcpn.model.prior import Prior
 from smcpn.settings import RunSnapshot
@@ -37,12 +38,23 @@ class CheckpointWriter:
     prior : Prior
     every : float
         Most seconds between two snapshots; with 0 every part of the run is written.
+    retired : set of Path
+        Files of records that the versions on disk name and this run does not. They are removed
+        when both versions are of this run.
     """
 
-    def __init__(self, path: Path, header: Header, prior: Prior, every: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Header,
+        prior: Prior,
+        every: float,
+        retired: Set[Path] = frozenset(),
+    ) -> None:
         self.path, self.header, self.every, self._prior = path, header, every, prior
         self._image = header_image(header)
         self.writes: list[float] = []
+        self._retired, self._versions = retired, 0
         self._failure, self._reported = "", False
         self._written: RunSnapshot | None = None
         self._offered: RunSnapshot | None = None
@@ -133,6 +145,9 @@ class CheckpointWriter:
             self._failure = error.strerror or str(error)
         else:
             self._failure, self._written = "", snapshot
+            self._versions += 1
+            if self._versions == 2:
+                remove_records(self._retired)
             _log.debug("%s written at sample %d", self.path, snapshot.sample)
         self._cost = time.monotonic() - begin
         self.writes.append(self._cost)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smcpn.checkpoint.codec import read_run
-from smcpn.checkpoint.container import CheckpointWarning
-from smcpn.checkpoint.inspection import inspect as described
-from smcpn.cli.identify import parameters
 from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
 from smcpn.cli.terminal import remark, say
-from smcpn.io.parse import csv_record
-from smcpn.io.sink import json_text
-from smcpn.results.posterior import Posterior
-from smcpn.run.restore import stored_problem
-from smcpn.run.resume import load
-from smcpn.run.resume import resume as resumed
-from smcpn.smc.replicates import SamplerWarning
+from smcpn.errors import InputError
+from smcpn.files import file_path
+
+if TYPE_CHECKING:
+    from smcpn.results.posterior import Posterior
 
 File = Annotated[Path, typer.Argument(help="A checkpoint, as run.h5.", metavar="FILE")]
 
@@ -46,6 +41,13 @@ def resume(
 
     Example: smcpn resume run.h5 --data more.csv
     """
+    from smcpn.checkpoint.codec import read_run
+    from smcpn.io.parse import csv_record
+    from smcpn.io.sink import json_text
+    from smcpn.run.restore import stored_problem
+    from smcpn.run.resume import resume as resumed
+
+    file = file_path("FILE", file)
     with as_sentences():
         more = (
             None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
@@ -64,8 +66,10 @@ def inspect(file: File) -> None:
 
     Example: smcpn inspect run.h5
     """
+    from smcpn.checkpoint.inspection import inspect as described
+
     with as_sentences():
-        say(described(file))
+        say(described(file_path("FILE", file)))
 
 
 def report(
@@ -78,15 +82,30 @@ def report(
 
     Example: smcpn report run.h5 --to run.html
     """
+    from smcpn.run.resume import load
+
+    path = file_path("FILE", file)
     with as_sentences():
-        posterior = load(file)
-        written = posterior.report(file.with_suffix(".html") if to is None else to)
+        posterior = load(path)
+        written = posterior.report(_own_report(file.with_suffix(".html")) if to is None else to)
     say(written)
+
+
+def _own_report(path: Path) -> Path:
+    """Refuse a file that nobody named, unless it is a report or there is none."""
+    from smcpn.report.html import is_report
+
+    if os.path.lexists(path) and not is_report(path):
+        raise InputError(f"{path} is no report and is not overwritten: name another by --to")
+    return path
 
 
 @contextmanager
 def as_sentences() -> Generator[None]:
     """Print warnings about the file as sentences; those about the sampler are in the summary."""
+    from smcpn.checkpoint.container import CheckpointWarning
+    from smcpn.smc.replicates import SamplerWarning
+
     with warnings.catch_warnings():
         warnings.simplefilter("always", CheckpointWarning)
         warnings.simplefilter("ignore", SamplerWarning)
@@ -96,6 +115,8 @@ def as_sentences() -> Generator[None]:
 
 def as_dict(posterior: Posterior) -> dict[str, Any]:
     """Return the fields that ``--json`` prints."""
+    from smcpn.cli.outcome import parameters
+
     return {
         "samples": posterior.problem.n_samples,
         "particles": len(posterior.theta),

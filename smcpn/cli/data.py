@@ -10,8 +10,6 @@ import typer
 from smcpn.cli.terminal import say
 from smcpn.columns import align
 from smcpn.config.document import USUAL_NAME
-from smcpn.config.new import write_new
-from smcpn.datasets.inventory import data_folders, fetch, inventory
 
 
 def new(
@@ -23,6 +21,8 @@ def new(
 
     Example: smcpn new mysystem && smcpn identify mysystem/config.toml
     """
+    from smcpn.config.new import write_new
+
     for path in write_new(folder):
         say(path)
     say(f"next: smcpn identify {folder / USUAL_NAME}")
@@ -39,6 +39,8 @@ def check() -> None:
 
     Example: smcpn data check
     """
+    from smcpn.datasets.inventory import data_folders, inventory
+
     states = inventory()
     rows = [["file", "state", "where, or how to get it"]]
     rows += [
@@ -68,5 +70,7 @@ def fetch_files(
 
     Example: smcpn data fetch --folder ~/benchmarks
     """
+    from smcpn.datasets.inventory import fetch
+
     for path in fetch(folder):
         say(path)

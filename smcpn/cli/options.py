@@ -5,25 +5,33 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smcpn.cases import CASES, SPLITS, Case
+from smcpn.cases import CASES, SPLITS
+from smcpn.cli.names import FORMATS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
 from smcpn.cli.terminal import VisibleFormatter
 from smcpn.config.document import SUFFIX, USUAL_NAME
-from smcpn.errors import InputError, one_of
-from smcpn.io.parse import FORMATS
-from smcpn.likelihood.registry import LIKELIHOODS
-from smcpn.model.record import HOLDS
-from smcpn.settings import METHODS, Settings
+from smcpn.errors import InputError, one_of, whole_number
 from smcpn.solver import EKF0, SOLVERS
+
+if TYPE_CHECKING:
+    from smcpn.cases import Case
+    from smcpn.settings import Settings
 
 SEED = 1
 SYSTEM, RUN, OUTPUT, MESSAGES = "System", "Run", "Output", "Messages"
 """Titles under which ``--help`` lists options."""
 LEVELS = {0: logging.WARNING, 1: logging.INFO}
 """Least level that is printed, by the number of ``-v``; beyond it everything is."""
+WORDS = {
+    "likelihood": LIKELIHOODS,
+    "method": METHODS,
+    "solver": (*SOLVERS, "auto"),
+    "start": STARTS,
+}
+"""What options take that are one word of several."""
 
 
 def complete_system(incomplete: str) -> list[str]:
@@ -105,21 +113,22 @@ def check_options(
     *,
     order: int | None = None,
     steps: int | str | None = None,
-    solver: str | None = None,
     **options: Any,
 ) -> None:
-    """Refuse options out of range, before files are looked for.
+    """Refuse options out of range, before files are looked for and the engine is imported.
 
     Raises
     ------
     InputError
-        See `smcpn.settings.Settings`.
+        As `smcpn.settings.Settings` does.
     """
-    if solver is not None:
-        one_of("solver", solver, (*SOLVERS, "auto"))
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in WORDS.keys() & given.keys():
+        one_of(name, given[name], WORDS[name])
+    for name in LEAST.keys() & given.keys():
+        whole_number(name, given[name], LEAST[name])
     grid = {"order": order, "steps": steps}
     EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]
-    Settings().with_options(**options)
 
 
 def settings_of(case: Case, **options: Any) -> Settings:
@@ -196,9 +205,7 @@ Start = Annotated[
 ]
 Particles = Annotated[
     int | None,
-    typer.Option(
-        help=f"Number of particles; {Settings().particles} by default.", rich_help_panel=RUN
-    ),
+    typer.Option(help=f"Number of particles; {PARTICLES} by default.", rich_help_panel=RUN),
 ]
 Seed = Annotated[
     int | None,

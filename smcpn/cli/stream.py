@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
-import warnings
-from collections.abc import Generator
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from smcpn.checkpoint.container import CheckpointWarning, exists, lock
+from smcpn.cli.names import EVERY_SECONDS, FORMATS, STANDARD
 from smcpn.cli.options import (
     MESSAGES,
     OUTPUT,
@@ -31,31 +25,10 @@ from smcpn.cli.options import (
     check_options,
     complete_format,
     parsed_steps,
-    settings_of,
 )
-from smcpn.cli.terminal import remark
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
-from smcpn.io.address import STANDARD, open_source
-from smcpn.io.events import Event, EventLog, Report
-from smcpn.io.parse import FORMATS, Channels
-from smcpn.io.sink import PROBABILITIES, JsonSink
-from smcpn.io.sources import Source
-from smcpn.io.stream import EVERY_SECONDS, Checkpoints, Run, Stream
-from smcpn.io.watch import Watch, watching
-from smcpn.model.problem import Problem
-from smcpn.online import Online
-from smcpn.settings import Settings
-from smcpn.signals import Stop, stop_on_signals
-
-OF_STREAM = (
-    "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
-    "threads",
-)  # fmt: skip
-"""Settings that a stream has too."""
-SWITCH_SECONDS = 1e-4
-"""How long another thread may keep the identifying one waiting; Python's own choice is 5 ms, three
-samples at 610 Hz."""
+from smcpn.files import file_path
 
 
 @dataclass(frozen=True)
@@ -136,138 +109,14 @@ def stream_model(options: StreamOptions) -> int:
         For options, a model, a source or a checkpoint that cannot be used.
     """
     options.check()
+    if options.checkpoint is not None:
+        # What a model does when it is loaded may change the folder.
+        path = file_path("--checkpoint", options.checkpoint)
+        options = replace(options, checkpoint=str(path))
     case = load_system(options.model, hold=options.hold)
-    settings = settings_of(case, **options.settings)
-    source = _source(options, case.problem)
-    with ExitStack() as cleanup:
-        cleanup.enter_context(_quick_switching())
-        stop = cleanup.enter_context(stop_on_signals())
-        log = cleanup.enter_context(closing(_event_log(options.events)))
-        watch, report = cleanup.enter_context(
-            watching(options.watch, log, printed=options.events in (None, STANDARD))
-        )
-        if options.checkpoint is not None:
-            cleanup.enter_context(lock(Path(options.checkpoint)))
-        live = _live(options, case.problem, settings, report)
-        run = _run(options, live, case.problem, source, stop, report, watch)
-        with closing(run.sink):
-            code = run.run()
-    if stop.signal is not None:
-        _tell_stopped(stop.signal, run.assimilated, options.checkpoint)
-    return code
+    from smcpn.cli.streaming import streamed
 
-
-def _source(options: StreamOptions, problem: Problem) -> Source:
-    return open_source(
-        options.source,
-        Channels.of(problem),
-        format=options.format,
-        columns=None if options.columns is None else options.columns.split(","),
-        follow=options.follow,
-        announce=options.announce,
-        give_up=options.give_up,
-        ca_file=options.ca_file,
-        credentials=options.credentials,
-        session=os.path.abspath(options.checkpoint) if options.checkpoint else "",
-    )
-
-
-def _run(
-    options: StreamOptions,
-    live: Online,
-    problem: Problem,
-    source: Source,
-    stop: Stop,
-    report: Report,
-    watch: Watch | None,
-) -> Run:
-    checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
-    samples = Stream(
-        live,
-        source,
-        report,
-        stop=stop,
-        idle=lambda: checkpoints.save_if_due(live),
-    )
-    return Run(
-        live=live,
-        samples=samples,
-        sink=JsonSink(None if options.to == STANDARD else options.to, live.t),
-        checkpoints=checkpoints,
-        stop=stop,
-        report=report,
-        watch=watch,
-        limit=options.limit,
-        probabilities=PROBABILITIES if options.quantiles else (),
-    )
-
-
-def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Online:
-    """Load the checkpoint where there is one; begin anew otherwise."""
-    unused = _unused(settings)
-    if unused:
-        report(Event("settings", unused))
-    if options.checkpoint is None or not exists(Path(options.checkpoint)):
-        given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
-        return Online(
-            problem,
-            budget=options.budget,
-            forget=options.forget,
-            lookahead=options.lookahead,
-            **given,
-        )
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CheckpointWarning)
-        live = Online.load(options.checkpoint)
-    for warning in caught:
-        report(Event("checkpoint", str(warning.message)))
-    message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
-    report(Event("checkpoint", message, t=live.t, count=live.sample))
-    return live
-
-
-def _unused(settings: Settings) -> str:
-    """Return a sentence on settings that do not apply to a stream; empty where all do."""
-    unused: list[str] = []
-    if settings.method not in (None, "ibis"):
-        unused.append(f"method = '{settings.method}'")
-    if settings.start is not None:
-        unused.append(f"start = '{settings.start}'")
-    if settings.replicates > 1:
-        unused.append(f"replicates = {settings.replicates}")
-    if settings.checkpoint is not None:
-        unused.append(f"checkpoint = '{settings.checkpoint}'")
-    if not unused:
-        return ""
-    return (
-        f"{', '.join(unused)} of [run] does not apply to a stream, which is one population by "
-        "ibis with a --checkpoint of its own"
-    )
-
-
-def _event_log(path: str | None) -> EventLog:
-    if path is None or path == STANDARD:
-        return EventLog(sys.stderr, as_json=path is not None)
-    try:
-        return EventLog(open(path, "a", encoding="utf-8"), as_json=True)
-    except OSError as error:
-        raise InputError(f"--events '{path}' cannot be written: {error.strerror}") from error
-
-
-def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:
-    name = signal.Signals(number).name
-    kept = f"resume with --checkpoint {checkpoint}" if checkpoint else "no checkpoint was named"
-    remark(f"smcpn: stopped by {name} after {assimilated} samples; {kept}")
-
-
-@contextmanager
-def _quick_switching() -> Generator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
+    return streamed(case, options)
 
 
 SAMPLES = "Samples"

@@ -2,5 +2,6 @@
 
 `lower` describes a recursion and turns its graphs into typed statements, `machine_code` writes
 these as LLVM instructions, `emit` sets them into loops, `cache` compiles and keeps the result,
-`kernel` runs it on threads. `tangent` differentiates a program; `vector_field` compiles one ODE.
+`kernel` runs it on threads, `clock` counts its time. `tangent` differentiates a program;
+`vector_field` compiles one ODE.
 """

@@ -51,19 +51,22 @@ HALF_PI = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 
 
 def absolute(x: Term) -> Term:
+    """Size of a number."""
     return intrinsic("llvm.fabs", x)
 
 
 def with_sign(x: Term, sign: Term) -> Term:
-    """x >= 0 with the sign of another."""
+    """Give x >= 0 the sign of another number."""
     return (x.bits() | (sign.bits() & _SIGN)).double()
 
 
 def at_most(x: Term, limit: float) -> Term:
-    return where(x > limit, limit, x)  # A NaN stays.
+    """The smaller of a number and a limit; a NaN stays."""
+    return where(x > limit, limit, x)
 
 
 def at_least(x: Term, limit: float) -> Term:
+    """The larger of a number and a limit; a NaN stays."""
     return where(x < limit, limit, x)
 
 
@@ -81,8 +84,7 @@ _EXP = (
 
 
 def _multiple_of_log_two(x: Term) -> tuple[Term, Term, Term, Term]:
-    """x = n log 2 + high - low: n as an integer and as a number, and the rest, of which high
-    is exact."""
+    """Write x as n log 2 + high - low: n as an integer and as a number, high exact, low."""
     shifted = fma(x, LOG2_E, _TO_INTEGER)
     n = shifted - _TO_INTEGER
     return shifted.bits(), n, fma(n, -LN2_HIGH, x), n * LN2_LOW
@@ -101,6 +103,7 @@ def _exponential(x: Term, tail: Term | None = None) -> Term:
 
 
 def exp(x: Term) -> Term:
+    """Exponential function."""
     return _exponential(x)
 
 
@@ -119,6 +122,7 @@ def _ordered_sum(large: Term | float, small: Term) -> tuple[Term, Term]:
 
 
 def expm1(x: Term) -> Term:
+    """Exponential function less one."""
     integer, _, rest, _ = _reduced_expm1(at_least(at_most(x, 710.0), -40.0))
     half_power = power_of_two(integer - 1)
     half = fma(half_power, rest, half_power - 0.5)
@@ -126,6 +130,7 @@ def expm1(x: Term) -> Term:
 
 
 def sinh(x: Term) -> Term:
+    """Hyperbolic sine."""
     size = absolute(x)
     integer, inverse_square, rest = _hyperbolic(size)
     value, lost = _ordered_sum(1.0 - inverse_square, rest)
@@ -135,6 +140,7 @@ def sinh(x: Term) -> Term:
 
 
 def cosh(x: Term) -> Term:
+    """Hyperbolic cosine."""
     integer, inverse_square, rest = _hyperbolic(absolute(x))
     growing = 1.0 + rest
     return (growing + inverse_square / growing) * power_of_two(integer - 2) * 2.0
@@ -148,6 +154,7 @@ def _hyperbolic(size: Term) -> tuple[Term, Term, Term]:
 
 
 def tanh(x: Term) -> Term:
+    """Hyperbolic tangent."""
     size = absolute(x)
     integer, _, rest, lost = _reduced_expm1(at_most(size + size, 45.0))
     inverse = power_of_two(-1 * integer)
@@ -177,7 +184,7 @@ _TO_DOUBLE = 0x4330000000000000
 
 
 def _mantissa(x: Term) -> tuple[Term, Term, Term]:
-    """x > 0 as 2^k m, 1 / sqrt(2) <= m < sqrt(2): k + 1023 as an integer, k and m."""
+    """Write x > 0 as 2^k m, 1 / sqrt(2) <= m < sqrt(2): k + 1023 as an integer, k and m."""
     subnormal = x < 2.0**-1022
     bits = where(subnormal, x * 2.0**54, x).bits()
     biased = (bits - (_ROOT_HALF - (_BIAS << 52))) >> 52
@@ -191,7 +198,7 @@ def _splat(like: Term, number: float) -> Term:
 
 
 def _logarithm(k: Term, f: Term) -> Term:
-    """k log 2 + log(1 + f)."""
+    """Compute k log 2 + log(1 + f)."""
     s = f / (2.0 + f)
     z = s * s
     half_square = 0.5 * f * f
@@ -206,11 +213,13 @@ def _logarithm_or(x: Term, value: Term) -> Term:
 
 
 def log(x: Term) -> Term:
+    """Natural logarithm."""
     _, k, m = _mantissa(x)
     return _logarithm_or(x, _logarithm(k, m - 1.0))
 
 
 def log1p(x: Term) -> Term:
+    """Natural logarithm of 1 + x."""
     total = 1.0 + x
     larger = absolute(x) < 1.0
     lost = where(larger, x - (total - 1.0), 1.0 - (total - x))
@@ -221,6 +230,7 @@ def log1p(x: Term) -> Term:
 
 
 def asinh(x: Term) -> Term:
+    """Inverse hyperbolic sine."""
     size = absolute(x)
     large = size > 2.0**60
     grown = size + size * size / (1.0 + intrinsic("llvm.sqrt", fma(size, size, 1.0)))
@@ -229,6 +239,7 @@ def asinh(x: Term) -> Term:
 
 
 def acosh(x: Term) -> Term:
+    """Inverse hyperbolic cosine."""
     large, above = x > 2.0**60, x - 1.0
     grown = above + intrinsic("llvm.sqrt", above * (above + 2.0))
     value = log1p(where(large, x, grown)) + where(large, LN2, _splat(x, 0.0))
@@ -236,6 +247,7 @@ def acosh(x: Term) -> Term:
 
 
 def atanh(x: Term) -> Term:
+    """Inverse hyperbolic tangent."""
     size = absolute(x)
     twice = size + size
     value = 0.5 * log1p(twice + twice * size / (1.0 - size))
@@ -258,6 +270,7 @@ _LARGE = 2.0**30
 
 
 def sin(x: Term) -> Term:
+    """Sine."""
     size = absolute(x)
     shifted = fma(size, 1 / math.pi, _TO_INTEGER)
     r = _angle_from(size, shifted - _TO_INTEGER)
@@ -266,6 +279,7 @@ def sin(x: Term) -> Term:
 
 
 def cos(x: Term) -> Term:
+    """Cosine."""
     # -sin(x - (n + 1 / 2) pi), with the sign of an odd n turned.
     size = absolute(x)
     shifted = fma(size, 1 / math.pi, -0.5) + _TO_INTEGER
@@ -275,7 +289,7 @@ def cos(x: Term) -> Term:
 
 
 def _angle_from(x: Term, n: Term) -> Term:
-    """x - n pi, where it is at most pi / 2.
+    """Subtract n pi from x, to at most pi / 2.
 
     Up to 2^30 the first difference is a double, and three doubles of pi suffice for the x that
     comes closest to a multiple of it.
@@ -293,6 +307,7 @@ def _sine(r: Term) -> Term:
 
 
 def tan(x: Term) -> Term:
+    """Tangent."""
     size = absolute(x)
     shifted = fma(size, TWO_OVER_PI, _TO_INTEGER)
     n = shifted - _TO_INTEGER
@@ -370,8 +385,10 @@ _TWO_OVER_PI_BITS = (
 
 
 def _large_angle(turns: _Turns, b: Any, x: Any) -> tuple[Any, Any, Any]:
-    """Reduce a double from 2^30 on by the bits of 2 / pi (Payne and Hanek, SIGNUM Newsletter 18,
-    1983) to the number of turns, modulo four quarters, and the angle in two doubles."""
+    """Reduce a double from 2^30 on to the number of turns, modulo four quarters, and the angle.
+
+    The angle is a sum of two doubles (Payne and Hanek, SIGNUM Newsletter 18, 1983).
+    """
     wide = ir.IntType(128)
     table = _two_over_pi(b.module)
 
@@ -456,12 +473,14 @@ def _arcsine(size: Term) -> tuple[Term, Term, Term]:
 
 
 def asin(x: Term) -> Term:
+    """Arcsine."""
     large, s, rest = _arcsine(absolute(x))
     near, lost = _ordered_sum(HALF_PI[0], -2.0 * s)
     return with_sign(where(large, near - (rest + rest - HALF_PI[1] - lost), s + rest), x)
 
 
 def acos(x: Term) -> Term:
+    """Arccosine."""
     large, s, rest = _arcsine(absolute(x))
     negative = x < 0.0
     twice, twice_rest = s + s, rest + rest
@@ -480,8 +499,10 @@ _ATAN = (
 
 
 def _arctangent(y: Term, x: Term) -> tuple[Term, Term]:
-    """atan(y / x) of y, x >= 0, as a number and a small addition, by the nearest of 0, pi / 4 and
-    pi / 2."""
+    """Arctangent of y / x, y, x >= 0, as a number and a small addition.
+
+    It is taken from the nearest of 0, pi / 4 and pi / 2.
+    """
     steep, middle = y > x + x, y >= 0.5 * x
     numerator = where(steep, -x, where(middle, y - x, y))
     t = numerator / where(steep, y, where(middle, y + x, x))
@@ -494,11 +515,13 @@ def _arctangent(y: Term, x: Term) -> tuple[Term, Term]:
 
 
 def atan(x: Term) -> Term:
+    """Arctangent."""
     near, rest = _arctangent(absolute(x), _splat(x, 1.0))
     return with_sign(near + rest, x)
 
 
 def atan2(y: Term, x: Term) -> Term:
+    """Angle of the point (x, y), from -pi to pi."""
     height, breadth = absolute(y), absolute(x)
     largest = where(height > breadth, height, breadth)
     one = _splat(x, 1.0)
@@ -548,7 +571,7 @@ def _is_integer(y: Term) -> Term:
 
 
 def _precise_logarithm(x: Term) -> tuple[Term, Term]:
-    """log x, x >= 0, as a sum of two doubles."""
+    """Logarithm of x >= 0 as a sum of two doubles."""
     _, k, m = _mantissa(x)
     below, above = m < _BORDERS[0], m > _BORDERS[1]
     centre, log_high, log_low = (
@@ -586,6 +609,7 @@ _ERFCX = (
 
 
 def erf(x: Term) -> Term:
+    """Error function."""
     size = at_most(absolute(x), 6.0)
     z = size * size
     t = (size - 2.5) / (size + 3.0)
@@ -595,6 +619,7 @@ def erf(x: Term) -> Term:
 
 
 def hypot(x: Term, y: Term) -> Term:
+    """Length of the vector (x, y), without overflow."""
     x, y = absolute(x), absolute(y)
     infinite = x.equals(math.inf) | y.equals(math.inf)
     largest = where(x > y, x, y)
@@ -607,6 +632,7 @@ def hypot(x: Term, y: Term) -> Term:
 
 
 def fmod(x: Term, y: Term) -> Term:
+    """Remainder of x / y with the sign of x, exact."""
     size, step = absolute(x), absolute(y)
     ratio = size / step
     n = (ratio + 2.0**52) - 2.0**52
@@ -627,18 +653,22 @@ def fmod(x: Term, y: Term) -> Term:
 
 
 def sqrt(x: Term) -> Term:
+    """Square root."""
     return intrinsic("llvm.sqrt", x)
 
 
 def floor(x: Term) -> Term:
+    """Largest integer up to x."""
     return intrinsic("llvm.floor", x)
 
 
 def ceil(x: Term) -> Term:
+    """Smallest integer from x on."""
     return intrinsic("llvm.ceil", x)
 
 
 def copysign(x: Term, y: Term) -> Term:
+    """Size of x with the sign of y."""
     return with_sign(absolute(x), y)
 
 
@@ -649,29 +679,8 @@ def apply(builder: Any, operation: str, operands: Sequence[Any]) -> Any:
     if short:
         kind = vector(DOUBLE, 1)
         operands = [builder.bitcast(operand, kind) for operand in operands]
-    if SHARED:
-        function = _defined(builder.module, operation, kind, len(operands))
-        result = builder.call(function, operands)
-    else:
-        result = FUNCTIONS[operation](*(Term(builder, operand) for operand in operands)).value
+    result = FUNCTIONS[operation](*(Term(builder, operand) for operand in operands)).value
     return builder.bitcast(result, DOUBLE) if short else result
-
-
-SHARED = False
-
-
-def _defined(module: Any, operation: str, kind: Any, count: int) -> Any:
-    name = f"smcpn.{operation}.{kind.count}"
-    if name in module.globals:
-        return module.globals[name]
-    function = ir.Function(module, ir.FunctionType(kind, [kind] * count), name)
-    function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        function.attributes.add(attribute)
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    operands = [Term(builder, argument) for argument in function.args]
-    builder.ret(FUNCTIONS[operation](*operands).value)
-    return function
 
 
 FUNCTIONS: dict[str, Callable[..., Term]] = {

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.cache import load_kernel
+from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
 
@@ -27,6 +28,11 @@ TASKS_PER_THREAD = 2
 NOTABLE_SECONDS = 0.1
 """Time from which it is worth a line that a kernel was compiled, or read from disk."""
 _NOTHING = np.empty((0, 1, 1))
+_SHAPES = "theta, the state or the shared rows are not of the program's shape"
+
+
+class KernelArgumentError(ValueError):
+    """Arrays that a kernel would read beyond: a fault of the caller, not of the user."""
 
 
 @dataclass(frozen=True)
@@ -71,27 +77,6 @@ class Rows:
 
 
 @dataclass
-class KernelClock:
-    """Time spent compiling and running kernels, and the work done."""
-
-    compile_seconds: float = 0.0
-    run_seconds: float = 0.0
-    theta_steps: int = 0
-
-    def since(self, before: KernelClock) -> KernelClock:
-        """Difference to an earlier copy."""
-        return KernelClock(
-            self.compile_seconds - before.compile_seconds,
-            self.run_seconds - before.run_seconds,
-            self.theta_steps - before.theta_steps,
-        )
-
-
-CLOCK = KernelClock()
-"""Time and work of all kernels of this process so far; only reports read it."""
-
-
-@dataclass
 class LaneKernel:
     """The compiled form of a `LaneProgram`.
 
@@ -116,6 +101,9 @@ class LaneKernel:
         self.lanes = code.lanes
         self._module = load_kernel(code.text, BLOCKS=code.blocks)
         self._n_emitted = self.program.emitted.numel()
+        self._n_state, self._n_theta = self.program.state.numel(), self.program.theta.numel()
+        # The rows that were found to fit last: their arrays keep their shapes.
+        self._fitting: Rows | None = None
         seconds = time.perf_counter() - begin
         CLOCK.compile_seconds += seconds
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
@@ -131,7 +119,7 @@ class LaneKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         self._check(theta, rows)
-        state = np.empty((self.program.state.numel(), theta.shape[1]))
+        state = np.empty((self._n_state, theta.shape[1]))
         self._module.start(self._with_constants(theta), rows.start, state)
         CLOCK.run_seconds += time.perf_counter() - begin
         return state
@@ -159,7 +147,9 @@ class LaneKernel:
         """
         begin = time.perf_counter()
         self._check(theta, rows)
-        n, n_emitted = theta.shape[1], self.program.emitted.numel()
+        n, n_emitted = theta.shape[1], self._n_emitted
+        if state.shape != (self._n_state, n) or not 0 <= first <= last <= len(rows):
+            raise KernelArgumentError(_SHAPES)
         state, theta = state.copy(), self._with_constants(theta)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         totals = np.empty((n_emitted, n))
@@ -187,10 +177,11 @@ class LaneKernel:
         return np.ascontiguousarray(self._with_constants(theta))
 
     def sample(self, columns: Array, state: Array, rows: Rows, sample: int) -> tuple[Array, Array]:
-        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` without its checks.
+        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` at the least cost.
 
         For one sample at a time, when microseconds count.
         """
+        self._check_one(columns, state, rows, sample)
         n = columns.shape[1]
         state = state.copy()
         emitted = np.empty((self._n_emitted, n))
@@ -202,6 +193,7 @@ class LaneKernel:
 
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
         """Numbers that a sample emits, (e, N), from the state at that sample."""
+        self._check_one(columns, state, rows, sample)
         n = columns.shape[1]
         emitted = np.empty((self._n_emitted, n))
         self._module.advance(
@@ -212,21 +204,45 @@ class LaneKernel:
         return emitted
 
     def _check(self, theta: Array, rows: Rows) -> None:
-        """Compiled code does not look where it reads: refuse arrays it would read beyond."""
-        program, intervals = self.program, len(rows) - 1
+        """Compiled code does not look where it reads: refuse arrays it would read beyond.
+
+        The type of every array, and that it is contiguous, is checked by the signature.
+        """
+        if theta.ndim != 2 or len(theta) != self._n_theta:
+            raise KernelArgumentError(_SHAPES)
+        if rows is not self._fitting:
+            self._check_rows(rows)
+
+    def _check_one(self, columns: Array, state: Array, rows: Rows, sample: int) -> None:
+        if (
+            columns.ndim != 2
+            or len(columns) != self._n_theta + len(self.program.constant_values)
+            or state.shape != (self._n_state, columns.shape[1])
+            or not 0 <= sample < len(rows.samples)
+        ):
+            raise KernelArgumentError(_SHAPES)
+        if rows is not self._fitting:
+            self._check_rows(rows)
+
+    def _check_rows(self, rows: Rows) -> None:
+        program, begins = self.program, rows.begins
+        intervals = len(rows) - 1
         fits = (
-            len(theta) == program.theta.numel()
-            and len(rows.start) == program.start_row.numel()
-            and rows.inputs.shape == (rows.begins[-1], program.step_row.numel())
-            and len(rows.begins) == len(rows)
+            intervals >= 0
+            and begins.shape == (len(rows),)
+            and bool((np.diff(begins, prepend=0) >= 0).all())
+            and rows.start.shape == (program.start_row.numel(),)
+            and rows.inputs.shape == (begins[-1], program.step_row.numel())
+            and rows.gains.ndim == 2
             and rows.gains.shape[1] == program.gain_row.numel()
             and len(rows.gains) > 0
-            and rows.samples.shape[1] == program.sample_row.numel()
+            and rows.samples.shape == (len(rows), program.sample_row.numel())
         )
         if program.interval is not None:
             fits = fits and rows.intervals.shape == (intervals, program.interval_row.numel())
         if not fits:
-            raise ValueError("theta or the shared rows are not of the program's shape")
+            raise KernelArgumentError(_SHAPES)
+        self._fitting = rows
 
     def _with_constants(self, theta: Array) -> Array:
         constants = np.array(self.program.constant_values)

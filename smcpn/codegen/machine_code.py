@@ -133,10 +133,10 @@ class Block:
 
 
 def lane_function(block: Block, lanes: int, width: int = 1) -> Any:
-    """Return a function ``(w, i, arguments)``, for compiled code, that runs a block in lanes
-    i to i + width - 1.
+    """Return a function ``(w, i, arguments)``, for compiled code, that runs a block in some lanes.
 
-    Slot k of the work array, or pointer, w is its element ``k * lanes + i``.
+    They are i to i + width - 1, as one vector. Slot k of the work array, or pointer, w is its
+    element ``k * lanes + i``.
     """
 
     @intrinsic
@@ -189,9 +189,8 @@ def shared_function(block: Block) -> Any:
 def digest() -> str:
     """SHA-256 of the modules on which the machine code of a kernel depends."""
     folder = Path(__file__).parent
-    texts = [
-        (folder / name).read_bytes() for name in ("machine_code.py", "functions.py", "terms.py")
-    ]
+    modules = ("machine_code.py", "functions.py", "terms.py")
+    texts = [(folder / name).read_bytes() for name in modules]
     return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
 
 

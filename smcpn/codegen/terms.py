@@ -52,6 +52,7 @@ class Term:
 
     @property
     def width(self) -> int:
+        """Number of its elements."""
         return self.value.type.count
 
     def _real(self) -> bool:
@@ -133,6 +134,7 @@ class Term:
         return self._compared(">=", other)
 
     def equals(self, other: Term | float) -> Term:
+        """Compare; a NaN equals nothing."""
         return self._compared("==", other)
 
     def bits(self) -> Term:
@@ -174,14 +176,14 @@ def where(test: Term, if_true: Term | float, if_false: Term | float) -> Term:
 
 
 def fma(x: Term, y: Term | float, z: Term | float) -> Term:
-    """x y + z; whether the product is rounded is up to the processor."""
+    """Multiply x and y and add z; whether the product is rounded is up to the processor."""
     if not FUSED:
         return x * y + z
     return intrinsic("llvm.fma", x, Term(x.builder, x._lifted(y)), Term(x.builder, x._lifted(z)))
 
 
 def minus_product(z: Term, x: Term, y: Term | float) -> Term:
-    """z - x y, in which the product is not rounded."""
+    """Subtract x y from z, in which the product is not rounded."""
     if FUSED:
         return fma(-x, y, z)
     high, low = product(x, y)
@@ -189,7 +191,7 @@ def minus_product(z: Term, x: Term, y: Term | float) -> Term:
 
 
 def product(x: Term, y: Term | float) -> tuple[Term, Term]:
-    """x y as a number and what its rounding lost (Dekker, Numer. Math. 18, 1971)."""
+    """Product as a number and what its rounding lost (Dekker, Numer. Math. 18, 1971)."""
     high = x * y
     if FUSED:
         return high, fma(x, y, -high)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from smcpn.cases import CASES, Case, load_case
-from smcpn.config.case import configured_case
-from smcpn.config.document import configuration_path, is_configuration
+from typing import TYPE_CHECKING
+
+from smcpn.cases import CASES, load_case
+from smcpn.config.document import Document, configuration_path, is_configuration
 from smcpn.config.script import is_script, scripted_case
 from smcpn.errors import InputError
+
+if TYPE_CHECKING:
+    from smcpn.cases import Case
 
 
 def load_system(
@@ -42,7 +46,10 @@ def load_system(
                 f"{option} is '{value}': it chooses a variant of a case study, leave it out"
             )
     if is_configuration(name):
-        return configured_case(configuration_path(name), hold)
+        document = Document.read(configuration_path(name))
+        from smcpn.config.case import configured_case
+
+        return configured_case(document, hold)
     if hold is not None:
         raise InputError(
             f"hold is '{hold}': in a Python file of your own the record states it, leave it out"

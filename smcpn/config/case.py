@@ -46,13 +46,13 @@ _SECTION_OF = {"observe": "outputs", "noise": "outputs", "coordinates": "prior"}
 """Arguments of `smcpn.Problem` that have another name in a configuration."""
 
 
-def configured_case(path: Path, hold: str | None = None) -> Case:
-    """Read a configuration, run its model file, and read its data.
+def configured_case(document: Document, hold: str | None = None) -> Case:
+    """Make the case of a configuration: run its model file, and read its data.
 
     Parameters
     ----------
-    path : Path
-        Of the TOML file; the paths in it are relative to its folder.
+    document : Document
+        The TOML file; the paths in it are relative to its folder.
     hold : str, optional
         The input between samples, in place of what the configuration says.
 
@@ -66,7 +66,6 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
         For anything that cannot be used. It names the line and the key of the configuration, the
         line of the model file, or the line of a CSV file.
     """
-    document = Document.read(path)
     root = document.root
     root.refuse_others(SECTIONS, _HOMES)
     for name, keys in SECTIONS.items():
@@ -94,16 +93,18 @@ def configured_case(path: Path, hold: str | None = None) -> Case:
             diffusion=_learned_diffusion(root.section("solver")),
         )
     solver = _solver(root, problem, settings)
+    if solver is not None:
+        settings = settings.with_options(solver=solver)
     return Case(
-        name=path.resolve().parent.name,
+        name=document.path.resolve().parent.name,
         problem=problem,
         tests=tests or _training(train),
         published={},
-        steps=solver.steps,
+        steps="auto" if solver is None else solver.steps,
         note=", ".join(train),
         split="",
         initialise=reader.data.optional("initialise", _samples) or 0,
-        settings=settings.with_options(solver=solver),
+        settings=settings,
         report=_file(run, "report"),
         picture=_file(run, "picture"),
     )
@@ -124,10 +125,11 @@ def _settings(root: Section) -> Settings:
         return Settings(**options)
 
 
-def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
+def _solver(root: Section, problem: Problem, settings: Settings) -> Solver | None:
     """Return the solver of [solver]; without a kind the one that goes with the likelihood.
 
-    The kind ``"auto"`` is `chosen_solver`'s.
+    None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is
+    `chosen_solver`'s.
     """
     section = root.section("solver")
     with _blaming(root):
@@ -139,6 +141,8 @@ def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
                 if key not in ("kind", *WITHOUT_KIND) or unlearned:
                     kinds = " or ".join(SOLVERS)
                     raise section.error(key, f"say which solver it is for: kind = {kinds}")
+            if not given and settings.likelihood is None:
+                return None
             kind = given.pop("kind", None)
             solver = default_solver(problem, settings.likelihood)
             if kind is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.resources import files
 from pathlib import Path
 
@@ -40,14 +41,15 @@ def write_new(folder: Path) -> list[Path]:
     """
     paths = [folder / name for name in (*COPIED, DATA)]
     for path in paths:
-        if path.exists():
+        if os.path.lexists(path):
             raise InputError(f"{path} exists and is not overwritten: choose another folder")
     template = files("smcpn.config.template")
+    texts = [template.joinpath(name).read_text("utf-8") for name in COPIED]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in COPIED:
-            (folder / name).write_text(template.joinpath(name).read_text("utf-8"), "utf-8")
-        (folder / DATA).write_text(sample_data(), "utf-8")
+        for path, text in zip(paths, [*texts, sample_data()], strict=True):
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror or error}") from error
     return paths

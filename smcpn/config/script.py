@@ -10,12 +10,13 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from smcpn.cases.case import Case
 from smcpn.errors import InputError, listed, shown
-from smcpn.model.problem import Problem
 from smcpn.signals import Terminated
+
+if TYPE_CHECKING:
+    from smcpn.cases import Case
 
 T = TypeVar("T")
 
@@ -148,6 +149,9 @@ def scripted_case(text: str) -> Case:
     InputError
         If the file fails, or has none of that name.
     """
+    from smcpn.cases import Case
+    from smcpn.model.problem import Problem
+
     match = _SCRIPT.fullmatch(text)
     assert match is not None
     module = run_file(Path(match["path"]))

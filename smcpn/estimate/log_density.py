@@ -78,6 +78,24 @@ class LogDensity:
                 gradient = gradient + prior_derivatives(self.prior, theta, self.scale)[0]
         return np.where(np.isfinite(total), total, -np.inf), gradient
 
+    def expansion(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array]:
+        """Log density (n,), gradient (n, d), and information (n, d, d), none of it negative.
+
+        As `LogLikelihood.expansion`, where the likelihood has one. Prior and coordinates add their
+        curvature, where that is positive.
+        """
+        with np.errstate(all="ignore"):
+            values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
+            total, gradient, information = self.log_likelihood.expansion(values, share)
+            information = information * slopes[:, :, None] * slopes[:, None, :]
+            second, gradient = gradient * bends, gradient * slopes
+            if self.target == POSTERIOR:
+                total = total + self.prior.log_density(theta)
+                first, prior_second = prior_derivatives(self.prior, theta, self.scale)
+                gradient, second = gradient + first, second + prior_second
+            information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(slopes.T))
+        return np.where(np.isfinite(total), total, -np.inf), gradient, information
+
     def hessian(self, theta: Array, difference: float = DIFFERENCE) -> Array:
         """Second derivatives, (n, d, d); ``difference`` as of `LogLikelihood.hessian`."""
         with np.errstate(all="ignore"):

@@ -19,14 +19,16 @@ Array = NDArray[np.float64]
 def with_shift(maximum: Maximum, threads: int | None = None) -> Maximum:
     """Return a maximum with its shift under a solver twice as fine, in posterior sd, and a warning.
 
-    Without a shift it stays where a finer solver cannot be had, or where the Hessian is not finite.
+    Without a shift it stays where a finer solver cannot be had, or where the precision is not
+    finite: minus the Hessian, or the information where first derivatives give it.
     """
     function, theta = maximum.function, maximum.theta[None, :]
     finer = finer_solver(maximum.problem, maximum.solver) if maximum.found else None
     if finer is None:
         return replace(maximum, shift=None)
     density = LogDensity(function, maximum.target)
-    covariance = bounded_covariance(-density.hessian(theta)[0], density.scale)
+    precision = density.expansion(theta)[2] if function.expands else -density.hessian(theta)
+    covariance = bounded_covariance(precision[0], density.scale)
     if not np.isfinite(covariance).all():
         return replace(maximum, shift=None)
     other = LogLikelihood(maximum.problem, function.likelihood, finer, threads)

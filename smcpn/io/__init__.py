@@ -6,19 +6,7 @@ and updates an online identification, whose time axis (`smcpn.io.axis`) says whi
 Policies are in ``docs/streaming.md``.
 """
 
-from smcpn.io.address import open_source
-from smcpn.io.events import Event
-from smcpn.io.parse import Channels, Sample
-from smcpn.io.sources import Lines, Samples, Source
-from smcpn.io.stream import Stream
+import lazy_loader
 
-__all__ = [
-    "Channels",
-    "Event",
-    "Lines",
-    "Sample",
-    "Samples",
-    "Source",
-    "Stream",
-    "open_source",
-]
+# A command line that names a format or prints an event needs no source.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -116,6 +116,7 @@ class Classical(Recursion):
     divides = True
     any_density = True
     coloured_noise = True
+    gaussian = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)

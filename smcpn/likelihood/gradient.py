@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, whole_number
-from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import build_likelihood, likelihood_name
+from smcpn.likelihood.expansion import expansion_program, products
+from smcpn.likelihood.lanes import CHUNK, Grid, LaneLikelihood
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Coordinate
@@ -31,6 +32,8 @@ DIFFERENCE = 1e-3
 """Step of a difference of gradients, in units of the standard error of a parameter."""
 NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
+MOST_BYTES = 2**26
+"""Memory of what a block of samples emits."""
 _NODES = np.array([-2.0, -1.0, 1.0, 2.0])
 _WEIGHTS = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 
@@ -181,12 +184,56 @@ class LogLikelihood:
 
     @cached_property
     def tangent(self) -> LaneLikelihood:
-        """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`."""
-        return self._value.tangent()
+        """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`.
+
+        Where `expands`, the samples emit `information_rows` after these.
+        """
+        if not self.expands:
+            return self._value.tangent()
+        kind, grid = LIKELIHOODS[self.likelihood], Grid.of(self.problem.records)
+        return self._value.running(expansion_program(kind(self.problem, self.solver, grid)))
+
+    @property
+    def expands(self) -> bool:
+        """Whether the samples are Gaussian, so that first derivatives give their information."""
+        return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
+
+    def expansion(self, values: ArrayLike, share: float = 1.0) -> tuple[Array, Array, Array]:
+        """Log-likelihood (N,), gradient (N, d) and information (N, d, d), in one pass.
+
+        The information is the expected one, of Gauss-Newton and Fisher, with J = dg / dtheta and
+        samples N(g, S) the sum of J' S^-1 J + tr(S^-1 dS S^-1 dS) / 2. It is there where the
+        likelihood `expands`. Only what a block of samples emits is held at a time.
+
+        Parameters
+        ----------
+        values : array_like, (N, d)
+        share : float
+            Share of each record, from its beginning.
+        """
+        values = self._checked("values", values)
+        n, d = values.shape
+        bytes_of_a_point = 8 * CHUNK * d * self.tangent.n_emitted
+        size = max(1, MOST_BYTES // bytes_of_a_point)
+        parts = [self._expansion(values[k : k + size], share) for k in range(0, n, size)]
+        total, gradient, information = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return total, gradient, information
+
+    def _expansion(self, values: Array, share: float) -> tuple[Array, Array, Array]:
+        n, d = values.shape
+        sums, information = np.zeros((self.tangent.n_emitted, n * d)), np.zeros((n, d, d))
+        with np.errstate(all="ignore"):
+            for emitted, added in self.tangent.blocks(np.hstack(_pairs(values)), share):
+                sums += added
+                for row in range(2, len(sums)):
+                    information += products(emitted[:, row].reshape(-1, n, d))
+        total, slope = sums[0].reshape(n, d)[:, 0], sums[1].reshape(n, d)
+        known = np.isfinite(total)
+        return np.where(known, total, -np.inf), np.where(known[:, None], slope, np.nan), information
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            total, slope = self.tangent.total(np.hstack([values, directions]))
+            total, slope = self.tangent.total(np.hstack([values, directions]))[:2]
         known = np.isfinite(total)
         return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
 
@@ -198,13 +245,10 @@ class LogLikelihood:
     def _steps(self, values: Array, difference: float) -> Array:
         """Step of the differences in each parameter, (N, d), exactly representable."""
         n, d = values.shape
-        pairs = np.hstack(_pairs(values))
         with np.errstate(all="ignore"):
-            _, emitted = self.tangent.emitted(
-                pairs, self.tangent.start(pairs), 0, self.tangent.n_samples
-            )
-            information = np.sum(emitted[:, 1] ** 2, axis=0).reshape(n, d)
-            steps = difference / np.sqrt(information)
+            blocks = self.tangent.blocks(np.hstack(_pairs(values)))
+            information = sum(np.sum(emitted[:, 1] ** 2, axis=0) for emitted, _ in blocks)
+            steps = difference / np.sqrt(np.reshape(information, (n, d)))
         known = np.isfinite(steps) & (steps > 0)
         steps = np.where(known, steps, difference * np.maximum(np.abs(values), 1.0))
         ways = [_way_to_bound(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]

@@ -46,6 +46,8 @@ def fisher_information(function: LogLikelihood, values: Array) -> Array:
     problem = function.problem
     if problem.model.density is not None:
         return score_information(function, values)
+    if function.expands:
+        return function.expansion(values[None, :])[2][0]
     predicted, d, q = _predicted(function), len(values), len(problem.observe)
     directions = np.hstack([np.tile(values, (d, 1)), np.eye(d)])
     present = np.concatenate([np.isfinite(record.y) for record in problem.records])

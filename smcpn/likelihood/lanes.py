@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
+from math import ceil
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -98,6 +99,8 @@ class StartSymbols:
         return sum((self.record[k] * state for k, state in enumerate(model.initial)), ca.SX(0.0))
 
 
+TANGENT_LANES = 16
+"""Lanes of a derivative: at one point they are a handful, and 8 cost nearly as much as 16."""
 CHUNK = 4096
 """Sampling intervals whose log-likelihood is summed before it is added to the rest."""
 
@@ -131,9 +134,19 @@ class LaneLikelihood:
         return other
 
     @property
+    def n_emitted(self) -> int:
+        """Numbers that a sample emits."""
+        return self._kernel.program.emitted.numel()
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return int(self._begins[-1])
+
+    @property
+    def n_steps(self) -> int:
+        """Solver steps over all records, of one parameter vector."""
+        return sum(int(rows.begins[len(rows) - 1]) for rows in self._rows)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
@@ -154,9 +167,12 @@ class LaneLikelihood:
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
+        return self.running(tangent(self._kernel.program))
+
+    def running(self, program: LaneProgram) -> LaneLikelihood:
+        """The same records and rows with the kernel of another program, such as a derivative's."""
         other = copy(self)
-        # A gradient at one point is a handful of lanes.
-        other._kernel = LaneKernel(tangent(self._kernel.program), self._kernel.threads, LEAST_LANES)
+        other._kernel = LaneKernel(program, self._kernel.threads, TANGENT_LANES)
         return other
 
     def total(self, values: Array) -> Array:
@@ -167,6 +183,18 @@ class LaneLikelihood:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""
         state, parts, _ = self._run(values, state, a, b, store=True)
         return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def blocks(self, values: Array, share: float = 1.0) -> Iterator[tuple[Array, Array]]:
+        """Yield what at most `CHUNK` samples emit at a time, (m, e, N), and its sum, (e, N).
+
+        Of each record it is the given share from its beginning.
+        """
+        theta = np.ascontiguousarray(values.T)
+        for rows in self._rows:
+            state = self._kernel.start(theta, rows)
+            for piece in chunks(0, ceil(share * len(rows))):
+                state, emitted, sums = self._kernel.advance(theta, state, rows, *piece, True)
+                yield emitted, sums
 
     def _run(
         self, values: Array, state: Array, a: int, b: int, store: bool

@@ -80,6 +80,7 @@ class Marginal(Recursion):
     name = "marginal"
     divides = True
     coloured_noise = True
+    gaussian = True
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)

@@ -29,12 +29,7 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
     By the factorisation S = L D L', in straight-line code with a single logarithm.
     """
     q = innovation.numel()
-    masked = ca.SX.zeros(q, q)
-    for i in range(q):
-        for j in range(q):
-            masked[i, j] = covariance[i, j] * present[i] * present[j]
-        masked[i, i] += 1.0 - present[i]
-    lower, pivots = _ldl(masked)
+    lower, pivots = _ldl(masked_covariance(covariance, present))
     quadratic, determinant = ca.SX(0), ca.SX(1)
     whitened: list[ca.SX] = []
     for i in range(q):
@@ -45,6 +40,31 @@ def gaussian_log_density(innovation: ca.SX, covariance: ca.SX, present: ca.SX) -
         quadratic += w * w / pivots[i]
         determinant *= pivots[i]
     return -0.5 * (ca.log(determinant) + quadratic + log(2 * pi) * ca.sum1(present))
+
+
+def masked_covariance(covariance: ca.SX, present: ca.SX) -> ca.SX:
+    """Covariance (q, q) in which a missing output has unit variance, independent of the rest."""
+    q = present.numel()
+    masked = ca.SX.zeros(q, q)
+    for i in range(q):
+        for j in range(q):
+            masked[i, j] = covariance[i, j] * present[i] * present[j]
+        masked[i, i] += 1.0 - present[i]
+    return masked
+
+
+def whitening(covariance: ca.SX) -> ca.SX:
+    """W = D^-1/2 L^-1 of S = L D L', so that W S W' = I, (q, q)."""
+    q = covariance.shape[0]
+    lower, pivots = _ldl(covariance)
+    rows: list[ca.SX] = []
+    for i in range(q):
+        row = ca.SX.zeros(1, q)
+        row[i] = 1.0
+        for j in range(i):
+            row -= lower[i][j] * rows[j]
+        rows.append(row)
+    return ca.vertcat(*[row / ca.sqrt(pivot) for row, pivot in zip(rows, pivots, strict=True)])
 
 
 def _ldl(matrix: ca.SX) -> tuple[list[list[ca.SX]], list[ca.SX]]:

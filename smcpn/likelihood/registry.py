@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.lanes import Grid, LaneLikelihood
+from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
 from smcpn.likelihood.rows import RowWriter
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -79,6 +79,10 @@ class Recursion(ABC):
         Whether measurements may scatter otherwise than Gaussian.
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
+    gaussian : bool
+        Whether a sample is Gaussian given those before, with the moments of `expected`, where the
+        noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
+        is not, unless it says so.
     model : Model
     local_order : int
         Power of the step with which the local error falls.
@@ -90,11 +94,15 @@ class Recursion(ABC):
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
+    gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
+    sample: SampleSymbols
     local_order: int
 
     def __init_subclass__(cls) -> None:
+        if "log_density" in cls.__dict__ and "gaussian" not in cls.__dict__:
+            cls.gaussian = False
         if "name" in cls.__dict__:
             LIKELIHOODS[cls.name] = cls
 

@@ -29,6 +29,8 @@ SOLVER_SHARE = 0.05
 """Largest mean share of the noise variance that ``steps="auto"`` leaves to the solver."""
 MOST_STEPS = 4_000_000
 """Solver steps over all records beyond which ``steps="auto"`` gives up."""
+COARSER = 4
+"""Steps over those of a first approach, where they are given."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,16 @@ def finer_solver(problem: Problem, solver: Solver) -> Solver | None:
     """Return a solver twice as fine; None where that is more than ``steps="auto"`` tries."""
     finer = solver.refined()
     return finer if finer is not None and affordable(problem, int(finer.steps)) else None
+
+
+def coarser_solver(solver: Solver) -> Solver | None:
+    """Return a solver of a quarter of the steps, for a first approach; None where it has too few.
+
+    A quarter of the cost buys a posterior that is near; what is learned with it is carried over.
+    """
+    if solver.automatic or solver.adaptive or int(solver.steps) < COARSER:
+        return None
+    return solver.with_steps(int(solver.steps) // COARSER)
 
 
 def _noise(problem: Problem, values: Array, outputs: Array) -> Array:

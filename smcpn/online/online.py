@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.files import file_path
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History, growing_likelihood
 from smcpn.likelihood.lanes import CHUNK
@@ -26,6 +28,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.sampler import Snapshot
+from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
@@ -133,6 +136,7 @@ class Online:
         settings = Settings(
             solver=solver,
             likelihood=likelihood,
+            method="ibis",
             particles=particles,
             seed=seed,
             ess=ess,
@@ -149,7 +153,7 @@ class Online:
             "lookahead": lookahead,
             "samples_between_false_alarms": samples_between_false_alarms,
             "memory": whole_number("memory", memory, 1),
-            "folder": folder,
+            "folder": None if folder is None else os.path.abspath(folder),
         }
         self._configure(problem, settings, options, threads)
 
@@ -302,7 +306,7 @@ class Online:
         stored = StoredStream(
             self.problem, settings, self.options, self.document(), self.arrays(), population
         )
-        write_stream(Path(path), stored, prior)
+        write_stream(file_path("path", path), stored, prior)
 
     @classmethod
     def load(cls, path: str | Path, threads: int | None = None) -> Online:
@@ -311,16 +315,25 @@ class Online:
         Raises
         ------
         InputError
-            If there is no such file, or it is damaged and has no previous version.
+            If there is no such file, it is damaged and has no previous version, or some of its
+            particles have another likelihood here.
 
         Warns
         -----
         CheckpointWarning
             If it is damaged and its previous version is used.
         """
-        stored = read_stream(Path(path))
+        stored = read_stream(file_path("path", path))
         live = cls.configured(stored.problem, stored.settings, stored.options, threads)
         live.resume(stored.position, dict(stored.arrays), stored.population)
+        # A band-limited input was known less far when a sample was assimilated.
+        interpolated = stored.problem.records[0].hold == "bandlimited"
+        agrees = is_of_size if interpolated else is_consistent
+        if not agrees(live._windows.current.tracker.sampler):
+            raise InputError(
+                f"{path}: its particles have another likelihood here: use the versions that wrote "
+                "it, or begin another file"
+            )
         return live
 
     @property

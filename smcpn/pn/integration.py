@@ -271,6 +271,10 @@ class Integration:
         self._ode, self._solver, self._settings = ode, solver, settings
         self._grid, self._x0 = grid, x0
         compiled = discretisation(ode, solver)
+        # Compiled code reads as many numbers as the model has, whatever the arrays hold.
+        sizes = (len(ode.parameters),), (len(ode.states),)
+        assert (theta.shape, x0.shape) == sizes
+        assert theta.dtype == x0.dtype == np.float64
         self._layout = compiled.layout
         self._field = Field(
             compiled.rate.address,

@@ -25,10 +25,11 @@ from numpy.typing import NDArray
 
 import smcpn
 from smcpn.errors import InputError
+from smcpn.files import is_plain
 from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
-from smcpn.report.sampler import run_figure
+from smcpn.report.sampler import run_caption, run_figure
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
@@ -37,6 +38,7 @@ from smcpn.validation import Validation, frequency_response
 from smcpn.validation.reweighting import Reweighted, compare_likelihoods
 
 TEMPLATE = "report.html"
+GENERATOR = b'<meta name="generator" content="smcpn">'
 RASTER_DPI = 150
 """Of parts of a figure that are drawn as points, e.g. thousands of markers."""
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
@@ -269,7 +271,7 @@ def write_report(
         effective="" if robust is None else robust.effective,
         validation=str(validation),
         validation_pictures=_validation_pictures(validation),
-        run=Picture.of(run_figure(posterior), "How the sampler went through the record."),
+        run=Picture.of(run_figure(posterior), run_caption(posterior)),
         settings=settings(posterior),
         versions=versions(),
         data=_fingerprints(posterior, simulations),
@@ -296,6 +298,14 @@ def check_destination(path: str | Path) -> Path:
     if not path.parent.is_dir():
         raise InputError(f"report '{path}' lies in a folder that does not exist: create it first")
     return path
+
+
+def is_report(path: Path) -> bool:
+    """Whether a plain file is a report that `write_report` wrote."""
+    if not is_plain(path):
+        return False
+    with path.open("rb") as file:
+        return GENERATOR in file.read(200)
 
 
 def _template() -> Any:

@@ -13,6 +13,7 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
+from smcpn.results.method import MethodRecord
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
@@ -52,6 +53,7 @@ class WeightedDraws(Populations):
     seed: int | None = None
     likelihood: str | None = None
     learning_rate: float = 1.0
+    method: MethodRecord | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,6 +141,7 @@ class WeightedDraws(Populations):
             "",
             f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
             *self._power(),
+            *([] if self.method is None else [f"method           {self.method}"]),
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver}",

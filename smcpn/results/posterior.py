@@ -66,6 +66,8 @@ class Posterior(WeightedDraws):
         Name of the likelihood; None for the solver's default.
     learning_rate : float
         Power of the likelihood in this posterior: 1 but in that of `robust`.
+    method : MethodRecord or None
+        How the run got here; None for particles that `identify` did not make.
     """
 
     def simulate(
@@ -252,7 +254,11 @@ class Posterior(WeightedDraws):
         return corner_figure(self, truth)
 
     def plot_run(self) -> Figure:
-        """Plot effective sample size, rejuvenations and log-evidence over the samples."""
+        """Plot effective sample size, rejuvenations and log-evidence over the samples.
+
+        A run that has a posterior at the end only shows its weights and moves instead:
+        ``identify(..., method="ibis")`` has one after every sample.
+        """
         from smcpn.report.sampler import run_figure
 
         return run_figure(self)

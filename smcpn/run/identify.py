@@ -1,4 +1,4 @@
-"""`smcpn.identify`: the posterior of a problem by IBIS or tempering."""
+"""`smcpn.identify`: the posterior of a problem by tempering or IBIS."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from dataclasses import replace
 from os import PathLike
 
 from smcpn.checkpoint.writer import CheckpointWriter
-from smcpn.codegen.kernel import CLOCK
+from smcpn.codegen.clock import CLOCK
+from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
+from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
-from smcpn.run.start import approximation_of, modes_of, warnings_of_start
-from smcpn.settings import AUTO, Settings
+from smcpn.run.start import approximation_of, warnings_of_start
+from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
@@ -75,18 +77,22 @@ def identify(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy or {"independent", "random-walk", "waste-free"}, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    method : {"ibis", "tempering", "diffusion-tempering"}
-        Assimilate one sample after the other, the whole record at rising exponents, or the whole
-        record at a falling diffusion, which a likelihood with local maxima calls for. By default
-        ``"ibis"``, or ``"tempering"`` with a ``start``.
+    method : {"auto", "ibis", "tempering", "diffusion-tempering"}
+        Search for the modes and temper from there; assimilate one sample after the other, the
+        whole record at rising exponents, or the whole record at a falling diffusion, which a
+        likelihood with local maxima calls for. By default ``"auto"``, or ``"tempering"`` with a
+        ``start``. Auto weighs the record two to five times, where IBIS takes twenty or, on a long
+        record, hundreds; it is IBIS itself where that costs nothing, on a short record, and where
+        there is no gradient. Only ``"ibis"`` has a posterior after every sample.
+        `Posterior.method` tells what was done.
     start : Laplace or "auto", optional
-        Draw the particles near the posterior and temper from there, in place of from the prior:
-        few rejuvenations, the same posterior and evidence. They come from a mixture of a
-        multivariate t at each mode of a Laplace approximation of the same problem, and a tenth
-        from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four to six
-        searches. Where the Pareto k of the importance weights says that the mixture misses what
-        matters, the run begins again at the prior, and a warning says so. An approximation brings
-        its solver and likelihood, where none is given.
+        Draw the particles near the posterior and temper from there, in place of from the prior, as
+        ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a
+        mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
+        a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four
+        to six searches, on a short record too. Where the Pareto k of the importance weights says
+        that the mixture misses what matters, the run begins again at the prior, and a warning says
+        so. An approximation brings its solver and likelihood, where none is given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -128,10 +134,8 @@ def identify(
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     """
     check_problem(problem)
-    near = approximation_of(start, problem, likelihood, solver, seed, threads)
-    if near is not None and (
-        start == AUTO or (solver is None and likelihood in (None, near.likelihood))
-    ):
+    near = approximation_of(start, problem)
+    if near is not None and solver is None and likelihood in (None, near.likelihood):
         solver, likelihood = near.solver, near.likelihood
     settings = Settings(
         solver=solver,
@@ -145,15 +149,15 @@ def identify(
         moves=moves,
         resampling=resampling,
         replicates=replicates,
-        start=None if near is None else modes_of(near, start == AUTO),
+        start=start if near is None else near.start,
         threads=threads,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         existing=existing,
     ).resolved(problem)
-    file = settings.checkpoint
-    if file is None:
+    if settings.checkpoint is None:
         return identified(lambda: Run(problem, settings, settings.threads), progress)
+    file = file_path("checkpoint", settings.checkpoint)
     with locked(file):
         stored = checkpoint_of(file, problem, settings, settings.existing)
         every = settings.checkpoint_every
@@ -180,6 +184,8 @@ def identified(
     began, before = time.perf_counter(), replace(CLOCK)
     with progress_line(progress) as report, writer or nullcontext():
         run = begin()
+        if writer is not None and run.plan is None:
+            writer.offer(run.snapshot())
         while run.outcome is None:
             run.advance()
             if writer is not None:
@@ -213,6 +219,7 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
+        method=method_record(run),
         **vars(replace(populations, warnings=found)),
     )
 

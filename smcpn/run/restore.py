@@ -6,19 +6,18 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from smcpn.checkpoint.codec import (
     Header,
     StoredRun,
     now,
+    own_records,
     read_records,
     read_run,
     records_path,
-    remove_other_records,
+    remove_records,
     write_records,
 )
-from smcpn.checkpoint.container import exists, lock, remove
+from smcpn.checkpoint.container import begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.checkpoint.writer import CheckpointWriter
@@ -27,14 +26,17 @@ from smcpn.model.problem import Problem
 from smcpn.run.run import Run
 from smcpn.settings import RunSettings, require_same
 from smcpn.signals import orderly_termination
-
-AGREEMENT = 1e-6
-"""Relative difference of a log-likelihood that other hardware may cause."""
+from smcpn.smc.verification import is_consistent
 
 
 @contextmanager
 def locked(path: Path) -> Generator[None]:
     """Lock a checkpoint for this process, and turn SIGTERM into an orderly exit.
+
+    Parameters
+    ----------
+    path : Path
+        Absolute.
 
     Raises
     ------
@@ -43,7 +45,7 @@ def locked(path: Path) -> Generator[None]:
     """
     if path.is_dir():
         raise InputError(f"checkpoint {path} is a folder: give the name of a file")
-    if not path.absolute().parent.is_dir():
+    if not path.parent.is_dir():
         raise InputError(f"checkpoint {path}: the folder does not exist, make it first")
     with lock(path), orderly_termination():
         yield
@@ -59,16 +61,18 @@ def checkpoint_of(
     InputError
         If the file is of another run, or exists and ``existing`` is ``"raise"``.
     """
-    if not exists(path):
+    if existing == "overwrite":
+        records = own_records(path, path) | own_records(path, previous_of(path))
+        remove(path)
+        remove_records(records)
+        return None
+    if not begun(path):
         return None
     if existing == "raise":
         raise InputError(
             f"{path} exists: choose existing='resume' to go on with it, 'overwrite' to begin "
             "anew, or another file"
         )
-    if existing == "overwrite":
-        remove(path)
-        return None
     stored = read_run(path)
     _require_same_problem(stored.header, problem, path)
     require_same(stored.header.settings, settings.document(), path)
@@ -136,40 +140,28 @@ def restored(
     Raises
     ------
     InputError
-        If two of its particles have another likelihood here, or a tempered run is to go on with
-        more samples.
+        If some of its particles have another likelihood here.
     """
     longer = problem.n_samples > stored.header.n_samples
-    if longer and settings.method != "ibis":
-        raise InputError(
-            f"{path} is of a run by method '{settings.method}', which evaluates its record as "
-            "a whole: only method 'ibis' goes on with more samples"
-        )
-    run = Run.resumed(problem, settings, stored.snapshot, threads)
+    snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
+    run = Run.resumed(problem, settings, snapshot, threads)
+    # The end of a band-limited input changes with the samples that follow.
+    if not longer or not any(record.hold == "bandlimited" for record in problem.records):
+        _verify(run, path, stored.header)
     if longer:
         for sampler in run.samplers:
             sampler.reweight()
-    else:
-        _verify(run, path, stored.header)
     return run
 
 
 def _verify(run: Run, path: Path, header: Header) -> None:
-    """Evaluate two particles again, and refuse a likelihood that differs from the stored one."""
-    for sampler in run.samplers:
-        alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))[[0, -1]]
-        system = sampler.system.take(alive)
-        _, log_likelihood, log_increment = sampler.recomputed(alive)
-        ours = np.concatenate([log_likelihood, log_increment])
-        theirs = np.concatenate([system.log_likelihood, system.log_increment])
-        with np.errstate(invalid="ignore"):
-            near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
-        if not np.all(near | (ours == theirs)):
-            versions = ", ".join(f"{k} {v}" for k, v in header.versions.items())
-            raise InputError(
-                f"{path}: two of its particles have another likelihood here; it was written with "
-                f"{versions}: use these versions, or begin anew"
-            )
+    """Evaluate particles again, and refuse what is stored of them if it differs."""
+    if not all(is_consistent(sampler) for sampler in run.samplers):
+        versions = ", ".join(f"{k} {v}" for k, v in header.versions.items())
+        raise InputError(
+            f"{path}: its particles have another likelihood here; it was written with "
+            f"{versions}: use these versions, or begin anew"
+        )
 
 
 def written_run(
@@ -191,10 +183,9 @@ def written_run(
 
     created = now() if stored is None else stored.header.created
     header = _header(path, problem, settings, created)
-    if stored is not None:
-        # The previous version of the file still refers to its own records.
-        remove_other_records(path, {header.data_file, stored.header.data_file})
-    return begin, CheckpointWriter(path, header, problem.prior, every)
+    retired = own_records(path, path) | own_records(path, previous_of(path))
+    retired.discard(path.with_name(header.data_file))
+    return begin, CheckpointWriter(path, header, problem.prior, every, retired)
 
 
 def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -> Header:

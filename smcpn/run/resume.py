@@ -8,6 +8,7 @@ from pathlib import Path
 
 from smcpn.checkpoint.codec import read_run
 from smcpn.errors import InputError, real_number
+from smcpn.files import file_path
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
@@ -15,6 +16,9 @@ from smcpn.run.identify import identified, posterior_of
 from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
+
+MOST_UNSEEN = 1_000_000
+"""Particles that a file may ask for without holding them."""
 
 
 def resume(
@@ -51,7 +55,7 @@ def resume(
     InputError
         If the file cannot be used, in one sentence.
     """
-    path = Path(path)
+    path = file_path("path", path)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
     with locked(path):
         stored = read_run(path)
@@ -59,6 +63,11 @@ def resume(
         if data is not None:
             problem = _extended(problem, data)
         settings = stored_settings(stored.header, path)
+        if not stored.snapshot.samplers and settings.particles > MOST_UNSEEN:
+            raise InputError(
+                f"{path} holds none of its {settings.particles} particles yet: run your script "
+                "again in place of the file"
+            )
         begin, writer = written_run(path, problem, settings, stored, every, threads)
         return identified(begin, progress, writer)
 
@@ -77,7 +86,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    path = Path(path)
+    path = file_path("path", path)
     stored = read_run(path)
     problem = stored_problem(stored.header, path)
     settings = stored_settings(stored.header, path)

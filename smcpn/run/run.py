@@ -8,18 +8,23 @@ from dataclasses import replace
 
 import numpy as np
 
+from smcpn.codegen.kernel import CLOCK
+from smcpn.errors import InputError
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
-from smcpn.likelihood.steps import finer_solver, first_solver
+from smcpn.likelihood.steps import coarser_solver, finer_solver
 from smcpn.model.problem import Problem
-from smcpn.settings import METHODS, Method, RunSettings, RunSnapshot
+from smcpn.run.plan import planned, why_not_searched
+from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress
+from smcpn.smc.sampler import Progress, Snapshot
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import MixtureStart
+from smcpn.smc.tempering import CollapsedError
 from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
@@ -42,6 +47,8 @@ class Run:
 
     Attributes
     ----------
+    plan : Plan or None
+        None before the first part of a run that searches.
     solver : Solver
         The one in force.
     samplers : list of Sampler
@@ -50,6 +57,8 @@ class Run:
         That of each of them, coarser than the one in force until it is carried over.
     refused_k : float or None
         Pareto k of the start that was given up for the prior.
+    work : int
+        Solver steps of the particles so far, over all of them.
     outcome : tuple of Populations and DiscretisationShift, or None
         At the end. The shift is None where a finer solver cannot be had.
     """
@@ -57,7 +66,12 @@ class Run:
     def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
         self.problem, self.settings, self.threads = problem, settings, threads
         self.refused_k: float | None = None
-        self._begin(first_solver(problem, settings.solver, settings.likelihood))
+        self.work = 0
+        self.plan: Plan | None = None
+        self._clear()
+        self.solver = settings.solver
+        if why_not_searched(problem, settings) != "":
+            self._follow(planned(problem, settings, threads))
 
     @classmethod
     def resumed(
@@ -70,11 +84,15 @@ class Run:
         """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
         run.problem, run.settings, run.threads = problem, settings, threads
-        run.refused_k = snapshot.refused_k
+        run.refused_k, run.work, run.plan = snapshot.refused_k, snapshot.work, snapshot.plan
+        run._clear()
+        run.solver = snapshot.solver
+        if run.plan is None:
+            return run
         run._begin(snapshot.solver)
         run._checked, run.solvers = snapshot.checked, list(snapshot.solvers)
         run.samplers = [
-            run._method.resumed(
+            run._method_of(one).resumed(
                 problem.prior, run._at(solver), run._sampler_settings, one, run.likelihood
             )
             for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True)
@@ -85,17 +103,35 @@ class Run:
         """Return an immutable copy of the state, from which `resumed` continues."""
         samplers = tuple(sampler.snapshot() for sampler in self.samplers)
         return RunSnapshot(
-            self.solver, samplers, tuple(self.solvers), self._checked, self.refused_k
+            self.solver,
+            samplers,
+            tuple(self.solvers),
+            self._checked,
+            self.refused_k,
+            self.plan,
+            self.work,
         )
 
     def advance(self) -> None:
-        """Compute the next part: a block of samples, a rejuvenation, or the check of the steps."""
+        """Compute the next part.
+
+        That is the search of a run that needs one, a block of samples, a rejuvenation, or the check
+        of the steps.
+        """
+        if self.plan is None:
+            self._follow(planned(self.problem, self.settings, self.threads))
+            return
+        begun = CLOCK.theta_steps
+        self._advance()
+        self.work += CLOCK.theta_steps - begun
+
+    def _advance(self) -> None:
         last = self.likelihood.n_samples
         refining = [k for k, sampler in enumerate(self.samplers) if sampler.finer is not None]
         if refining:
             self._carry_over(refining[0])
-        elif self.samplers and self.samplers[-1].sample < last:
-            self._assimilate(last)
+        elif behind := [k for k, sampler in enumerate(self.samplers) if sampler.sample < last]:
+            self._assimilate(behind[0], last)
         elif len(self.samplers) < self.settings.replicates:
             rng, prior = self.settings.generator(len(self.samplers)), self.problem.prior
             self.samplers.append(self._method(prior, self.likelihood, self._sampler_settings, rng))
@@ -119,12 +155,18 @@ class Run:
 
     @property
     def _method(self) -> type[Method]:
-        return METHODS[self.settings.method]
+        assert self.plan is not None
+        return METHODS[self.plan.method]
+
+    def _method_of(self, snapshot: Snapshot) -> type[Method]:
+        """Method of a population: what has a posterior goes on to further samples by IBIS."""
+        behind = 0 < snapshot.sample < self.problem.n_samples
+        return Ibis if behind else self._method
 
     @property
     def start(self) -> MixtureStart | None:
         """Where the populations begin; None for the prior."""
-        modes = self.settings.start
+        modes = None if self.plan is None else self.plan.modes
         if modes is None or len(modes) == 0 or self.refused_k is not None:
             return None
         return MixtureStart(self.problem.prior, modes)
@@ -138,14 +180,31 @@ class Run:
         if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
             _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
             self.refused_k = pareto_k
-            self.samplers, self.solvers = [], []
+            self._begin(self._first)
 
-    def _begin(self, solver: Solver) -> None:
+    @property
+    def _first(self) -> Solver:
+        """Solver of the first population: by ``method="auto"`` the way from the prior is coarse."""
+        assert self.plan is not None
+        coarse = None
+        if self.settings.method == AUTO and self.start is None and not self.plan.reason:
+            coarse = coarser_solver(self.settings.solver)
+        return coarse or self.plan.solver
+
+    def _follow(self, plan: Plan) -> None:
+        """Begin what was planned."""
+        self.plan = plan
+        self._begin(self._first)
+
+    def _clear(self) -> None:
         self.outcome: Outcome | None = None
         self.samplers: list[Method] = []
         self.solvers: list[Solver] = []
         self._likelihoods: dict[Solver, LaneLikelihood] = {}
         self._checked = 0
+
+    def _begin(self, solver: Solver) -> None:
+        self._clear()
         self._take(solver)
 
     def _take(self, solver: Solver) -> None:
@@ -161,15 +220,32 @@ class Run:
             )
         return self._likelihoods[solver]
 
-    def _assimilate(self, last: int) -> None:
-        """Advance the population at work, and judge its steps after a rejuvenation."""
-        sampler = self.samplers[-1]
+    def _assimilate(self, number: int, last: int) -> None:
+        """Advance a population; judge the steps of the one at work after a rejuvenation."""
+        sampler = self.samplers[number]
         before = len(sampler.rejuvenations)
-        sampler.advance(last)
+        try:
+            sampler.advance(last)
+        except InputError as error:
+            if not self._begins_otherwise(error):
+                raise
+            return
         self._judge_start(sampler.pareto_k)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
-        if whole and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
+        at_work = self.samplers[-1:] == [sampler]
+        if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):
             self._judge_on_the_way()
+
+    def _begins_otherwise(self, error: InputError) -> bool:
+        """Begin again where another begin may do better: with all steps, or at the prior."""
+        if self._approaching:
+            _log.info("%r is too coarse: begin with all steps", self.solver)
+            self._begin(self.settings.solver)
+        elif isinstance(error, CollapsedError) and self.start is not None:
+            self._judge_start(np.inf)
+        else:
+            return False
+        return True
 
     def _carry_over(self, number: int) -> None:
         """Carry a population over to the solver in force."""
@@ -202,11 +278,21 @@ class Run:
             for k in behind:
                 self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
             return
+        if self._approaching:
+            final = self.settings.solver
+            everyone = list(range(len(self.samplers)))
+            self._refine(final, self._shift(final, self.samplers), everyone)
+            return
         populations, shift = self.judged()
         if not self.settings.solver.automatic or shift is None or shift.size <= AUTOMATIC_SHIFT:
             self.outcome = populations, shift
         else:
             self._refine(shift.finer, shift, list(range(len(self.samplers))))
+
+    @property
+    def _approaching(self) -> bool:
+        """Whether the solver in force is a first approach to the one that was given."""
+        return not self.settings.solver.automatic and self.solver != self.settings.solver
 
     def _refine(self, finer: Solver, shift: DiscretisationShift, numbers: list[int]) -> None:
         """Put a finer solver in force, and begin to carry populations over to it."""

@@ -1,21 +1,20 @@
-"""The start of a run near the posterior: found, checked, and what to say of it at the end."""
+"""The start of a run near the posterior: checked, and what to say of it at the end."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.estimate.laplace import laplace
 from smcpn.estimate.maximise import SEARCHES
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO
+from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
 from smcpn.smc.start import Modes, extreme_spreads
-from smcpn.solver import Solver
 
 DISAGREEMENT = 2.0
 """Ratio of the spreads of particles and start, along a direction, that is warned of."""
@@ -23,25 +22,16 @@ LOST = 5.0
 """Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 
 
-def approximation_of(
-    start: Laplace | str | None,
-    problem: Problem,
-    likelihood: str | None,
-    solver: Solver | str | None,
-    seed: int | None,
-    threads: int | None,
-) -> Laplace | None:
-    """Return the Laplace approximation that a run starts from; None for the prior.
+def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace | None:
+    """Return the Laplace approximation that a run is given to start from; None without one.
 
     Raises
     ------
     InputError
         For what is none, or is one in other coordinates than those of the problem.
     """
-    if start is None:
+    if start is None or (isinstance(start, str) and start == AUTO):
         return None
-    if isinstance(start, str) and start == AUTO:
-        return laplace(problem, likelihood, solver=solver, seed=seed or 0, threads=threads)
     if not isinstance(start, Laplace):
         raise InputError(
             f"start is {shown(start)}: give smcpn.laplace(problem) or 'auto'", argument="start"
@@ -55,22 +45,9 @@ def approximation_of(
     return start
 
 
-def modes_of(approximation: Laplace, searched: bool) -> Modes:
-    """Return the modes to start from; none where a search of the run's own found none.
-
-    Raises
-    ------
-    InputError
-        If an approximation that was given has no mode.
-    """
-    if searched and not approximation.modes:
-        return Modes.none(len(approximation.maximum.starts))
-    return approximation.start
-
-
 def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     """Return what a user should know of the start of a finished run, one sentence each."""
-    modes = run.settings.start
+    modes = None if run.plan is None else run.plan.modes
     if modes is None:
         return ()
     if len(modes) == 0:
@@ -111,7 +88,8 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
 
     Particles that only importance weights took from there are what these say.
     """
-    if run.start is None or not populations.rejuvenations:
+    longer = any(isinstance(sampler, Ibis) for sampler in run.samplers)
+    if run.start is None or longer or not populations.rejuvenations:
         return ()
     weights = normalise(populations.log_weights)
     spreads = extreme_spreads(run.start, populations.theta, weights)

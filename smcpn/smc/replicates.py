@@ -13,7 +13,7 @@ from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
-from smcpn.smc.sampler import Sampler
+from smcpn.smc.sampler import Sampler, Trace
 
 FEW_DISTINCT = 0.5
 """Share of the effective sample size that is left where copies count once."""
@@ -158,7 +158,8 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
     systems = [sampler.system for sampler in samplers]
     log_evidences = np.array([sampler.log_evidence for sampler in samplers])
     n, d = systems[0].theta.shape
-    paths = np.array([sampler.trace.log_evidence for sampler in samplers])
+    traces = common_traces(samplers)
+    paths = np.array([trace.log_evidence for trace in traces])
     if len(samplers) == 1:
         log_weights = systems[0].log_weights
         log_evidence, error = log_evidences[0], samplers[0].log_evidence_se
@@ -184,13 +185,21 @@ def combine(samplers: Sequence[Sampler]) -> Populations:
         log_evidence=float(log_evidence),
         log_evidence_se=float(error),
         log_evidences=log_evidences,
-        path_samples=samplers[0].trace.samples,
-        ess_path=np.sum([sampler.trace.ess for sampler in samplers], axis=0),
+        path_samples=traces[0].samples,
+        ess_path=np.sum([trace.ess for trace in traces], axis=0),
         log_evidence_path=np.asarray(path),
         rejuvenations=tuple(r for sampler in samplers for r in sampler.rejuvenations),
         r_hat=scale,
         warnings=tuple(_diagnose(samplers, scale).values()),
     )
+
+
+def common_traces(samplers: Sequence[Sampler]) -> list[Trace]:
+    """Return the traces of populations; their ends, where some know more samples than others."""
+    traces = [sampler.trace for sampler in samplers]
+    if all(np.array_equal(trace.samples, traces[0].samples) for trace in traces):
+        return traces
+    return [Trace.of_end(trace.length, *trace.last) for trace in traces]
 
 
 def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:

@@ -22,6 +22,7 @@ from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
+    MixedStart,
     ParticleSystem,
     RefinementTarget,
     Start,
@@ -54,15 +55,18 @@ class Trace:
     stride : int
     kept : ndarray, (n, 2)
         Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
-        0, stride, 2 stride, ...
+        first, first + stride, first + 2 stride, ...
     last : ndarray, (2,)
         Of the last sample seen.
+    first : int
+        The first sample after which they are known.
     """
 
     length: int
     stride: int
     kept: Array
     last: Array
+    first: int = 0
 
     @classmethod
     def empty(cls) -> Trace:
@@ -75,10 +79,11 @@ class Trace:
         if not len(new):
             return self
         length, stride = self.length + len(new), self.stride
-        kept = np.concatenate([self.kept, new[-self.length % stride :: stride]])
+        following = (self.first - self.length) % stride
+        kept = np.concatenate([self.kept, new[following::stride]])
         while len(kept) > TRACED:
             kept, stride = kept[::2], 2 * stride
-        return Trace(length, stride, kept, new[-1])
+        return Trace(length, stride, kept, new[-1], self.first)
 
     def corrected(self, log_evidence: float) -> Trace:
         """Return the trace with another log-evidence after the last sample."""
@@ -90,12 +95,22 @@ class Trace:
     @classmethod
     def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
         """Return the trace of a method that has results at the last of ``length`` samples only."""
-        return cls(length, length, np.empty((0, 2)), np.array([ess, log_evidence]))
+        end = np.array([ess, log_evidence])
+        return cls(length, 1, end[None, :], end, length - 1)
+
+    @property
+    def regular(self) -> bool:
+        """Whether it is what `extended` makes of so many samples from the first known one on."""
+        known, stride = self.length - self.first, 1
+        while -(-known // stride) > TRACED:
+            stride *= 2
+        begun = known > 0 or self.length == self.first == 0
+        return begun and self.stride == stride and len(self.kept) == -(-known // stride)
 
     @property
     def samples(self) -> NDArray[np.int64]:
         """Number of samples assimilated at each entry of the paths."""
-        kept = np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
+        kept = self.first + np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
         return np.append(kept, self.length) if self._last_is_extra else kept
 
     @property
@@ -110,7 +125,8 @@ class Trace:
 
     @property
     def _last_is_extra(self) -> bool:
-        return self.length > (len(self.kept) - 1) * self.stride + 1 and self.length > 0
+        last_kept = self.first + (len(self.kept) - 1) * self.stride
+        return self.length > max(last_kept + 1, 0)
 
     def _column(self, k: int) -> Array:
         column = self.kept[:, k]
@@ -177,7 +193,7 @@ class Settings:
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
-    start : Start, optional
+    start : MixedStart, optional
         A density near the posterior to begin at, in place of the prior; `Tempering` can.
     """
 
@@ -186,7 +202,7 @@ class Settings:
     block: int = 64
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
-    start: Start | None = None
+    start: MixedStart | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:
@@ -332,9 +348,14 @@ class Sampler(ABC):
 
         ``finer`` is what it is being carried over to, where it is.
         """
+        if snapshot.system.theta.shape != (settings.particles, len(prior)):
+            raise InputError(
+                f"a population has {snapshot.system.theta.shape} numbers, not those of "
+                f"{settings.particles} particles and {len(prior)} parameters: begin anew"
+            )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = getattr(np.random, snapshot.random_state["bit_generator"])()
+        bits = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample

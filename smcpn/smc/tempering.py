@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
+from smcpn.smc.evidence import stratified_variance
 from smcpn.smc.particles import (
     ParticleSystem,
     RecordTarget,
@@ -36,6 +37,10 @@ FLAT = 0.9
 SLACK = 0.1
 """A factor is accepted when the ESS is above the threshold by at most this share of it."""
 BISECTIONS = 30
+
+
+class CollapsedError(InputError):
+    """A population has collapsed to a few points."""
 
 
 class Tempering(Sampler):
@@ -65,8 +70,28 @@ class Tempering(Sampler):
                 return
         if self.exponent == 0.0:
             self._check_alive()
-        if self._cross(self._target):
+        whole = self._cross(self._target)
+        self._check_spread()
+        if whole:
             self._assimilate_increment()
+
+    def _evidence_variance(self) -> float:
+        """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
+        start, weights = self.settings.start, self.system.log_weights
+        if start is None or self.rejuvenations or not np.isfinite(weights).any():
+            return super()._evidence_variance()
+        return stratified_variance(weights, start.memberships(self.system.theta))
+
+    def _check_spread(self) -> None:
+        """Refuse a population that is no more than a few points: any target would seem flat."""
+        theta = self.system.theta
+        n, d = theta.shape
+        distinct = len(np.unique(theta[:, 0]))
+        if distinct <= max(min(d, n // 10), 1):
+            raise CollapsedError(
+                f"of {n} particles only {distinct} are distinct, for the moves found no others: "
+                "use more particles, moves='random-walk', or a narrower prior"
+            )
 
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""

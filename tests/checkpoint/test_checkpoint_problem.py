@@ -478,14 +478,14 @@ DOCUMENT, ARRAYS = problem_document(PLAIN)
         (lambda d, a: d["ode"].update(chains={"x": "q"}), "stored 'chains'"),
         (lambda d, a: d["priors"].pop(), "prior is empty"),
         (lambda d, a: d["priors"].append(d["priors"][0]), "stored priors"),
-        (lambda d, a: d["given"]["observe"].append("x"), "stored model has the sizes"),
+        (lambda d, a: d["given"]["observe"].append("x"), "not one of its names"),
         (lambda d, a: d.update(fixed={"a": np.inf}), "stored 'fixed.a' is inf"),
         (lambda d, a: d.update(fixed={"a": "1"}), "stored 'fixed.a' is '1'"),
         (lambda d, a: d.update(coordinates={"rate": "logit"}), "does not fit its prior"),
         (lambda d, a: a.pop("model/operation"), "lacks 'operation'"),
         (lambda d, a: a.pop("model/constant_values"), "stored constants"),
-        (lambda d, a: a.update({"model/constant_values": np.ones(7)}), "not that of a model"),
-        (lambda d, a: a.update(dict(swapped(a))), "does not fit|not that of a model"),
+        (lambda d, a: a.update({"model/constant_values": np.ones(7)}), "not one of its names"),
+        (lambda d, a: a.update(dict(swapped(a))), "does not fit|not one of its names"),
     ],
 )  # fmt: skip
 def test_damaged_problems_are_refused(change, message):

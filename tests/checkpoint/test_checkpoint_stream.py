@@ -69,8 +69,8 @@ def test_a_second_process_is_refused_and_this_one_is_not(saved):
     code = f"""
 import sys
 from pathlib import Path
-from smcpn.checkpoint.container import save
-save(Path({str(path)!r}), b"")
+from smcpn.checkpoint.container import STREAM, save
+save(Path({str(path)!r}), STREAM, b"")
 """
     before = path.read_bytes()
     with lock(path):

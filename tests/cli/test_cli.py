@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from smcpn import RK4, Online, RandomWalkMetropolis
 from smcpn.cases import CASES, Case
 from smcpn.cli.app import EXIT_CODES, app
-from smcpn.cli.identify import peak_memory_mb
 from smcpn.cli.options import complete_likelihood, complete_system
+from smcpn.cli.outcome import peak_memory_mb
 from smcpn.config import load_system
 from smcpn.config.new import NOISE, TRUTH, write_new
 from smcpn.settings import Settings
@@ -73,7 +73,7 @@ def test_silverbox_table(silverbox_file):
         "97.5 %",
         "log-evidence",
         "rejuvenations",
-        "acceptance",
+        "weighings",
         "published",
     ):
         assert word in done.stdout

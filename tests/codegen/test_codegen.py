@@ -159,6 +159,33 @@ def test_rows_of_another_shape_are_refused():
     likelihood = build_likelihood(problem, EKF0(steps=2))
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood.evaluate(np.ones((5, 2)), 20)
+    kernel, rows, theta = likelihood._kernel, likelihood._rows[0], np.ones((1, 5))
+    state = kernel.start(theta, rows)
+    columns = kernel.columns(theta)
+    for size in {0, 1, len(state) - 1, len(state) + 1}:
+        other = np.ones((size, 5))
+        with pytest.raises(ValueError, match="not of the program's shape"):
+            kernel.advance(theta, other, rows, 0, 20, False)
+        for call in (kernel.sample, kernel.emit):
+            with pytest.raises(ValueError, match="not of the program's shape"):
+                call(columns, other, rows, 0)
+    for call in (kernel.sample, kernel.emit):
+        for wrong in (
+            (columns[1:], state, rows, 0),
+            (columns, state[:, 1:], rows, 0),
+            (columns, state, rows, 20),
+            (columns, state, rows, -1),
+            (columns, state, replace(rows, samples=rows.samples[:, 1:]), 0),
+        ):
+            with pytest.raises(ValueError, match="not of the program's shape"):
+                call(*wrong)
+    for first, last in ((0, 21), (-1, 5), (5, 4)):
+        with pytest.raises(ValueError, match="not of the program's shape"):
+            kernel.advance(theta, state, rows, first, last, False)
+    # Type and order are those of the signature.
+    for wrong in (state.astype(np.float32), np.asfortranarray(state).astype(int)):
+        with pytest.raises(TypeError):
+            kernel.advance(theta, wrong, rows, 0, 20, False)
     short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)

@@ -141,16 +141,18 @@ def test_a_start_given_up_stays_given_up_when_resumed(narrow, tmp_path, monkeypa
     assert resumed.warnings == whole.warnings
 
 
-def test_a_start_in_force_is_resumed(tmp_path, monkeypatch):
-    """Interrupted when the start was judged."""
-    problem, options = decay_problem(), {**OPTIONS, "start": "auto"}
+@pytest.mark.parametrize("part", [0, 1, 3])
+def test_a_search_and_its_start_are_resumed(part, tmp_path, monkeypatch):
+    """Interrupted before the search, after it, and when the start was judged."""
+    problem, options = decay_problem(), {**OPTIONS, "method": "auto", "start": "auto"}
     whole = smcpn.identify(problem, **options)
     original, parts = writing.CheckpointWriter.offer, iter(range(100))
 
     def offer(self, snapshot):
         original(self, snapshot)
-        if next(parts) == 1:
-            assert np.isfinite(snapshot.samplers[-1].pareto_k)
+        if next(parts) == part:
+            assert (snapshot.plan is None) == (part == 0)
+            assert part < 3 or np.isfinite(snapshot.samplers[-1].pareto_k)
             raise KeyboardInterrupt
 
     monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
@@ -158,7 +160,9 @@ def test_a_start_in_force_is_resumed(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         smcpn.identify(problem, checkpoint=file, **options)
     monkeypatch.undo()
-    np.testing.assert_array_equal(smcpn.resume(file, progress=False).theta, whole.theta)
+    resumed = smcpn.resume(file, progress=False)
+    np.testing.assert_array_equal(resumed.theta, whole.theta)
+    assert resumed.method == whole.method
     again = smcpn.identify(problem, checkpoint=file, **options)
     np.testing.assert_array_equal(again.theta, whole.theta)
 
@@ -172,11 +176,11 @@ def test_few_searches_are_remarked(one_sided):
 
 def test_no_mode_means_the_prior(monkeypatch):
     problem = decay_problem()
-    from smcpn.run import start as starting
+    from smcpn.run import plan as planning
 
-    original = starting.laplace
+    original = planning.laplace
     monkeypatch.setattr(
-        starting, "laplace", lambda *a, **k: replace(original(*a, **k), reason="flat", modes=())
+        planning, "laplace", lambda *a, **k: replace(original(*a, **k), reason="flat", modes=())
     )
     posterior = smcpn.identify(problem, start="auto", **OPTIONS)
     assert posterior.warnings[0].endswith("searches found a mode: the run began at the prior")

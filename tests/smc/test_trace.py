@@ -45,5 +45,16 @@ def test_a_path_known_at_its_end():
     assert trace.log_evidence == pytest.approx([-12.0])
 
 
+def test_a_path_known_at_its_end_goes_on():
+    trace = Trace.of_end(30, 29.0, -12.0)
+    for n in (1, 3, 9000):
+        begin = trace.length
+        ess = np.arange(begin, begin + n, dtype=float)
+        trace = trace.extended(ess, -ess)
+    # Every entry is the value of its sample.
+    np.testing.assert_array_equal(trace.ess, trace.samples - 1.0)
+    assert (trace.samples[0], trace.samples[-1]) == (30, 9034)
+
+
 def test_nothing_before_the_first_sample():
     assert Trace.empty().samples.size == Trace.empty().ess.size == 0

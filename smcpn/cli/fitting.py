@@ -1,0 +1,118 @@
+"""Fit a case, score it on its tests, and print the result: ``smcpn fit`` at work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from smcpn.cases import Case
+from smcpn.cli.options import settings_of
+from smcpn.cli.outcome import peak_memory_mb, robust_figures
+from smcpn.codegen.clock import CLOCK
+from smcpn.columns import align
+from smcpn.estimate.laplace import laplace
+from smcpn.results.laplace import Laplace
+from smcpn.results.posterior import Posterior
+from smcpn.results.robust import Robust
+from smcpn.results.scores import Score, score_table, scores_of
+
+DRAWS = 1000
+"""Draws from the approximation that are scored on the tests, as many as `identify` has."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A case study, fitted: what is printed."""
+
+    case: Case
+    laplace: Laplace
+    scores: dict[str, Score]
+    seed: int
+    wall_s: float
+    compile_s: float
+    robust: Robust | None = None
+
+
+def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, robust: bool) -> Fit:
+    """Fit a case, and score what is found on its tests."""
+    settings = settings_of(case, **options)
+    chosen: int = settings.given["seed"]
+    began, compiled = time.perf_counter(), CLOCK.compile_seconds
+    found = laplace(
+        case.problem,
+        settings.likelihood,
+        solver=settings.solver,
+        starts=starts,
+        search=search,
+        seed=chosen,
+    )
+    scored = _scored(found, chosen)
+    counted = scored.robust() if robust and scored is not None and found.success else None
+    scores = {} if scored is None else _scores(case, scored, counted)
+    compiling = CLOCK.compile_seconds - compiled
+    wall = time.perf_counter() - began - compiling
+    return Fit(case, found, scores, chosen, wall, compiling, counted)
+
+
+def _scored(found: Laplace, seed: int) -> Posterior | None:
+    """Draws to score; the mode alone where there is no Gaussian, None where there is no mode."""
+    if found.success:
+        return found.to_posterior(DRAWS, seed)
+    return found.maximum.to_posterior() if found.maximum.found else None
+
+
+def _scores(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Score]:
+    if robust is None:
+        simulations = case.simulations(posterior)
+    else:
+        posterior = robust.posterior
+        simulations = case.simulations(posterior, robust.simulate)
+    return scores_of(posterior.weights, simulations, case.problem.observe)
+
+
+def as_dict(outcome: Fit) -> dict[str, Any]:
+    """Return the fields that ``--json`` prints."""
+    found, maximum = outcome.laplace, outcome.laplace.maximum
+    return {
+        "system": outcome.case.name,
+        "split": outcome.case.split,
+        "seed": outcome.seed,
+        "starts": len(maximum.starts),
+        "agreeing": maximum.agreeing,
+        "evaluations": maximum.evaluations,
+        "likelihood": found.likelihood,
+        "steps": found.solver.steps,
+        "wall_s": outcome.wall_s,
+        "search_s": maximum.seconds,
+        "compile_s": outcome.compile_s,
+        "peak_memory_mb": peak_memory_mb(),
+        "success": found.success and maximum.success,
+        "reason": found.reason or maximum.reason,
+        "log_density": maximum.log_density,
+        "log_likelihood": maximum.log_likelihood,
+        "log_evidence": found.log_evidence,
+        "warnings": list(found.warnings),
+        "parameters": {
+            row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
+            for row in found.table()
+        },
+        **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
+        "scores": {split: vars(score) for split, score in outcome.scores.items()},
+    }
+
+
+def as_text(outcome: Fit) -> str:
+    """Return the tables that are printed for a person."""
+    case = outcome.case
+    lines = [
+        f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
+        "",
+        outcome.laplace.summary(),
+        *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
+        f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
+    ]
+    if outcome.scores:
+        lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
+    return "\n".join(lines)

@@ -1,0 +1,17 @@
+"""Words and defaults of options that help lists; what is behind them is imported when it runs.
+
+`tests/cli/test_imports.py` holds them against the registries.
+"""
+
+from __future__ import annotations
+
+LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical")
+METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
+HOLDS = ("zoh", "foh", "bandlimited")
+FORMATS = ("csv", "json")
+STARTS = ("auto",)
+PARTICLES = 1000
+LEAST = {"particles": 10, "seed": 0}
+"""Least whole numbers."""
+STANDARD = "-"
+EVERY_SECONDS = 60.0

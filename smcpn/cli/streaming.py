@@ -1,0 +1,187 @@
+"""Identify while the samples come: ``smcpn stream`` at work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+from smcpn.cases import Case
+from smcpn.checkpoint.container import CheckpointWarning, begun, lock
+from smcpn.cli.options import settings_of
+from smcpn.cli.stream import StreamOptions
+from smcpn.cli.terminal import remark
+from smcpn.errors import InputError
+from smcpn.io.address import STANDARD, open_source
+from smcpn.io.events import Event, EventLog, Report
+from smcpn.io.parse import Channels
+from smcpn.io.sink import PROBABILITIES, JsonSink
+from smcpn.io.sources import Source
+from smcpn.io.stream import Checkpoints, Run, Stream
+from smcpn.io.watch import Watch, watching
+from smcpn.model.problem import Problem
+from smcpn.online import Online
+from smcpn.settings import Settings
+from smcpn.signals import Stop, stop_on_signals
+
+OF_STREAM = (
+    "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
+    "threads",
+)  # fmt: skip
+"""Settings that a stream has too."""
+SWITCH_SECONDS = 1e-4
+"""How long another thread may keep the identifying one waiting; Python's own choice is 5 ms, three
+samples at 610 Hz."""
+
+
+def streamed(case: Case, options: StreamOptions) -> int:
+    """Identify while the samples come, and return the exit code.
+
+    Raises
+    ------
+    InputError
+        For a source or a checkpoint that cannot be used.
+    """
+    settings = settings_of(case, **options.settings)
+    source = _source(options, case.problem)
+    with ExitStack() as cleanup:
+        cleanup.enter_context(_quick_switching())
+        stop = cleanup.enter_context(stop_on_signals())
+        log = cleanup.enter_context(closing(_event_log(options.events)))
+        watch, report = cleanup.enter_context(
+            watching(options.watch, log, printed=options.events in (None, STANDARD))
+        )
+        if options.checkpoint is not None:
+            with _as_events(report):
+                cleanup.enter_context(lock(Path(options.checkpoint)))
+        live = _live(options, case.problem, settings, report)
+        run = _run(options, live, case.problem, source, stop, report, watch)
+        with closing(run.sink):
+            code = run.run()
+    if stop.signal is not None:
+        _tell_stopped(stop.signal, run.assimilated, options.checkpoint)
+    return code
+
+
+def _source(options: StreamOptions, problem: Problem) -> Source:
+    return open_source(
+        options.source,
+        Channels.of(problem),
+        format=options.format,
+        columns=None if options.columns is None else options.columns.split(","),
+        follow=options.follow,
+        announce=options.announce,
+        give_up=options.give_up,
+        ca_file=options.ca_file,
+        credentials=options.credentials,
+        session=os.path.abspath(options.checkpoint) if options.checkpoint else "",
+    )
+
+
+def _run(
+    options: StreamOptions,
+    live: Online,
+    problem: Problem,
+    source: Source,
+    stop: Stop,
+    report: Report,
+    watch: Watch | None,
+) -> Run:
+    checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
+    samples = Stream(
+        live,
+        source,
+        report,
+        stop=stop,
+        idle=lambda: checkpoints.save_if_due(live),
+    )
+    return Run(
+        live=live,
+        samples=samples,
+        sink=JsonSink(None if options.to == STANDARD else options.to, live.t),
+        checkpoints=checkpoints,
+        stop=stop,
+        report=report,
+        watch=watch,
+        limit=options.limit,
+        probabilities=PROBABILITIES if options.quantiles else (),
+    )
+
+
+def _live(options: StreamOptions, problem: Problem, settings: Settings, report: Report) -> Online:
+    """Load the checkpoint where there is one; begin anew otherwise."""
+    unused = _unused(settings)
+    if unused:
+        report(Event("settings", unused))
+    if options.checkpoint is None or not begun(Path(options.checkpoint)):
+        given = {name: value for name, value in settings.given.items() if name in OF_STREAM}
+        return Online(
+            problem,
+            budget=options.budget,
+            forget=options.forget,
+            lookahead=options.lookahead,
+            **given,
+        )
+    with _as_events(report):
+        live = Online.load(options.checkpoint)
+    message = f"'{options.checkpoint}' read: {live.sample} samples to t = {live.t:g}"
+    report(Event("checkpoint", message, t=live.t, count=live.sample))
+    return live
+
+
+@contextmanager
+def _as_events(report: Report) -> Generator[None]:
+    """Report warnings about a checkpoint as events."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", CheckpointWarning)
+        yield
+    for warning in caught:
+        report(Event("checkpoint", str(warning.message)))
+
+
+def _unused(settings: Settings) -> str:
+    """Return a sentence on settings that do not apply to a stream; empty where all do."""
+    unused: list[str] = []
+    if settings.method not in (None, "auto", "ibis"):
+        unused.append(f"method = '{settings.method}'")
+    if settings.start is not None:
+        unused.append(f"start = '{settings.start}'")
+    if settings.replicates > 1:
+        unused.append(f"replicates = {settings.replicates}")
+    if settings.checkpoint is not None:
+        unused.append(f"checkpoint = '{settings.checkpoint}'")
+    if not unused:
+        return ""
+    return (
+        f"{', '.join(unused)} of [run] does not apply to a stream, which is one population by "
+        "ibis with a --checkpoint of its own"
+    )
+
+
+def _event_log(path: str | None) -> EventLog:
+    if path is None or path == STANDARD:
+        return EventLog(sys.stderr, as_json=path is not None)
+    try:
+        return EventLog(open(path, "a", encoding="utf-8"), as_json=True)
+    except OSError as error:
+        raise InputError(f"--events '{path}' cannot be written: {error.strerror}") from error
+
+
+def _tell_stopped(number: int, assimilated: int, checkpoint: str | None) -> None:
+    name = signal.Signals(number).name
+    kept = f"resume with --checkpoint {checkpoint}" if checkpoint else "no checkpoint was named"
+    remark(f"smcpn: stopped by {name} after {assimilated} samples; {kept}")
+
+
+@contextmanager
+def _quick_switching() -> Generator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)

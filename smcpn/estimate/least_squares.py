@@ -1,0 +1,368 @@
+"""Levenberg-Marquardt: the maximum where samples are Gaussian, from all starts in one call each.
+
+With score g and expected information A (`LogLikelihood.expansion`; the prior adds its gradient,
+and its curvature where it falls off) a step of a start solves
+
+    (A + mu diag A) step = g.
+
+Where the noise is known A is Gauss and Newton's J' J; where it is learned, or the solver has a
+variance, the steps are those of Fisher's scoring. Every start has a damping mu of its own, by its
+ratio of gains (Nielsen). A standard deviation sigma of the noise takes the step of sigma^2: with
+mu = 0 that is the mean square of the residuals at once, wherever it was before.
+
+A long record is searched by a piece from its beginning first: there the density has fewer hills,
+and most starts have met when the whole of it is due.
+
+References
+----------
+Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters. J. SIAM.
+Nielsen, H. B. (1999). Damping parameter in Marquardt's method. IMM-REP-1999-05, DTU.
+Osborne, M. R. (1992). Fisher's method of scoring. Int. Stat. Review 60.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.search import (
+    CONVERGED,
+    DIVERGED_START,
+    DIVERGES,
+    EDGE,
+    LIMIT,
+    NO_BETTER,
+    NO_GRADIENT,
+    ROUNDING,
+    Found,
+    Region,
+    Search,
+)
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.graphs import Model
+
+Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
+
+PIECE = 0.1
+"""Share of a long record on which the searches begin."""
+LONG = 5000
+"""Mean samples of a record from which it is long."""
+SAME_END = 1e-2
+"""Squared distance, in posterior sd on the piece, below which two searches go on as one."""
+LOWER = 100.0
+"""Nats by which an end on the piece is lower than the best if it is not worth the whole record."""
+FIRST_DAMPING = 1.0
+"""Of a start that may be anywhere: a longer first step may leave its basin."""
+NEAR_DAMPING = 1e-3
+"""Of the end of another search."""
+LEAST_DAMPING = 1e-12
+MOST_DAMPING = 1e12
+CLOSE = 1e-9
+"""Squared distance from the maximum, in posterior sd, at which a search has converged."""
+DIGITS = 1e-13
+"""Share of a log density that the sum over the samples rounds away, and of the largest curvature
+that says nothing."""
+PATIENCE, GAIN = 12, 1e-12
+"""Rounds that gain no larger share of the log density end a search, as at a kink."""
+LESS = "much lower than others on the first part of the record"
+LEAST_RATIO = 0.2
+"""Least factor of a standard deviation of the noise in a step."""
+
+
+class LevenbergMarquardt(Search):
+    """Damped Gauss-Newton steps, and Fisher's scoring of noise and solver variances."""
+
+    name = "levenberg-marquardt"
+
+    @classmethod
+    def suits(cls, function: LogLikelihood) -> bool:
+        """Where the samples are Gaussian given those before."""
+        return function.expands
+
+    def __call__(
+        self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+    ) -> list[Found]:
+        """See `Search`; starts that are the same are searched from once."""
+        records = density.log_likelihood.problem.records
+        by_piece = np.mean([len(record) for record in records]) >= LONG
+        _, first, number = np.unique(starts, axis=0, return_index=True, return_inverse=True)
+        find = _by_piece if by_piece else _at_once
+        found = find(density, starts[first], stages, iterations)
+        ends = [found[k] for k in number.ravel()]
+        return [
+            end if first[k] == place else replace(end, evaluations=0)
+            for place, (k, end) in enumerate(zip(number.ravel(), ends, strict=True))
+        ]
+
+
+def _at_once(
+    density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+) -> list[Found]:
+    """Search on the whole record."""
+    return [_found(climb) for climb in climbed(density, starts, stages, iterations)]
+
+
+def _by_piece(
+    density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+) -> list[Found]:
+    """Search on a piece, and from the distinct ends there on the whole record."""
+    first = climbed(density, starts, stages, iterations, PIECE)
+    tops = np.array([climb.value for climb in first])
+    values, ends = density.value(starts), np.stack([climb.theta for climb in first])
+    there = density.value(ends)
+    # Its end on the piece may be worse than a start that knew the whole.
+    begins = np.where((there > values)[:, None], ends, starts)
+    leader = _leaders(first, there > values)
+    worth = tops > tops.max(initial=-np.inf) - LOWER
+    chosen = sorted({int(k) for k in leader[worth]})
+    again = climbed(density, begins[chosen], stages[-1:], iterations, damping=NEAR_DAMPING)
+    climbs = dict(zip(chosen, map(_found, again), strict=True))
+    found: list[Found] = []
+    for k, climb in enumerate(first):
+        spent = ceil(PIECE * climb.evaluations)
+        end = climbs.get(int(leader[k]))
+        if end is None:
+            reason = climb.reason if climb.reason == DIVERGED_START else LESS
+            end = Found(begins[k], max(there[k], values[k]), reason, 0, ends[:0], values[:0])
+        elif leader[k] != k:
+            end = replace(end, evaluations=0)
+        path = np.concatenate([starts[k : k + 1], end.path])
+        heights = np.concatenate([values[k : k + 1], end.path_log_density])
+        found.append(
+            replace(end, evaluations=end.evaluations + spent, path=path, path_log_density=heights)
+        )
+    return found
+
+
+def _leaders(climbs: Sequence[Climb], moved: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Number of the first search that ended where each one did, of those that have moved."""
+    leader = np.arange(len(climbs))
+    for k, climb in enumerate(climbs):
+        for other in range(k):
+            if (
+                leader[other] == other
+                and moved[k]
+                and moved[other]
+                and climb.reason == climbs[other].reason == CONVERGED
+                and climbs[other].squared_distance(climb.theta) < SAME_END
+            ):
+                leader[k] = other
+                break
+    return leader
+
+
+def climbed(
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    share: float = 1.0,
+    damping: float = FIRST_DAMPING,
+) -> list[Climb]:
+    """Run the searches to their ends, all points of a round in one call.
+
+    Parameters
+    ----------
+    starts : ndarray, (S, d)
+    share : float
+        Share of each record, from its beginning.
+    damping : float
+        Of the first step of a stage.
+    """
+    noise = noise_columns(density.log_likelihood.problem.model)
+    climbs = [Climb(density, noise, start, stages, iterations, damping) for start in starts]
+    rounds = 0
+    while searching := [climb for climb in climbs if not climb.reason]:
+        points = np.stack([climb.trial for climb in searching])
+        for climb, *expansion in zip(searching, *density.expansion(points, share), strict=True):
+            climb.judge(*expansion)
+        rounds += 1
+        top = max(climb.value for climb in climbs)
+        _log.info("round %d of %d searches: log density %.8g", rounds, len(searching), top)
+    return climbs
+
+
+class Climb:
+    """One search: where it is, the point that it wants to know, and why it ended.
+
+    Attributes
+    ----------
+    trial : ndarray, (d,)
+        Point to evaluate next.
+    theta, gradient : ndarray, (d,)
+    value : float
+    information : ndarray, (d, d)
+        At the best point.
+    reason : str
+        Why it ended; "" before.
+    """
+
+    def __init__(
+        self,
+        density: LogDensity,
+        noise: Sequence[int],
+        start: Array,
+        stages: Sequence[Sequence[int]],
+        iterations: int,
+        damping: float,
+    ) -> None:
+        self.density, self._noise = density, noise
+        self._stages, self._iterations = [list(free) for free in stages], iterations
+        self._first_damping = damping
+        self._obstacle = ""
+        self.trial, self.theta, self.value = start, start, -np.inf
+        self._begin_stage()
+        d = len(start)
+        self.gradient, self.information = np.zeros(d), np.zeros((d, d))
+        self.evaluations, self.reason = 0, ""
+        self.path: list[Array] = [start]
+        self.path_values: list[float] = []
+
+    def judge(self, value: float, gradient: Array, information: Array) -> None:
+        """Take the trial, or not, and choose the next one."""
+        self.evaluations += 1
+        usable = np.isfinite(gradient).all() and np.isfinite(information).all()
+        obstacle = DIVERGES if not np.isfinite(value) else NO_GRADIENT if not usable else ""
+        if self.evaluations == 1:
+            self.path_values.append(float(value))
+            if obstacle:
+                self.value = float(value)
+                self.reason = DIVERGED_START if obstacle == DIVERGES else NO_GRADIENT
+                return
+            accepted = True
+        else:
+            self._left -= 1
+            gain = (value - self.value) / self._predicted
+            accepted = not obstacle and value > self.value and gain > 1e-4
+            self._obstacle = obstacle
+            self._adapt(float(gain) if accepted else 0.0)
+            if accepted:
+                self.path.append(self.trial)
+                self.path_values.append(float(value))
+        if accepted:
+            self.theta, self.value = self.trial, float(value)
+            self.gradient, self.information = gradient, information
+        self._values.append(self.value)
+        self._next()
+
+    def squared_distance(self, theta: Array) -> float:
+        """Squared distance of a point from the best one, in posterior sd."""
+        away = theta - self.theta
+        return float(away @ self.information @ away)
+
+    def _begin_stage(self) -> None:
+        self._free, self._left = self._stages.pop(0), self._iterations
+        self._damping, self._growth = self._first_damping, 2.0
+        self._values: list[float] = []
+
+    def _adapt(self, gain: float) -> None:
+        """Nielsen's damping after a step with this ratio of gains; 0 for one refused."""
+        if gain > 0.0:
+            factor = max(1.0 / 3.0, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
+            self._damping, self._growth = max(self._damping * factor, LEAST_DAMPING), 2.0
+        else:
+            self._damping, self._growth = self._damping * self._growth, 2.0 * self._growth
+
+    def _next(self) -> None:
+        """Choose the next trial, or end."""
+        while True:
+            step, distance = self._step()
+            reason = self._end(distance)
+            if not reason:
+                self.trial = self._moved(step)
+                if (self.trial != self.theta).any():
+                    return
+                reason = self._verdict(distance)
+            if not self._stages:
+                self.reason = reason
+                return
+            self._begin_stage()
+
+    def _end(self, distance: float) -> str:
+        if distance <= CLOSE + DIGITS * abs(self.value):
+            return CONVERGED
+        if self._damping > MOST_DAMPING or self._gained(PATIENCE) <= GAIN * abs(self.value):
+            return self._verdict(distance)
+        return LIMIT if self._left <= 0 else ""
+
+    def _gained(self, rounds: int) -> float:
+        """Gain of the last so many rounds; infinite before there were as many."""
+        return (
+            self._values[-1] - self._values[-1 - rounds] if len(self._values) > rounds else np.inf
+        )
+
+    def _verdict(self, distance: float) -> str:
+        """Judge a search that finds no better point."""
+        rounding = ROUNDING * (1.0 + abs(self.value))
+        if distance <= rounding:
+            return CONVERGED
+        if self._obstacle:
+            return self._obstacle
+        gained = np.diff(self.path_values)[-1:].sum() if len(self.path_values) > 1 else np.inf
+        return CONVERGED if gained <= rounding else NO_BETTER
+
+    def _step(self) -> tuple[Array, float]:
+        """Damped step, (d,), and the squared distance of the maximum that the slopes predict."""
+        lower, upper = self.density.bounds.T
+        outward = np.where(self.gradient < 0, self.theta <= lower, self.theta >= upper)
+        free = np.array([j for j in self._free if not outward[j]], dtype=np.int64)
+        information = self.information[np.ix_(free, free)]
+        scale = np.sqrt(np.diag(information))
+        scale = 1.0 / np.where(scale > 0, scale, np.inf)
+        eigenvalues, vectors = np.linalg.eigh(information * np.outer(scale, scale))
+        along = vectors.T @ (self.gradient[free] * scale)
+        known = eigenvalues > DIGITS * len(free)
+        along, eigenvalues = np.where(known, along, 0.0), np.where(known, eigenvalues, 1.0)
+        step = np.zeros(len(self.theta))
+        step[free] = scale * (vectors @ (along / (eigenvalues + self._damping)))
+        step = np.clip(step, lower - self.theta, upper - self.theta)
+        curved = step @ self.information @ step
+        self._predicted = max(float(self.gradient @ step - 0.5 * curved), np.finfo(float).tiny)
+        return step, float(np.sum(along**2 / eigenvalues))
+
+    def _moved(self, step: Array) -> Array:
+        """The point after a step, which is one of the variance where a parameter is noise."""
+        moved = self.theta + step
+        prior = self.density.prior
+        with np.errstate(all="ignore"):
+            values = prior.natural(self.theta[None, :])[0]
+            slopes = prior.slopes(self.theta[None, :])[0][0]
+            for j in self._noise:
+                coordinate, ratio = prior.maps[j], 1.0 + 2.0 * step[j] * slopes[j] / values[j]
+                sd = values[j] * np.sqrt(max(ratio, LEAST_RATIO**2))
+                other = coordinate.unconstrained(coordinate.inside(np.array([sd])))[0]
+                if step[j] != 0.0 and values[j] > 0.0 and np.isfinite(other):
+                    moved[j] = other
+        return np.clip(moved, *self.density.bounds.T)
+
+
+def noise_columns(model: Model) -> list[int]:
+    """Parameters that are nothing but a standard deviation of the noise."""
+    moves = ca.vertcat(model.rhs, model.outputs, *model.initial, model.noise_correlation)
+    return [
+        j
+        for j, parameter in enumerate(ca.vertsplit(model.theta))
+        if ca.depends_on(model.noise_variance, parameter) and not ca.depends_on(moves, parameter)
+    ]
+
+
+def _found(climb: Climb) -> Found:
+    """What a search found."""
+    density = climb.density
+    edge = Region(density.names, density.scale, density.bounds).at_edge(climb.theta)
+    return Found(
+        theta=climb.theta,
+        log_density=climb.value,
+        reason=EDGE + ", ".join(edge) if edge else climb.reason,
+        evaluations=climb.evaluations,
+        path=np.array(climb.path),
+        path_log_density=np.array(climb.path_values),
+    )

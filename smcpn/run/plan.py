@@ -1,0 +1,111 @@
+"""The plan of a run: by which method, from where, and with which steps it begins.
+
+``method="auto"`` searches for the modes of the posterior and tempers from there: two to five
+weighings of the record, where IBIS takes twenty and, on a long record, two hundred. IBIS stays
+where it costs nothing, and where there is no gradient to search with.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from smcpn.codegen.kernel import CLOCK
+from smcpn.errors import InputError
+from smcpn.estimate.laplace import laplace
+from smcpn.estimate.maximise import Starts
+from smcpn.likelihood.steps import coarser_solver, first_solver
+from smcpn.model.problem import Problem
+from smcpn.results.laplace import Laplace
+from smcpn.settings import AUTO, Plan, RunSettings
+from smcpn.smc.start import Modes
+from smcpn.solver import Solver
+
+_log = logging.getLogger(__name__)
+
+SHORT = 500_000
+"""Particle steps (samples x particles x steps per sample) of a weighing up to which IBIS stays.
+
+Its twenty weighings then take less than the tenth of a second for which the search runs, and the
+kernel with derivatives, which takes seconds to compile, is not needed (`benchmarks.seconds`).
+"""
+USUAL_STEPS = 4
+"""Steps per sample that are counted where they are chosen on the way."""
+
+
+def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
+    """Return why ``method="auto"`` does not search; empty where it does, None for other methods."""
+    if settings.start == AUTO:
+        return ""
+    if settings.method != AUTO:
+        return None
+    steps = USUAL_STEPS if settings.solver.automatic else int(settings.solver.steps)
+    if problem.n_samples * settings.particles * steps <= SHORT:
+        return "the record is short"
+    return ""
+
+
+def planned(problem: Problem, settings: RunSettings, threads: int | None = None) -> Plan:
+    """Return the plan of a run, after its searches where it takes any.
+
+    What goes wrong in a search is no error: the run then begins at the prior.
+    """
+    begun, reason = CLOCK.theta_steps, why_not_searched(problem, settings)
+    if reason is None:
+        modes = settings.start if isinstance(settings.start, Modes) else None
+        plan = _from_prior(problem, settings, settings.method, "", modes)
+    elif reason:
+        plan = _from_prior(problem, settings, "ibis", reason)
+    else:
+        plan = _searched(problem, settings, threads)
+    return replace(plan, work=CLOCK.theta_steps - begun)
+
+
+def _from_prior(
+    problem: Problem, settings: RunSettings, method: str, reason: str, modes: Modes | None = None
+) -> Plan:
+    solver = first_solver(problem, settings.solver, settings.likelihood)
+    return Plan(method, solver, modes, reason)
+
+
+def _searched(problem: Problem, settings: RunSettings, threads: int | None) -> Plan:
+    method = "tempering" if settings.method == AUTO else settings.method
+    try:
+        modes, solver = _modes(problem, settings, threads)
+    except InputError as error:
+        if settings.method != AUTO:
+            raise
+        _log.info("no search: %s", error)
+        return _from_prior(problem, settings, "ibis", f"no search is possible: {error}")
+    return Plan(method, solver, modes)
+
+
+def _modes(problem: Problem, settings: RunSettings, threads: int | None) -> tuple[Modes, Solver]:
+    """Return the modes that searches find, and the solver, its steps resolved.
+
+    Where the steps are given, the searches have a quarter of them, and all from where they end.
+    """
+    solver, coarser = settings.solver, coarser_solver(settings.solver)
+    if coarser is not None:
+        near = _approximation(problem, settings, coarser, threads)
+        if near.modes:
+            starts = problem.prior.natural(near.start.means)
+            found = _approximation(problem, settings, solver, threads, starts)
+            if len(found.modes) == len(near.modes):
+                return replace(found.start, searches=near.start.searches), solver
+    found = _approximation(problem, settings, solver, threads)
+    searches = len(found.maximum.starts)
+    return found.start if found.modes else Modes.none(searches), found.solver
+
+
+def _approximation(
+    problem: Problem,
+    settings: RunSettings,
+    solver: Solver,
+    threads: int | None,
+    starts: Starts = None,
+) -> Laplace:
+    return laplace(
+        problem, settings.likelihood, solver=solver, starts=starts,
+        seed=settings.seed or 0, threads=threads,
+    )  # fmt: skip

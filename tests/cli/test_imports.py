@@ -1,0 +1,76 @@
+"""Commands import nothing that they do not use, and their help says what there is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from annotated_types import Ge
+
+from smcpn.cli import names
+from smcpn.errors import InputError
+from smcpn.io.address import STANDARD
+from smcpn.io.parse import FORMATS
+from smcpn.io.stream import EVERY_SECONDS
+from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.model.record import HOLDS
+from smcpn.settings import AUTO, METHODS, Settings
+
+HEAVY = ("numpy", "numba", "casadi", "scipy", "matplotlib", "h5py", "pint")
+SCRIPT = """
+import sys
+from smcpn.cli.app import main
+code = 0
+try:
+    main()
+except SystemExit as left:
+    code = left.code
+print([name for name in {heavy} if name in sys.modules], code)
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        (["identify", "--help"], 0),
+        (["stream", "--help"], 0),
+        (["resume", "--help"], 0),
+        (["identify", "pendulum"], 2),
+        (["fit", "pendulum/config.toml"], 2),
+        (["fit", "silverbox", "--likelihood", "exact"], 2),
+        (["stream", "silverbox", "--particles", "3"], 2),
+        (["identify", "silverbox", "--parts", "3"], 2),
+        (["simulate"], 2),
+    ],
+    ids=str,
+)
+def test_help_and_a_refusal_import_no_engine(arguments, code):
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == f"[] {code}"
+
+
+def test_names_in_the_help_are_those_of_the_registries():
+    own = [name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")]
+    assert tuple(own) == names.LIKELIHOODS
+    assert (AUTO, *METHODS) == names.METHODS
+    assert names.HOLDS == HOLDS
+    assert names.FORMATS == FORMATS
+    assert names.STARTS == (AUTO,)
+    assert Settings().particles == names.PARTICLES
+    assert (names.STANDARD, names.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
+
+
+@pytest.mark.parametrize("name", names.LEAST)
+def test_least_numbers_are_those_of_the_settings(name):
+    constraints = Settings.model_fields[name].metadata
+    assert [c.ge for c in constraints if isinstance(c, Ge)] == [names.LEAST[name]]
+    with pytest.raises(InputError, match=f"{name} is {names.LEAST[name] - 1}: give a whole number"):
+        Settings(**{name: names.LEAST[name] - 1})

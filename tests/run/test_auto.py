@@ -1,0 +1,158 @@
+"""``method="auto"``: what it chooses, that it is right, counted, resumed and goes on with data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import smcpn
+from smcpn import RK4, InputError
+from smcpn.run import plan as planning
+from smcpn.run.run import Run
+from smcpn.settings import Settings
+from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.tempering import CollapsedError
+from tests.models import decay_problem
+from tests.run.test_started_runs import exact, share_below_zero, two_signs
+
+pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+OPTIONS = {"method": "auto", "particles": 200, "seed": 3, "progress": False}
+FINE = RK4(steps=8)
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """No record is short."""
+    monkeypatch.setattr(planning, "SHORT", 0)
+
+
+def test_a_short_record_keeps_ibis():
+    problem, solver = decay_problem(), RK4(steps=2)
+    posterior = smcpn.identify(problem, solver=solver, **OPTIONS)
+    plain = smcpn.identify(problem, solver=solver, **{**OPTIONS, "method": "ibis"})
+    np.testing.assert_array_equal(posterior.theta, plain.theta)
+    assert len(posterior.path_samples) == problem.n_samples
+    assert (posterior.method.asked, posterior.method.used) == ("auto", "ibis")
+    assert "the record is short" in posterior.summary()
+
+
+@pytest.mark.parametrize(
+    ("samples", "particles", "solver", "searched"),
+    [
+        (30, 1000, RK4(steps=4), False),
+        (30, 5000, RK4(steps=4), True),
+        (30, 1000, RK4(), False),
+        (300, 1000, RK4(), True),
+    ],
+)
+def test_short_is_counted_in_particle_steps(samples, particles, solver, searched):
+    problem = decay_problem(samples)
+    settings = Settings(method="auto", particles=particles, solver=solver).resolved(problem)
+    assert (planning.why_not_searched(problem, settings) == "") == searched
+
+
+def test_modes_evidence_and_weighings_are_right(searches):
+    """Two modes, a search with two steps that is finished with eight; within 5 sd."""
+    problem = two_signs()
+    posterior = smcpn.identify(problem, solver=FINE, **OPTIONS)
+    evidence, smaller = exact(problem)
+    assert posterior.solver == FINE
+    assert abs(share_below_zero(posterior) - smaller) < 0.05
+    assert abs(posterior.log_evidence - evidence) < 5 * posterior.log_evidence_se + 1e-3
+    method = posterior.method
+    assert (method.asked, method.used, method.modes) == ("auto", "tempering", 2)
+    assert method.searches >= 4
+    assert 1.0 <= method.weighings < 5.0
+    # What is counted is all that the kernels did.
+    steps = 20 * FINE.steps * OPTIONS["particles"]
+    counted = (method.weighings + method.search_weighings) * steps
+    assert posterior.timing.theta_steps == pytest.approx(counted)
+
+
+def test_from_the_prior_it_begins_with_fewer_steps(searches, monkeypatch):
+    """The target is that of all steps: the evidence is within 5 sd of quadrature."""
+    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
+    problem, used = two_signs(), []
+    take = Run._take
+    monkeypatch.setattr(Run, "_take", lambda run, solver: (used.append(solver), take(run, solver)))
+    posterior = smcpn.identify(problem, solver=FINE, **OPTIONS)
+    assert used == [FINE, RK4(steps=2), FINE]
+    assert posterior.solver == FINE
+    assert "the start misses a part" in str(posterior.method)
+    assert abs(posterior.log_evidence - exact(problem)[0]) < 5 * posterior.log_evidence_se
+
+
+def test_steps_that_are_too_few_to_begin_with_are_left(searches, monkeypatch):
+    """With few steps no solution stays finite."""
+    monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
+    advance, left = Run._advance, []
+
+    def diverging(run):
+        if run.samplers and run.solver != FINE:
+            left.append(run.solver)
+            system = run.samplers[-1].system
+            nothing = np.full(len(system), -np.inf)
+            run.samplers[-1].system = replace(system, log_weights=nothing)
+        advance(run)
+
+    monkeypatch.setattr(Run, "_advance", diverging)
+    posterior = smcpn.identify(decay_problem(), solver=FINE, **OPTIONS)
+    assert left == [RK4(steps=2)]
+    assert posterior.solver == FINE
+
+
+def test_without_a_search_it_is_ibis_and_says_so(searches, monkeypatch):
+    def refuse(*_, **__):
+        raise InputError("this likelihood has no gradient")
+
+    monkeypatch.setattr(planning, "laplace", refuse)
+    posterior = smcpn.identify(decay_problem(), solver=FINE, **OPTIONS)
+    assert posterior.method.used == "ibis"
+    assert "this likelihood has no gradient" in str(posterior.method)
+    with pytest.raises(InputError, match="has no gradient"):
+        smcpn.identify(decay_problem(), solver=FINE, **{**OPTIONS, "method": None}, start="auto")
+
+
+def test_its_own_start_is_the_only_one():
+    start = smcpn.laplace(decay_problem(), solver=FINE)
+    with pytest.raises(InputError, match="leave start out"):
+        smcpn.identify(decay_problem(), start=start, **OPTIONS)
+
+
+def test_a_finished_run_goes_on_with_more_data(searches, tmp_path):
+    """By IBIS, from particles that are a posterior; to the posterior of all samples, in 5 se."""
+    whole, file = decay_problem(60), tmp_path / "run.h5"
+    record = whole.records[0]
+    options = {**OPTIONS, "particles": 1000, "solver": RK4(steps=2)}
+    first = smcpn.identify(whole.with_records([record[:30]]), checkpoint=file, **options)
+    extended = smcpn.resume(file, data=record[30:], progress=False)
+    assert first.path_samples.tolist() == [30]
+    assert extended.path_samples.tolist() == list(range(30, 61))
+    plain = smcpn.identify(whole, **{**options, "method": "ibis"})
+    for name in whole.names:
+        error = plain.sd[name] * np.hypot(extended.ess**-0.5, plain.ess**-0.5)
+        assert abs(extended.mean[name] - plain.mean[name]) < 5 * error
+    error = np.hypot(extended.log_evidence_se, plain.log_evidence_se)
+    assert abs(extended.log_evidence - plain.log_evidence) < 5 * error
+    again = smcpn.identify(whole, checkpoint=file, **options)
+    np.testing.assert_array_equal(again.theta, extended.theta)
+
+
+@dataclass(frozen=True)
+class Stuck(MoveStrategy):
+    """Moves that leave copies of one particle."""
+
+    name = "stuck"
+
+    def rejuvenate(self, system, target, rng, resample, previous):
+        independent = smcpn.IndependentMetropolis()
+        moved, record = independent.rejuvenate(system, target, rng, resample, previous)
+        return moved.take(np.zeros(len(moved), dtype=int)), record
+
+
+def test_a_population_of_one_point_ends_the_run():
+    options = {**OPTIONS, "moves": Stuck(), "method": "tempering"}
+    with pytest.raises(CollapsedError, match="only 1 are distinct"):
+        smcpn.identify(decay_problem(), solver=FINE, **options)
