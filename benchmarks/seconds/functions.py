@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +11,15 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from scipy import stats
 
 import smcpn
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.codegen.cache import FAST
-from smcpn.codegen.lower import Level, Statement, Value
-from smcpn.codegen.machine_code import Block, lane_function
-from smcpn.codegen.terms import WIDTH
+from smcpn.codegen.functions import apply
+from smcpn.codegen.loops import FAST, Function, number
+from smcpn.codegen.native import loaded
+from smcpn.codegen.terms import DOUBLE, INTEGER, WIDTH, vector
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 
@@ -32,31 +34,35 @@ RANGES = {
 """Range of the arguments of every function that is timed."""
 OF_TWO = ("pow", "atan2", "hypot")
 _SIGNATURE = "void(float64[:, ::1])"
-_OPTIONS: dict[str, Any] = {"fastmath": FAST, "error_model": "numpy"}
+_OPTIONS: dict[str, Any] = {"fastmath": set(FAST), "error_model": "numpy"}
 
 
-def lane_loop(operation: str, arguments: int) -> Any:
+def lane_loop(operation: str, arguments: int) -> Callable[[np.ndarray], object]:
     """Return a compiled loop of an operation over lanes as generated code has it.
 
     It takes blocks (b, 192): elements 0 to 63 and 64 to 127 of a block hold the arguments, the
     results go to 128 to 191.
     """
-    *operands, result = (Value(name, 0, Level.LANE) for name in "xyz"[-arguments - 1 :])
-    block = Block(
-        loads=tuple((value, slot) for slot, value in enumerate(operands)),
-        statements=(Statement(result, operation, tuple(operands)),),
-        stores=((2, result),),
-    )
-    in_lanes: Any = lane_function(block, LANES, WIDTH)
 
-    @numba.njit(_SIGNATURE, **_OPTIONS)
-    def run(blocks):
-        for k in range(blocks.shape[0]):
-            w = blocks[k]
-            for i in range(0, LANES, WIDTH):
-                in_lanes(w, i, ())
+    def write(module: ir.Module) -> None:
+        made = Function(module, "run", {"w": DOUBLE.as_pointer(), "blocks": INTEGER})
+        builder, vectors = made.builder, vector(DOUBLE, WIDTH).as_pointer()
+        with (
+            made.loop(number(0), made["blocks"]) as block,
+            made.loop(number(0), number(LANES), WIDTH) as lane,
+        ):
+            begin = made.times(block, number(3 * LANES))
+            places = [
+                builder.bitcast(made.at(made["w"], begin, lane, number(k * LANES)), vectors)
+                for k in range(3)
+            ]
+            given = [builder.load(place, align=8) for place in places[:arguments]]
+            builder.store(apply(builder, operation, given), places[2], align=8)
+        made.finish(FAST)
 
-    return run
+    engine = loaded(f"benchmark of {operation}", write)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(engine.get_function_address("run"))
+    return lambda blocks: run(blocks.ctypes.data, len(blocks))
 
 
 def library_loop(operation: str, arguments: int) -> Any:

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from smcpn.codegen.terms import (
     DOUBLE,
@@ -361,17 +360,27 @@ def _each(x: Term, kinds: Sequence[Any], scalar: Callable[[Any, Any], Sequence[A
     A loop, for a call would have the vectors around it saved even where it is not made.
     """
     builder = x.builder
-    elements = cgutils.alloca_once(builder, x.value.type)
+    with builder.goto_entry_block():
+        elements = builder.alloca(x.value.type)
+        made = [builder.alloca(vector(kind, x.width)) for kind in kinds]
     builder.store(x.value, elements)
-    made = [cgutils.alloca_once(builder, vector(kind, x.width)) for kind in kinds]
-    with cgutils.for_range(builder, ir.Constant(INTEGER, x.width)) as loop:
+    before, body, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
+    builder.branch(body)
+    builder.position_at_end(body)
+    index = builder.phi(INTEGER)
+    index.add_incoming(ir.Constant(INTEGER, 0), before)
 
-        def at(place: Any, kind: Any) -> Any:
-            return builder.gep(builder.bitcast(place, kind.as_pointer()), [loop.index])
+    def at(place: Any, kind: Any) -> Any:
+        return builder.gep(builder.bitcast(place, kind.as_pointer()), [index])
 
-        results = scalar(builder, builder.load(at(elements, DOUBLE)))
-        for place, kind, result in zip(made, kinds, results, strict=True):
-            builder.store(result, at(place, kind))
+    results = scalar(builder, builder.load(at(elements, DOUBLE)))
+    for place, kind, result in zip(made, kinds, results, strict=True):
+        builder.store(result, at(place, kind))
+    following = builder.add(index, ir.Constant(INTEGER, 1))
+    index.add_incoming(following, builder.block)
+    more = builder.icmp_signed("<", following, ir.Constant(INTEGER, x.width))
+    builder.cbranch(more, body, after)
+    builder.position_at_end(after)
     return [Term(builder, builder.load(place)) for place in made]
 
 

@@ -3,26 +3,19 @@
 numba looks at every statement of a Python function a dozen times: inference of types, static
 single assignment, liveness. Of a covariance recursion, tens of thousands of statements, that takes
 longer than LLVM takes to compile it. Here every value is a float64 that is assigned once, so that
-each statement is one instruction or call, written in a single pass. The loops around them are left
-to numba.
+each statement is one instruction or call, written in a single pass. `loops` sets them into loops.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
 
 from smcpn.codegen.functions import FUNCTIONS, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
-from smcpn.codegen.terms import DOUBLE, vector
 from smcpn.errors import InputError
 
 
@@ -132,93 +125,28 @@ class Block:
         return "\n".join([*lines, f"return ({', '.join(map(str, self.results))})"])
 
 
-def lane_function(block: Block, lanes: int, width: int = 1) -> Any:
-    """Return a function ``(w, i, arguments)``, for compiled code, that runs a block in some lanes.
-
-    They are i to i + width - 1, as one vector. Slot k of the work array, or pointer, w is its
-    element ``k * lanes + i``.
-    """
-
-    @intrinsic
-    def run(typingctx: Any, w: Any, i: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, (data, lane, given) = signature.args[0], arguments
-            if isinstance(kind, types.Array):
-                data = context.make_array(kind)(context, builder, value=data).data
-            double = DOUBLE if width == 1 else vector(DOUBLE, width)
-
-            def address(slot: int) -> Any:
-                offset = ir.Constant(lane.type, slot * lanes)
-                place = builder.add(lane, offset, flags=("nsw",))
-                element = builder.gep(data, [place], inbounds=True)
-                return builder.bitcast(element, double.as_pointer())
-
-            writer = _Writer(builder, double)
-            writer.define(block.arguments, given)
-            for value, slot in block.loads:
-                writer.values[value] = builder.load(address(slot), align=8)
-            writer.run(block.statements)
-            for slot, operand in block.stores:
-                builder.store(writer.value(operand), address(slot), align=8)
-            return context.get_dummy_value()
-
-        return types.void(w, types.unliteral(i), values), codegen
-
-    return run
-
-
-def shared_function(block: Block) -> Any:
-    """Return a function of the arguments, a tuple, for compiled code, that returns the results."""
-    returned = types.Tuple((types.float64,) * len(block.results))
-
-    @intrinsic
-    def run(typingctx: Any, values: Any) -> tuple[Any, Callable[..., Any]]:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            writer = _Writer(builder, DOUBLE)
-            writer.define(block.arguments, arguments[0])
-            writer.run(block.statements)
-            results = [writer.value(operand) for operand in block.results]
-            return context.make_tuple(builder, returned, results)
-
-        return returned(values), codegen
-
-    return run
-
-
-@cache
-def digest() -> str:
-    """SHA-256 of the modules on which the machine code of a kernel depends."""
-    folder = Path(__file__).parent
-    modules = ("machine_code.py", "functions.py", "terms.py")
-    texts = [(folder / name).read_bytes() for name in modules]
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
-
-
-class _Writer:
+class Writer:
     """Writes instructions to an LLVM builder, on doubles or vectors, and knows what they made."""
 
     def __init__(self, builder: Any, kind: Any) -> None:
         self._builder, self._kind = builder, kind
         self.values: dict[Value, Any] = {}
 
-    def define(self, values: tuple[Value, ...], numbers: Any) -> None:
-        """Take values from a tuple of numbers, the same for all lanes."""
-        for k, value in enumerate(values):
-            number = self._builder.extract_value(numbers, k)
-            self.values[value] = number if self._kind == DOUBLE else self._spread(number)
-
-    def _spread(self, number: Any) -> Any:
+    def spread(self, number: Any) -> Any:
+        """Return a vector whose elements are all a number."""
         builder, nothing = self._builder, ir.Constant(self._kind, ir.Undefined)
         first = builder.insert_element(nothing, number, ir.Constant(ir.IntType(32), 0))
         places = ir.Constant(ir.VectorType(ir.IntType(32), self._kind.count), 0)
         return builder.shuffle_vector(first, nothing, places)
 
     def value(self, operand: Operand) -> Any:
+        """Return what an operand is."""
         if isinstance(operand, Literal):
             return ir.Constant(self._kind, operand.number)
         return self.values[operand]
 
     def run(self, statements: tuple[Statement, ...]) -> None:
+        """Write statements."""
         for statement in statements:
             operands = [self.value(operand) for operand in statement.operands]
             write = INSTRUCTIONS.get(statement.operation)

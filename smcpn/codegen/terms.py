@@ -1,8 +1,8 @@
 """Arithmetic on vectors of doubles, written as LLVM instructions by Python's operators.
 
 Optimisation must not touch these instructions: with `reassoc` it would take a constant that rounds,
-``(x + c) - c``, away, with `contract` it would make one rounding of two. numba adds its own flags
-to every instruction that has none, so that each gets one that means nothing for it.
+``(x + c) - c``, away, with `contract` it would make one rounding of two. `loops.Function.finish`
+gives its flags to every instruction that has none, so that each gets one that means nothing for it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import binding, ir
-from numba.core import cgutils, config
 
 DOUBLE, INTEGER = ir.DoubleType(), ir.IntType(64)
 _UNTOUCHED = ("afn",)
 
 
-def features() -> set[str]:
-    """Instruction sets that numba compiles for."""
-    if config.CPU_FEATURES is not None:
-        return {name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+")}
-    if config.CPU_NAME not in (None, "host"):
-        return set()
-    return {name for name, present in binding.get_host_cpu_features().items() if present}
-
-
-def _has_fma() -> bool:
-    return "fma" in features() or platform.machine() in ("aarch64", "arm64")
+_FEATURES = {name for name, present in binding.get_host_cpu_features().items() if present}
 
 
 def _doubles() -> int:
-    known = features()
-    return 8 if "avx512f" in known else 4 if "avx" in known else 2
+    return 8 if "avx512f" in _FEATURES else 4 if "avx" in _FEATURES else 2
 
 
-FUSED = _has_fma()
+FUSED = "fma" in _FEATURES or platform.machine() in ("aarch64", "arm64")
 """Whether the processor multiplies and adds with one rounding."""
 WIDTH = _doubles()
 """Doubles in a vector of the processor."""
@@ -152,18 +140,17 @@ class Term:
 
 
 def vector(element: Any, width: int) -> Any:
-    """Return the type of a vector; of one element it is one too: numba changes calls of doubles."""
+    """Return the type of a vector."""
     return ir.VectorType(element, width)
 
 
 def intrinsic(name: str, *operands: Term) -> Term:
     """Call an LLVM intrinsic that acts on each element."""
     builder, kind = operands[0].builder, operands[0].value.type
-    called = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind, [kind] * len(operands)),
-        f"{name}.v{kind.count}f64",
-    )
+    full = f"{name}.v{kind.count}f64"
+    if full not in builder.module.globals:
+        ir.Function(builder.module, ir.FunctionType(kind, [kind] * len(operands)), full)
+    called = builder.module.globals[full]
     return Term(builder, builder.call(called, [operand.value for operand in operands]))
 
 

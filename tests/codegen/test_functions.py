@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import platform
 import re
@@ -10,15 +11,14 @@ from functools import cache
 from typing import Any
 
 import mpmath as mp
-import numba
 import numpy as np
 import pytest
+from llvmlite import binding, ir
 
-from smcpn.codegen import terms
-from smcpn.codegen.cache import FAST
-from smcpn.codegen.functions import FUNCTIONS
-from smcpn.codegen.lower import Level, Statement, Value
-from smcpn.codegen.machine_code import Block, lane_function
+from smcpn.codegen import native, terms
+from smcpn.codegen.functions import FUNCTIONS, apply
+from smcpn.codegen.loops import FAST, Function, number
+from smcpn.codegen.terms import DOUBLE, INTEGER, vector
 
 pytestmark = pytest.mark.numerics
 
@@ -61,39 +61,51 @@ EDGES = np.array([
 ])  # fmt: skip
 
 
+def lane_loop(name: str, width: int) -> Callable[[ir.Module], None]:
+    """Write a loop over blocks (b, 192) of lanes: arguments, other arguments, results."""
+    operands = 2 if name in OF_TWO else 1
+
+    def write(module: ir.Module) -> None:
+        made = Function(module, "run", {"w": DOUBLE.as_pointer(), "blocks": INTEGER})
+        builder, vectors = made.builder, vector(DOUBLE, width).as_pointer()
+        with (
+            made.loop(number(0), made["blocks"]) as block,
+            made.loop(number(0), number(LANES), width) as lane,
+        ):
+            begin = made.times(block, number(3 * LANES))
+            places = [
+                builder.bitcast(made.at(made["w"], begin, lane, number(k * LANES)), vectors)
+                for k in range(3)
+            ]
+            given = [builder.load(place, align=8) for place in places[:operands]]
+            builder.store(apply(builder, name, given), places[2], align=8)
+        made.finish(FAST)
+
+    return write
+
+
 @cache
-def compiled(name: str, width: int, fused: bool) -> Any:
-    """A loop over lanes that writes slot 2 of its array from slots 0 and 1."""
-    given, made = [Value(letter, 0, Level.LANE) for letter in "xy"], Value("z", 0, Level.LANE)
-    operands = tuple(given[: 2 if name in OF_TWO else 1])
-    block = Block(
-        loads=tuple((value, slot) for slot, value in enumerate(operands)),
-        statements=(Statement(made, name, operands),),
-        stores=((2, made),),
-    )
-    in_lanes: Any = lane_function(block, LANES, width)
-
-    @numba.njit(fastmath=FAST, error_model="numpy")
-    def run(w):
-        for i in range(0, LANES, width):
-            in_lanes(w, i, ())
-
+def compiled(name: str, width: int, fused: bool) -> tuple[Any, Any]:
+    """The loop, and what it lives in."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terms, "FUSED", fused)
-        run(np.ones(3 * LANES))
-    return run
+        code = native.compiled(lane_loop(name, width))
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), native._machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+    return kind(engine.get_function_address("run")), engine
 
 
 def evaluate(name: str, *arguments: np.ndarray, width: int = terms.WIDTH, fused=None) -> np.ndarray:
     """Run the loop on any number of arguments."""
-    run = compiled(name, width, terms.FUSED if fused is None else fused)
+    run, _ = compiled(name, width, terms.FUSED if fused is None else fused)
     count = len(arguments[0])
     blocks = np.ones((-(-count // LANES), 3, LANES))
     for slot, argument in enumerate(arguments):
         for block, part in zip(blocks, np.split(argument, range(LANES, count, LANES)), strict=True):
             block[slot, : len(part)] = part
-    for block in blocks:
-        run(block.reshape(-1))
+    run(blocks.ctypes.data, len(blocks))
     return blocks[:, 2].reshape(-1)[:count]
 
 
@@ -235,7 +247,7 @@ def test_logistic_function_as_models_write_it():
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_loops_are_vector_instructions_without_calls(name):
     """The one call that is left is that of fmod, of quotients from 2^52 on."""
-    (assembly,) = compiled(name, terms.WIDTH, terms.FUSED).inspect_asm().values()
+    assembly = native.assembly(lane_loop(name, terms.WIDTH))
     called = re.findall(r"\b(?:movabsq\s+\$|callq?\s+)([A-Za-z_]\w*)\b", assembly)
     library = {function.removesuffix("@PLT") for function in called} & LIBRARY
     assert library <= ({"fmod"} if name == "fmod" else set())
