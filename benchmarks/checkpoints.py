@@ -187,7 +187,11 @@ def size(quick: bool) -> Iterator[Row]:
         for samples in (400, 2000) if quick else (400, 20000):
             path = Path(folder) / f"{samples}.h5"
             smcpn.identify(
-                ten_parameters(samples), solver=smcpn.RK4(steps=1), seed=1, checkpoint=path
+                ten_parameters(samples),
+                solver=smcpn.RK4(steps=1),
+                method="ibis",
+                seed=1,
+                checkpoint=path,
             )
             yield at_most(f"{samples} samples, MB", path.stat().st_size / 1e6, 1.0)
 

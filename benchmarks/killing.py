@@ -55,6 +55,7 @@ def killed_runs(count: int) -> Iterator[str]:
             return smcpn.identify(
                 problem,
                 solver=smcpn.EKF0(order=2, steps=STEPS),
+                method="ibis",
                 particles=PARTICLES,
                 seed=1,
                 checkpoint=path,

@@ -49,7 +49,12 @@ def silverbox(samples: int) -> Problem:
 def batch(samples: int, seed: int) -> Posterior:
     """The posterior of the same samples by `ibis`."""
     return identify(
-        silverbox(samples), solver=SOLVER, particles=PARTICLES, seed=seed, progress=False
+        silverbox(samples),
+        solver=SOLVER,
+        method="ibis",
+        particles=PARTICLES,
+        seed=seed,
+        progress=False,
     )
 
 

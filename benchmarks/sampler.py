@@ -128,7 +128,9 @@ def bouc_wen_ridge(quick: bool) -> Iterator[Row]:
     """Acceptance at the end of the paper's Bouc-Wen problem; needs its files."""
     case = load_case("bouc-wen")
     solver = EKF0(order=3, steps=case.steps)
-    posterior = identify(case.problem, solver=solver, particles=PARTICLES, seed=1, progress=False)
+    posterior = identify(
+        case.problem, solver=solver, method="ibis", particles=PARTICLES, seed=1, progress=False
+    )
     last = posterior.rejuvenations[-1].acceptance
     yield at_least("acceptance at the end", last, 0.4)
     figures = {

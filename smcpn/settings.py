@@ -177,7 +177,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
             **self.given,
             "solver": solver,
             "likelihood": likelihood_name(solver, self.likelihood),
-            "method": self.method or ("ibis" if self.start is None else "tempering"),
+            "method": self.method or (AUTO if self.start is None else "tempering"),
             "entropy": np.random.SeedSequence(self.seed).entropy,
         }
         return RunSettings(**options)

@@ -359,5 +359,6 @@ def oscillator_posterior(kind: str = "right", steps: int = 8, hold: str = "foh")
     record = oscillator_record(oscillator if kind == "right" else hardening, hold=hold)
     solver = smcpn.EKF0(order=2, steps=steps)
     return smcpn.identify(
-        oscillator_problem(record), solver=solver, particles=200, seed=1, progress=False
-    )
+        oscillator_problem(record), solver=solver, method="ibis", particles=200, seed=1,
+        progress=False,
+    )  # fmt: skip

@@ -104,7 +104,7 @@ def fitted(
     began = time.perf_counter()
     maximum = smcpn.maximise(
         study.problem, likelihood, solver=solver, starts=study.truth, method=METHOD,
-        iterations=iterations,
+        iterations=iterations, search="shooting",
     )  # fmt: skip
     if not maximum.success:
         nothing = np.empty((0, len(study.truth)))

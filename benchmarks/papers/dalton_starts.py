@@ -98,7 +98,12 @@ def sweep(likelihood: str, learned: bool, starts: tuple[float, ...] = STARTS) ->
     grid = STARTS_GRID_LEARNED if learned else STARTS_GRID
     solver = RK4(grid.solver.steps) if likelihood == "classical" else grid.solver
     maximum = smcpn.maximise(
-        study.problem, likelihood, solver=solver, starts=points, iterations=200
+        study.problem,
+        likelihood,
+        solver=solver,
+        starts=points,
+        iterations=200,
+        search="shooting",
     )
     return Sweep(likelihood, learned, maximum)
 
@@ -107,7 +112,13 @@ def multi_start(likelihood: str, draws: int) -> Maximum:
     """The same with the diffusion known, from draws of the prior: what a user would do."""
     problem = lorenz_starts_study(False).problem
     return smcpn.maximise(
-        problem, likelihood, solver=STARTS_GRID.solver, starts=draws, iterations=200, seed=0
+        problem,
+        likelihood,
+        solver=STARTS_GRID.solver,
+        starts=draws,
+        iterations=200,
+        seed=0,
+        search="shooting",
     )
 
 
@@ -140,7 +151,13 @@ def ends_about_truth(
     """Search from points (S, d), and score one parameter at every end."""
     solver = grid.solver
     maximum = smcpn.maximise(
-        study.problem, likelihood, solver=solver, starts=points, method=METHOD, iterations=100
+        study.problem,
+        likelihood,
+        solver=solver,
+        starts=points,
+        method=METHOD,
+        iterations=100,
+        search="shooting",
     )
     density = LogDensity(maximum.function)
     j = study.names.index(parameter)

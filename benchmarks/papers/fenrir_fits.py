@@ -107,7 +107,7 @@ def maximised(
         stages = [(NOISE, DIFFUSION)] if SETTINGS[name].staged else None
         begin |= {NOISE: NOISE_START, DIFFUSION: starting_diffusion(record, order)}
     return smcpn.maximise(
-        likelihood.problem, likelihood, starts=begin, stages=stages,
+        likelihood.problem, likelihood, starts=begin, stages=stages, search="shooting",
         target="likelihood", iterations=ITERATIONS,
     )  # fmt: skip
 

@@ -67,7 +67,8 @@ def identify(data, seed, size):
     key, first = jax.random.split(jax.random.key(seed))
     start = mode.x + jax.random.normal(first, (CHAINS, 4)) @ np.linalg.cholesky(covariance).T
     draws = chains(data, key, start, covariance, BURN_IN + size // CHAINS)[BURN_IN:]
-    return np.asarray(draws).reshape(-1, 4), np.full(size, 1.0 / size)
+    found = np.asarray(draws).reshape(-1, 4)
+    return found, np.full(len(found), 1.0 / len(found))
 
 
 # user code ends

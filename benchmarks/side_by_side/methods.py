@@ -112,6 +112,7 @@ SOLVERS = {
     "EKF0(3, 8)": ("EKF0", {"order": 3, "steps": 8}),
 }
 METHODS = {
+    "smcpn": Method("smcpn_default", "RK4(4)", 1200, 16),
     "smcpn IBIS": Method("smcpn_ibis", "RK4(4)", 1500, 16),
     "smcpn tempering": Method("smcpn_tempering", "RK4(4)", 1000, 16),
     "smcpn from Laplace": Method("smcpn_laplace", "RK4(4)", 1000, 16),

@@ -10,7 +10,8 @@ from benchmarks.side_by_side.smcpn_problem import silverbox
 
 def identify(record, seed, solver, size):
     """Return the posterior."""
-    return smcpn.identify(silverbox(record), solver=solver, particles=size, seed=seed)
+    problem = silverbox(record)
+    return smcpn.identify(problem, solver=solver, method="ibis", particles=size, seed=seed)
 
 
 # user code ends

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from smcpn.cases import PAPER
 from smcpn.likelihood.registry import default_solver
+from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Settings, solver_named, solver_with
@@ -91,6 +92,8 @@ class Case:
     ) -> Solver:
         """Return the case's solver, or the one that goes with a likelihood.
 
+        Where neither is named, nor a number of steps, it is the one that `identify` chooses.
+
         Parameters
         ----------
         likelihood : str, optional
@@ -109,6 +112,8 @@ class Case:
         if kind is not None:
             return solver_with(solver_named(kind, self.problem, likelihood), **changes)
         chosen = self.settings.solver
+        if chosen is None and self.steps == "auto" and likelihood is None:
+            return solver_with(chosen_solver(self.problem, None), **changes)
         own = chosen is not None and likelihood in (None, self.settings.likelihood)
         solver = chosen if own and chosen else default_solver(self.problem, likelihood)
         if chosen is None:

@@ -36,6 +36,15 @@ def fit(
         int,
         typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
     ] = 10,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="One trajectory from the initial state on, a path that may leave the model, "
+            "or both where the first leaves a doubt.",
+            metavar="auto|shooting|lifted",
+            rich_help_panel=RUN,
+        ),
+    ] = "auto",
     seed: Seed = None,
     likelihood: Likelihood = None,
     solver: SolverName = None,
@@ -61,5 +70,5 @@ def fit(
     from smcpn.cli.fitting import as_dict, as_text, fitted
     from smcpn.io.sink import json_text
 
-    outcome = fitted(case, options, starts, robust)
+    outcome = fitted(case, options, starts, search, robust)
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))

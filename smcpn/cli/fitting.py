@@ -35,13 +35,18 @@ class Fit:
     robust: Robust | None = None
 
 
-def fitted(case: Case, options: Mapping[str, Any], starts: int, robust: bool) -> Fit:
+def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, robust: bool) -> Fit:
     """Fit a case, and score what is found on its tests."""
     settings = settings_of(case, **options)
     chosen: int = settings.given["seed"]
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     found = laplace(
-        case.problem, settings.likelihood, solver=settings.solver, starts=starts, seed=chosen
+        case.problem,
+        settings.likelihood,
+        solver=settings.solver,
+        starts=starts,
+        search=search,
+        seed=chosen,
     )
     scored = _scored(found, chosen)
     counted = scored.robust() if robust and scored is not None and found.success else None

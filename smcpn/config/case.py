@@ -93,16 +93,18 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
             diffusion=_learned_diffusion(root.section("solver")),
         )
     solver = _solver(root, problem, settings)
+    if solver is not None:
+        settings = settings.with_options(solver=solver)
     return Case(
         name=document.path.resolve().parent.name,
         problem=problem,
         tests=tests or _training(train),
         published={},
-        steps=solver.steps,
+        steps="auto" if solver is None else solver.steps,
         note=", ".join(train),
         split="",
         initialise=reader.data.optional("initialise", _samples) or 0,
-        settings=settings.with_options(solver=solver),
+        settings=settings,
         report=_file(run, "report"),
         picture=_file(run, "picture"),
     )
@@ -123,10 +125,11 @@ def _settings(root: Section) -> Settings:
         return Settings(**options)
 
 
-def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
+def _solver(root: Section, problem: Problem, settings: Settings) -> Solver | None:
     """Return the solver of [solver]; without a kind the one that goes with the likelihood.
 
-    The kind ``"auto"`` is `chosen_solver`'s.
+    None where the table says nothing: it is then chosen as `identify` does. The kind ``"auto"`` is
+    `chosen_solver`'s.
     """
     section = root.section("solver")
     with _blaming(root):
@@ -138,6 +141,8 @@ def _solver(root: Section, problem: Problem, settings: Settings) -> Solver:
                 if key not in ("kind", *WITHOUT_KIND) or unlearned:
                     kinds = " or ".join(SOLVERS)
                     raise section.error(key, f"say which solver it is for: kind = {kinds}")
+            if not given and settings.likelihood is None:
+                return None
             kind = given.pop("kind", None)
             solver = default_solver(problem, settings.likelihood)
             if kind is not None:

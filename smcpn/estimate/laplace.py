@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
+from smcpn.estimate.search import AUTOMATIC
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace, Mode
@@ -38,6 +40,7 @@ def laplace(
     solver: Solver | str | None = None,
     starts: Starts = None,
     stages: Sequence[Sequence[str]] | None = None,
+    search: str = AUTOMATIC,
     iterations: int = 500,
     seed: int | None = 0,
     threads: int | None = None,
@@ -48,7 +51,7 @@ def laplace(
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
-    likelihood, solver, starts, stages, iterations, seed, threads
+    likelihood, solver, starts, stages, search, iterations, seed, threads
         As of `maximise`, for a problem.
 
     Returns
@@ -71,7 +74,7 @@ def laplace(
         maximum = problem
     else:
         maximum = maximise(
-            problem, likelihood, solver=solver, starts=starts, stages=stages,
+            problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
             iterations=iterations, seed=seed, threads=threads,
         )  # fmt: skip
     if maximum.target != POSTERIOR:
@@ -130,7 +133,11 @@ def _gaussian_at_top(maximum: Maximum) -> Laplace:
     found = _gaussian_at(maximum)
     if maximum.found and _distance(found) > STATIONARY:
         finished = maximise(
-            maximum.problem, maximum.function, starts=maximum.values, method="trust-exact"
+            maximum.problem,
+            maximum.function,
+            starts=maximum.values,
+            method="trust-exact",
+            search=SHOOTING,
         )
         if finished.log_density >= maximum.log_density:
             return _gaussian_at(_finished(maximum, finished))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK
 from smcpn.errors import InputError, shown, whole_number
+from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
@@ -163,6 +164,7 @@ def maximise(
     stages: Sequence[Sequence[str]] | None = None,
     target: str = POSTERIOR,
     method: str = AUTOMATIC,
+    search: str = AUTOMATIC,
     iterations: int = 500,
     seed: int | None = 0,
     threads: int | None = None,
@@ -193,6 +195,11 @@ def maximise(
     method : {"auto", "l-bfgs-b", "trust-exact", "trust-ncg"}
         A `Search`; by default the first that suits the likelihood. Those of
         `scipy.optimize.minimize` suit any; the last two are Newton's, with exact Hessians.
+    search : {"auto", "shooting", "lifted"}
+        ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
+        searches over path and parameters together, where the path may leave the model a little at
+        every sample, and less and less; it finds maxima of records that are chaotic or many periods
+        long. By default the highest end of both, the second only if the first leaves a doubt.
     iterations : int
         Most iterations of a stage.
     seed : int, optional
@@ -222,23 +229,24 @@ def maximise(
     """
     check_problem(problem)
     check_method(method)
+    check_search(search)
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     function, automatic = _log_likelihood(problem, likelihood, solver, threads)
     density = LogDensity(function, target)
     points = starting_points(density, starts, np.random.default_rng(seed))
-    search = chosen_search(method, function)
-    found = search(density, points, plan, iterations)
-    maximum = with_shift(_maximum(density, search.name, found), threads)
+    climb = chosen_search(method, function)
+    found = searched(climb, density, points, plan, iterations, search)
+    maximum = with_shift(_maximum(density, climb.name, found), threads)
     while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
         finer = maximum.shift.finer
         density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
         # From where they were: more steps change a maximum that is nearly right.
         ends = np.stack([one.theta for one in found])
-        again = search(density, ends, plan[-1:], iterations)
+        again = searched(climb, density, ends, plan[-1:], iterations, search)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
-        maximum = with_shift(_maximum(density, search.name, found), threads)
+        maximum = with_shift(_maximum(density, climb.name, found), threads)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 

@@ -136,6 +136,7 @@ class Online:
         settings = Settings(
             solver=solver,
             likelihood=likelihood,
+            method="ibis",
             particles=particles,
             seed=seed,
             ess=ess,

@@ -29,7 +29,7 @@ from smcpn.files import is_plain
 from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
-from smcpn.report.sampler import run_figure
+from smcpn.report.sampler import run_caption, run_figure
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
@@ -271,7 +271,7 @@ def write_report(
         effective="" if robust is None else robust.effective,
         validation=str(validation),
         validation_pictures=_validation_pictures(validation),
-        run=Picture.of(run_figure(posterior), "How the sampler went through the record."),
+        run=Picture.of(run_figure(posterior), run_caption(posterior)),
         settings=settings(posterior),
         versions=versions(),
         data=_fingerprints(posterior, simulations),

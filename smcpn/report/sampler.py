@@ -1,4 +1,4 @@
-"""Effective sample size, acceptance and evidence of a sampler over the record."""
+"""Effective sample size, acceptance and evidence of a sampler over the record, or over its way."""
 
 from __future__ import annotations
 
@@ -6,14 +6,54 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
+from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 
 POINTS = 1500
 """Samples drawn at most, evenly spread on the logarithmic axis."""
 
 
+AT_THE_END = (
+    "There is a posterior of the whole record only: method='ibis' shows it after every sample."
+)
+"""What is said of a run that has no path over the samples."""
+
+
+def run_caption(populations: Populations) -> str:
+    """Return what `run_figure` shows, in a sentence."""
+    if len(populations.path_samples) > 1:
+        return "How the sampler went through the record."
+    return f"How the particles got to the posterior. {AT_THE_END}"
+
+
 @styled
 def run_figure(populations: Populations) -> Figure:
+    """Draw the way of the sampler: over the samples, or over the powers of the likelihood."""
+    return _over_samples(populations) if len(populations.path_samples) > 1 else _at_end(populations)
+
+
+def _at_end(populations: Populations) -> Figure:
+    """Concentration of the weights, and the acceptance at each power of the likelihood."""
+    drawing, made = figure(2.6), populations.rejuvenations
+    weights, moves = drawing.subplots(1, 2)
+    n = len(populations.theta)
+    held = np.sort(normalise(populations.log_weights))[::-1].cumsum()
+    weights.plot(np.arange(1, n + 1) / n, held, color=DARK)
+    weights.plot([0, 1], [0, 1], color=MIDDLE, lw=0.8, ls="--")
+    weights.set_xlabel("share of the particles")
+    weights.set_ylabel("share of the weight")
+    weights.set_title(f"{n} particles, {populations.ess:.0f} effective")
+    powers, accepted = [r.exponent for r in made], [r.acceptance for r in made]
+    moves.plot(powers, accepted, color=MIDDLE, lw=0.8, marker="o", ms=3, mfc=DARK, mew=0)
+    moves.set_xlim(-0.03, 1.03)
+    moves.set_ylim(0, 1)
+    moves.set_xlabel("power of the likelihood")
+    moves.set_ylabel("accepted share")
+    moves.set_title(f"{len(made)} rejuvenations")
+    return drawing
+
+
+def _over_samples(populations: Populations) -> Figure:
     """Effective sample size with the rejuvenations, their acceptance, and the log-evidence.
 
     Samples are counted on a logarithmic axis: rejuvenations come at about geometric times.

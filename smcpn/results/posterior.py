@@ -254,7 +254,11 @@ class Posterior(WeightedDraws):
         return corner_figure(self, truth)
 
     def plot_run(self) -> Figure:
-        """Plot effective sample size, rejuvenations and log-evidence over the samples."""
+        """Plot effective sample size, rejuvenations and log-evidence over the samples.
+
+        A run that has a posterior at the end only shows its weights and moves instead:
+        ``identify(..., method="ibis")`` has one after every sample.
+        """
         from smcpn.report.sampler import run_figure
 
         return run_figure(self)

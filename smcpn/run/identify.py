@@ -1,4 +1,4 @@
-"""`smcpn.identify`: the posterior of a problem by IBIS or tempering."""
+"""`smcpn.identify`: the posterior of a problem by tempering or IBIS."""
 
 from __future__ import annotations
 
@@ -77,18 +77,22 @@ def identify(
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy or {"independent", "random-walk", "waste-free"}, optional
         `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
-    method : {"ibis", "tempering", "diffusion-tempering"}
-        Assimilate one sample after the other, the whole record at rising exponents, or the whole
-        record at a falling diffusion, which a likelihood with local maxima calls for. By default
-        ``"ibis"``, or ``"tempering"`` with a ``start``.
+    method : {"auto", "ibis", "tempering", "diffusion-tempering"}
+        Search for the modes and temper from there; assimilate one sample after the other, the
+        whole record at rising exponents, or the whole record at a falling diffusion, which a
+        likelihood with local maxima calls for. By default ``"auto"``, or ``"tempering"`` with a
+        ``start``. Auto weighs the record two to five times, where IBIS takes twenty or, on a long
+        record, hundreds; it is IBIS itself where that costs nothing, on a short record, and where
+        there is no gradient. Only ``"ibis"`` has a posterior after every sample.
+        `Posterior.method` tells what was done.
     start : Laplace or "auto", optional
-        Draw the particles near the posterior and temper from there, in place of from the prior:
-        few rejuvenations, the same posterior and evidence. They come from a mixture of a
-        multivariate t at each mode of a Laplace approximation of the same problem, and a tenth
-        from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four to six
-        searches. Where the Pareto k of the importance weights says that the mixture misses what
-        matters, the run begins again at the prior, and a warning says so. An approximation brings
-        its solver and likelihood, where none is given.
+        Draw the particles near the posterior and temper from there, in place of from the prior, as
+        ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a
+        mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
+        a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four
+        to six searches, on a short record too. Where the Pareto k of the importance weights says
+        that the mixture misses what matters, the run begins again at the prior, and a warning says
+        so. An approximation brings its solver and likelihood, where none is given.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the

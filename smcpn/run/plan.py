@@ -27,7 +27,7 @@ SHORT = 500_000
 """Particle steps (samples x particles x steps per sample) of a weighing up to which IBIS stays.
 
 Its twenty weighings then take less than the tenth of a second for which the search runs, and the
-kernel with derivatives, which takes seconds to compile, is not needed (`benchmarks.seconds.auto`).
+kernel with derivatives, which takes seconds to compile, is not needed (`benchmarks.seconds`).
 """
 USUAL_STEPS = 4
 """Steps per sample that are counted where they are chosen on the way."""

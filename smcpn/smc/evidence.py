@@ -130,6 +130,30 @@ def ancestral_variance(
     return max(0.0, 1.0 - float(correction) * unrelated_share(weights, lineage))
 
 
+def stratified_variance(log_weights: Array, memberships: Array) -> float:
+    """Relative variance of the mean weight of draws from a mixture, each component its share.
+
+    The variance between components is none then. Within one it is estimated from all draws, by the
+    probability that each is of it: that has the expectation of its own draws, and less noise.
+
+    Parameters
+    ----------
+    log_weights : ndarray, (N,)
+    memberships : ndarray, (K, N)
+        Probability of every component given a draw; the columns sum to one.
+
+    References
+    ----------
+    Hesterberg, T. (1995). Weighted average importance sampling and defensive mixture
+    distributions. Technometrics 37 (stratified draws).
+    """
+    weights = np.exp(log_weights - log_weights.max())
+    sizes = memberships.sum(axis=1)
+    means = memberships @ weights / np.maximum(sizes, np.finfo(float).tiny)
+    within = (memberships * np.square(weights - means[:, None])).sum()
+    return float(within / weights.sum() ** 2)
+
+
 def combined_log_evidence(log_evidences: Array) -> tuple[Array, Array]:
     """Log of the mean evidence of R populations (first axis), and its standard error.
 

@@ -175,6 +175,14 @@ class Start(Protocol):
         ...
 
 
+class MixedStart(Start, Protocol):
+    """One that is a mixture, of whose draws each component has its share."""
+
+    def memberships(self, theta: Array) -> Array:
+        """Probability of each of K components given (n, d), shape (K, n)."""
+        ...
+
+
 @dataclass(frozen=True)
 class Target:
     """prior x p(y_<t | theta) x p(y_t | y_<t, theta)^exponent, in unconstrained coordinates.

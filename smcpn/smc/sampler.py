@@ -22,6 +22,7 @@ from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
+    MixedStart,
     ParticleSystem,
     RefinementTarget,
     Start,
@@ -192,7 +193,7 @@ class Settings:
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
-    start : Start, optional
+    start : MixedStart, optional
         A density near the posterior to begin at, in place of the prior; `Tempering` can.
     """
 
@@ -201,7 +202,7 @@ class Settings:
     block: int = 64
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
-    start: Start | None = None
+    start: MixedStart | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:

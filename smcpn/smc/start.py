@@ -130,6 +130,12 @@ class MixtureStart:
         by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
         return np.logaddexp(np.logaddexp.reduce(parts, axis=0), by_prior)
 
+    def memberships(self, theta: Array) -> Array:
+        """Probability of each mode's component and of the prior, given (n, d): (K + 1, n)."""
+        by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
+        parts = np.vstack([self.components(theta)[0], by_prior])
+        return np.exp(parts - np.logaddexp.reduce(parts, axis=0))
+
     def components(self, theta: Array) -> tuple[Array, Array]:
         """Log share + log density of each mode's component, and squared distances: (K, n) each."""
         modes = self.modes

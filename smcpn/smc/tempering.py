@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
+from smcpn.smc.evidence import stratified_variance
 from smcpn.smc.particles import (
     ParticleSystem,
     RecordTarget,
@@ -73,6 +74,13 @@ class Tempering(Sampler):
         self._check_spread()
         if whole:
             self._assimilate_increment()
+
+    def _evidence_variance(self) -> float:
+        """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
+        start, weights = self.settings.start, self.system.log_weights
+        if start is None or self.rejuvenations or not np.isfinite(weights).any():
+            return super()._evidence_variance()
+        return stratified_variance(weights, start.memberships(self.system.theta))
 
     def _check_spread(self) -> None:
         """Refuse a population that is no more than a few points: any target would seem flat."""

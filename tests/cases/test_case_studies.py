@@ -56,7 +56,11 @@ def test_bouc_wen_training_follows_the_official_recipe(no_files):
 def test_bouc_wen_official_finds_the_products_without_any_file(no_files):
     case = load_case("bouc-wen", split="official")
     posterior = smcpn.identify(
-        _shortened(case, 4096).problem, solver=smcpn.EKF0(3, 8), particles=200, seed=1
+        _shortened(case, 4096).problem,
+        method="ibis",
+        solver=smcpn.EKF0(3, 8),
+        particles=200,
+        seed=1,
     )
     for name in ("gamma", "delta"):
         mean = posterior.weights @ (posterior["beta"] * posterior[name])
@@ -80,7 +84,9 @@ def test_the_data_ask_for_the_second_damping_and_it_predicts_better():
     evidence, rmse = {}, {}
     for model in ("duffing-offsets", "duffing-damping"):
         case = _shortened(load_case("silverbox", model=model, split="official"), 4096)
-        posterior = smcpn.identify(case.problem, solver=smcpn.EKF0(3, 8), particles=200, seed=1)
+        posterior = smcpn.identify(
+            case.problem, method="ibis", solver=smcpn.EKF0(3, 8), particles=200, seed=1
+        )
         evidence[model] = posterior.log_evidence
         case = replace(case, tests={"multisine": case.tests["multisine"][:4000]})
         rmse[model] = case.simulations(posterior)["multisine"].rmse_of_mean[0]

@@ -320,8 +320,8 @@ import sys, warnings
 sys.path[:0] = {tests!r}
 warnings.simplefilter("ignore")
 import test_checkpoint_run as t
-t.run({path!r}, samples=400, solver=t.smcpn.RK4(steps=400), checkpoint_every=0.0,
-      progress=lambda state: print(state.sample, flush=True))
+t.run({path!r}, samples=400, method="ibis", solver=t.smcpn.RK4(steps=400),
+      checkpoint_every=0.0,      progress=lambda state: print(state.sample, flush=True))
 """
 
 

@@ -73,7 +73,7 @@ def test_silverbox_table(silverbox_file):
         "97.5 %",
         "log-evidence",
         "rejuvenations",
-        "acceptance",
+        "weighings",
         "published",
     ):
         assert word in done.stdout

@@ -174,7 +174,7 @@ def test_a_start_that_diverges_is_a_row_with_a_reason(modes):
 
 
 def test_the_limit_of_iterations_is_a_reason(decay):
-    found = smcpn.maximise(decay.problem, decay, starts=2, iterations=1)
+    found = smcpn.maximise(decay.problem, decay, starts=2, iterations=1, search="shooting")
     assert not found.success
     assert found.reason == "the limit of iterations"
     assert "STOPPED: the limit of iterations after 1 iterations" in found.summary()

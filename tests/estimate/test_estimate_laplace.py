@@ -82,7 +82,7 @@ def test_quantiles_of_a_coordinate_that_falls():
 
 def test_newton_finishes_what_a_search_left(linear):
     function = linear.maximum.function
-    rough = smcpn.maximise(line(), function, starts=[[-5.0, 9.0]], iterations=2)
+    rough = smcpn.maximise(line(), function, starts=[[-5.0, 9.0]], iterations=2, search="shooting")
     assert not rough.success
     found = smcpn.laplace(rough)
     assert found.maximum.success
@@ -94,7 +94,7 @@ def test_newton_finishes_what_a_search_left(linear):
 def saddle() -> smcpn.Laplace:
     """Between two modes the gradient is zero, by symmetry."""
     problem = two_modes(centre=0.0)
-    return smcpn.laplace(problem, solver=RK4(steps=4), starts=[[0.0]])
+    return smcpn.laplace(problem, solver=RK4(steps=4), starts=[[0.0]], search="shooting")
 
 
 def test_a_posterior_that_does_not_fall_is_refused_as_a_value(saddle):

@@ -342,7 +342,7 @@ def test_online_and_a_resumed_run_have_the_bytes_of_a_run(tmp_path):
     for u, y in zip(record.u, record.y, strict=True):
         live.update(u, y)
     path = tmp_path / "run.h5"
-    batch = smcpn.identify(problem, progress=False, checkpoint=path, **options)
+    batch = smcpn.identify(problem, method="ibis", progress=False, checkpoint=path, **options)
     np.testing.assert_array_equal(smcpn.resume(path).theta, batch.theta)
     np.testing.assert_array_equal(live.posterior().theta, batch.theta)
     # The noise that the last sample had is still there one sample ahead, and not after a hundred.

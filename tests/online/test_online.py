@@ -27,7 +27,9 @@ def stream(live: Online, record=RECORD, begin: int = 0, end: int | None = None):
 
 @pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 def test_without_a_budget_the_bytes_are_those_of_ibis(solver):
-    batch = smcpn.identify(PROBLEM, solver=solver, particles=200, seed=1, progress=False)
+    batch = smcpn.identify(
+        PROBLEM, method="ibis", solver=solver, particles=200, seed=1, progress=False
+    )
     live = Online(PROBLEM, solver=solver, particles=200, seed=1)
     state, found = stream(live), live.posterior()
     assert len(batch.rejuvenations) > 5
@@ -49,7 +51,7 @@ def test_without_a_budget_the_bytes_are_those_of_ibis(solver):
 def test_with_a_budget_the_target_stays_exact():
     """Leaps, provisional weights and hand-overs: standardised error of the mean over seeds."""
     reference = smcpn.identify(
-        PROBLEM, solver=SOLVERS["rk4"], particles=5000, seed=9, progress=False
+        PROBLEM, method="ibis", solver=SOLVERS["rk4"], particles=5000, seed=9, progress=False
     )
     errors, evidences = [], []
     for seed in range(12):
@@ -144,6 +146,7 @@ def test_missing_outputs_are_simulated_through():
     hidden = RECORD.hide(40, 60)
     batch = smcpn.identify(
         models.oscillator_problem(hidden),
+        method="ibis",
         solver=SOLVERS["rk4"],
         particles=100,
         seed=1,
@@ -194,7 +197,9 @@ def test_irregular_times_are_those_of_the_record():
     t = np.cumsum(rng.uniform(0.05, 0.12, 150))
     record = smcpn.Record(u=RECORD.u[:150], y=RECORD.y[:150], t=t)
     problem = models.oscillator_problem(record, noise=1.0)
-    batch = smcpn.identify(problem, solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False)
+    batch = smcpn.identify(
+        problem, method="ibis", solver=SOLVERS["ekf0"], particles=100, seed=1, progress=False
+    )
     live = Online(problem, solver=SOLVERS["ekf0"], particles=100, seed=1)
     states = [live.update(*row) for row in zip(record.u, record.y, t, strict=True)]
     assert states[-1].mean == batch.mean

@@ -112,7 +112,9 @@ def test_a_filter_follows_a_stream_to_the_bytes_of_a_run():
     live = smcpn.Online(problem, likelihood="filtering", **options)
     for u, y in zip(problem.records[0].u, problem.records[0].y, strict=True):
         live.update(u, y)
-    batch = smcpn.identify(problem, likelihood="filtering", progress=False, **options)
+    batch = smcpn.identify(
+        problem, method="ibis", likelihood="filtering", progress=False, **options
+    )
     streamed = live.posterior()
     assert streamed.likelihood == batch.likelihood == "filtering"
     np.testing.assert_array_equal(streamed.theta, batch.theta)

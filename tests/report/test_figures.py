@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import matplotlib as mpl
 import numpy as np
@@ -14,6 +15,7 @@ from matplotlib.figure import Figure
 
 import smcpn
 from smcpn.report.html import svg_text
+from smcpn.report.sampler import run_caption
 from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
 from tests import models
 
@@ -84,6 +86,23 @@ def test_the_run_marks_every_rejuvenation(posterior):
     assert list(marks.get_xdata()) == [r.sample + 1 for r in posterior.rejuvenations]
     assert list(moves.get_lines()[0].get_ydata()) == [r.acceptance for r in posterior.rejuvenations]
     assert evidence.get_lines()[0].get_ydata()[-1] == posterior.log_evidence_path[-1]
+
+
+def test_a_run_without_a_path_shows_its_weights_and_moves(posterior):
+    end, made = slice(-1, None), posterior.rejuvenations
+    alone = replace(
+        posterior,
+        path_samples=posterior.path_samples[end],
+        ess_path=posterior.ess_path[end],
+        log_evidence_path=posterior.log_evidence_path[end],
+    )
+    weights, moves = alone.plot_run().axes
+    held = weights.get_lines()[0].get_ydata()
+    assert held[0] == alone.weights.max()
+    assert held[-1] == pytest.approx(1.0)
+    assert list(moves.get_lines()[0].get_xdata()) == [r.exponent for r in made]
+    assert "method='ibis' shows it after every sample" in run_caption(alone)
+    assert "through the record" in run_caption(posterior)
 
 
 def test_a_prediction_shows_curves_band_error_and_zoom(posterior):

@@ -103,7 +103,7 @@ def test_a_likelihood_without_diffusion_is_refused():
         InputError, match="method='diffusion-tempering' needs a likelihood with a diffusion"
     ):
         smcpn.identify(decay_problem(), solver=RK4(2), method="diffusion-tempering")
-    with pytest.raises(InputError, match="method is 'up': choose one of ibis, tempering"):
+    with pytest.raises(InputError, match="method is 'up': choose one of auto, ibis, tempering"):
         smcpn.identify(decay_problem(), solver=RK4(2), method="up")
 
 

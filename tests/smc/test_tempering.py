@@ -7,6 +7,7 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Settings
+from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
 from tests.models import decay_problem
 from tests.targets import LinearRegression
@@ -133,3 +134,22 @@ def test_ibis_and_tempering_see_the_same_single_sample():
     first, second = run(Ibis, likelihood), run(Tempering, likelihood)
     assert first.log_evidence == second.log_evidence
     assert first.system.theta.tobytes() == second.system.theta.tobytes()
+
+
+def test_evidence_of_draws_from_a_mixture_knows_its_error():
+    """The rms of 100 z has a standard error of .07; the prior's share of the draws is no noise."""
+    target = LinearRegression(30, 2, 0.5)
+    mean, covariance = target.moments()
+    factor = np.linalg.cholesky(covariance)
+    modes = Modes(np.ones(1), mean[None], factor[None], searches=1, log_evidence=0.0)
+    settings = Settings(400, start=MixtureStart(target.prior, modes))
+    z, widest = [], 0.0
+    for seed in range(100):
+        sampler = Tempering(target.prior, target, settings, np.random.default_rng(seed))
+        sampler.run()
+        assert not sampler.rejuvenations
+        z.append((sampler.log_evidence - target.log_evidence()) / sampler.log_evidence_se)
+        widest = max(widest, sampler.log_evidence_se)
+    assert 0.75 < np.sqrt(np.mean(np.square(z))) < 1.28
+    # As independent draws they would claim a third of 1 / sqrt(N) for the share of the prior alone.
+    assert widest < 0.5 / np.sqrt(400)

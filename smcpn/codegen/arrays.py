@@ -1,0 +1,94 @@
+"""Expression graphs evaluated by numpy on whole arrays, one instruction after the other.
+
+For what is evaluated some dozen times at many thousand points, where compiling takes longer than
+running. Every point takes the same instructions, so that memory traffic is the cost: give points in
+blocks that fit the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, instructions
+
+Array = NDArray[np.float64]
+
+
+def _truth(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Comparison with the numbers 0 and 1 as result, of which a graph may take a difference."""
+    return lambda *operands: np.asarray(function(*operands), dtype=float)
+
+
+_UFUNCS: dict[str, Callable[..., Any]] = {
+    "neg": np.negative, "twice": lambda x: x + x, "sq": np.square, "inv": lambda x: 1.0 / x,
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power,
+    "constpow": np.power, "atan2": np.arctan2, "asin": np.arcsin, "acos": np.arccos,
+    "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "not": _truth(np.logical_not), "lt": _truth(np.less), "le": _truth(np.less_equal),
+    "eq": _truth(np.equal), "ne": _truth(np.not_equal), "and": _truth(np.logical_and),
+    "or": _truth(np.logical_or), "if_else_zero": lambda condition, x: np.where(condition, x, 0.0),
+    "remainder": lambda x, y: x - y * np.rint(x / y),
+}  # fmt: skip
+
+
+class ArrayFunction:
+    """A graph as a function of arrays, all of one shape or broadcast to it.
+
+    Parameters
+    ----------
+    symbols : casadi.SX, (n, 1)
+    outputs : casadi.SX
+        Of the symbols; its entries, column by column, are the results.
+    """
+
+    def __init__(self, symbols: ca.SX, outputs: ca.SX) -> None:
+        function = ca.Function("graph", [symbols], [ca.cse(ca.densify(ca.vec(outputs)))])
+        self._rows = list(instructions(function))
+        self._n_outputs = outputs.numel()
+        last = {
+            operand: row
+            for row, (operation, operands, _) in enumerate(self._rows)
+            if operation != INPUT
+            for operand in (operands[:1] if operation == OUTPUT else operands)
+        }
+        self._ended: list[list[int]] = [[] for _ in self._rows]
+        for operand, row in last.items():
+            self._ended[row].append(operand)
+
+    def __call__(self, arguments: Sequence[Any]) -> list[Any]:
+        """Values of the outputs for an array, or a number, in place of each symbol.
+
+        A result has the shape of the arguments that it depends on, broadcast.
+        """
+        values: dict[int, Any] = {}
+        results: list[Any] = [0.0] * self._n_outputs
+        with np.errstate(all="ignore"):
+            for row, (operation, operands, constant) in enumerate(self._rows):
+                if operation == OUTPUT:
+                    results[operands[2]] = values[operands[0]]
+                elif operation == INPUT:
+                    values[row] = arguments[operands[1]]
+                elif operation == CONSTANT:
+                    values[row] = constant
+                else:
+                    values[row] = _ufunc(operation)(*[values[k] for k in operands])
+                for ended in self._ended[row]:
+                    del values[ended]
+        return results
+
+
+@cache
+def _ufunc(operation: str) -> Callable[..., Any]:
+    if operation in _UFUNCS:
+        return _UFUNCS[operation]
+    if hasattr(np, operation):
+        return getattr(np, operation)
+    from scipy import special
+
+    return getattr(special, operation)

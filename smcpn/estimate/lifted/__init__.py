@@ -1,0 +1,1 @@
+"""Search over states and parameters together: `lifted.search` says how."""

@@ -1,0 +1,284 @@
+"""Search over path and parameters together, while the model error falls to nothing.
+
+A single trajectory through a long record is a poor guide to its parameters: where the system is
+chaotic, or has gone through many periods, the likelihood has a maximum for every way to be wrong
+at the end. A path that may leave the model a little at every sample stays with the data, whatever
+the parameters, and what it has to leave the model by is nearly linear in them. So the search
+minimises
+
+    -log p(y | path) + sum over samples of w' Q^-1 w / 2 - log p(theta),
+    w_k = flow(x_{k-1}, theta) - x_k,                                     Q = diag(error scale)^2,
+
+by Gauss-Newton steps with halving, first with a large Q, then with ever smaller ones from where
+the last one ended. With Q near zero the path is a trajectory of the model.
+
+References
+----------
+Bock, H. G. (1983). Recent advances in parameter identification techniques for ODE: multiple
+shooting, which is the case of Q = 0. Tremolet, Y. (2006). Accounting for an imperfect model in
+4D-Var: the cost. Beck, J., Bosch, N., Deistler, M., Kadhim, K. L., Macke, J. H., Hennig, P.,
+Tronarp, F. (2024). Diffusion tempering improves parameter estimation with probabilistic
+integrators for ODEs: a falling diffusion, which is the same homotopy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.estimate.lifted.linearisation import Field
+from smcpn.estimate.lifted.measurements import difference_variances
+from smcpn.estimate.lifted.records import PathProblem
+from smcpn.estimate.lifted.smoothing import Linear, smoothed
+from smcpn.estimate.log_density import LogDensity, prior_derivatives
+from smcpn.model.problem import Problem
+from smcpn.results.maximum import POSTERIOR
+
+Array = NDArray[np.float64]
+
+LARGEST_ERROR = 1e-2
+"""First model error of a sample, as a share of the spread of a state, at least; or half of the
+noise, as a share of that of the outputs, where this is larger."""
+SMALLEST_ERROR = 1e-6
+"""Last one, as a share of the noise: the path is a trajectory."""
+FACTOR = 0.1
+"""From one model error to the next."""
+FIRST_ITERATIONS, ITERATIONS = 15, 4
+"""Most iterations with the first model error, and with every other."""
+SETTLED = 0.05
+"""A step that lowers the cost by less ends the iterations with a model error."""
+HALVINGS = 10
+LONGEST = 2.0
+"""Longest step of a parameter, in standard deviations of the prior."""
+DAMPING = 1e-3
+"""Curvature added to that of every parameter, over that of a normal prior of its spread."""
+TOGETHER = 0.05
+"""Searches whose costs and parameters, in standard deviations of the prior, differ by less have
+come together."""
+INTEGRATION = 0.1
+"""Error of the flow over an interval, as a share of the model error, at most."""
+LEARNED_BELOW = 1e-2
+"""Model error, as a share of the noise, from which residuals tell the noise."""
+
+
+@dataclass
+class Searches:
+    """Points of S searches.
+
+    Attributes
+    ----------
+    theta : ndarray, (S, d)
+    path : ndarray, (S, T, n)
+    variances : ndarray, (S, q)
+        Of the noise.
+    cost : ndarray, (S,)
+    of_start : ndarray of int, (S0,)
+        The search that each of the starts has become.
+    """
+
+    theta: Array
+    path: Array
+    variances: Array
+    cost: Array
+    of_start: NDArray[np.int64]
+
+    def at(self, chosen: NDArray[np.intp], of_start: NDArray[np.int64]) -> Searches:
+        """Those of some numbers."""
+        return Searches(
+            self.theta[chosen], self.path[chosen], self.variances[chosen], self.cost[chosen],
+            of_start,
+        )  # fmt: skip
+
+    def put(self, chosen: NDArray[np.intp], part: Searches) -> None:
+        """Replace those of some numbers."""
+        self.theta[chosen], self.path[chosen] = part.theta, part.path
+        self.variances[chosen], self.cost[chosen] = part.variances, part.cost
+
+
+class Homotopy:
+    """Leads starts to maxima over path and parameters.
+
+    Parameters
+    ----------
+    density : LogDensity
+        For priors and scales of the parameters; its likelihood is not evaluated.
+    problem : Problem
+        With the records to search with.
+    """
+
+    def __init__(self, density: LogDensity, problem: Problem) -> None:
+        model = problem.model.with_numbers()
+        self._density, self._model = density, model
+        self._records = PathProblem(problem, density.centre)
+        self._shown, spread = difference_variances(problem.records)
+        self._log_variance = Field(model, ca.log(model.noise_variance))
+        self._learned = model.density is None and ca.depends_on(model.noise_variance, model.theta)
+        self._counts = np.isfinite(np.concatenate([r.y for r in problem.records])).sum(axis=0)
+        noise = np.minimum(self._noise(density.centre[None, :])[0] / spread, 1.0)
+        self._relative_noise = float(np.sqrt(noise.mean()))
+        told = [model.rhs, model.outputs, model.noise_variance, *model.initial]
+        self._informed = np.array(ca.which_depends(ca.vertcat(*told), model.theta, 1))
+
+    def __call__(self, starts: Array) -> tuple[Array, NDArray[np.int64]]:
+        """Return where searches from starts (S0, d) end, (S, d), and the end of each start, (S0,).
+
+        Searches that come together go on as one. The end of a start is -1 where its path is not
+        finite.
+        """
+        # A search may go where numbers overflow; its cost is infinite there, and it comes back.
+        with np.errstate(all="ignore"):
+            return self._run(starts)
+
+    def _run(self, starts: Array) -> tuple[Array, NDArray[np.int64]]:
+        searches = self._begun(starts)
+        last = SMALLEST_ERROR * self._relative_noise
+        share = max(LARGEST_ERROR, 0.5 * self._relative_noise)
+        iterations = FIRST_ITERATIONS
+        while share > last:
+            self._settle(searches, share, iterations)
+            searches = together(searches, np.where(self._informed, self._density.scale, np.inf))
+            share, iterations = share * FACTOR, ITERATIONS
+        return self._finite(searches)
+
+    def _finite(self, searches: Searches) -> tuple[Array, NDArray[np.int64]]:
+        """Return the ends of finite cost, and the end of each start; -1 where it has none."""
+        finite = np.isfinite(searches.cost)
+        place = np.where(finite, np.cumsum(finite) - 1, -1)
+        return searches.theta[finite], place[searches.of_start]
+
+    def _begun(self, starts: Array) -> Searches:
+        return Searches(
+            theta=starts.copy(),
+            path=self._records.start(starts),
+            variances=self._noise(starts),
+            cost=np.full(len(starts), np.inf),
+            of_start=np.arange(len(starts)),
+        )
+
+    def _noise(self, theta: Array) -> Array:
+        """Variances of the noise: as known, or as differences of the samples show it."""
+        known = self._model.noise_variances(self._density.prior.natural(theta)).T
+        unknown = self._learned or self._model.density is not None
+        return np.tile(self._shown, (len(theta), 1)) if unknown else known
+
+    def _settle(self, searches: Searches, share: float, iterations: int) -> None:
+        """Minimise the cost with one model error, as a share of the spread of the states."""
+        scale = share * self._spread(searches)
+        self._records.refine(searches.path, searches.theta, INTEGRATION * scale)
+        error = scale**2
+        active = np.arange(len(searches.theta))
+        for _ in range(iterations):
+            part = searches.at(active, searches.of_start)
+            if self._learned and share < LEARNED_BELOW * self._relative_noise:
+                told = self._records.mean_squares(part.path, part.theta)
+                part.variances = np.maximum(told, LEARNED_BELOW**2 * self._shown)
+            part.cost = self._cost(part.path, part.theta, part.variances, error[active])
+            before = part.cost.copy()
+            self._step(part, error[active])
+            searches.put(active, part)
+            active = active[part.cost < before - SETTLED]
+            if len(active) == 0:
+                break
+
+    def _spread(self, searches: Searches) -> Array:
+        """Spread of each state, (S, n): over time, or at least in an interval."""
+        over_time = searches.path.std(axis=1)
+        gaps = self._records.gaps(searches.path, searches.theta)
+        left = np.sqrt(np.mean(np.where(np.isfinite(gaps), gaps, 0.0) ** 2, axis=1))
+        spread = np.maximum(over_time, left)
+        return np.where(spread > 0.0, spread, 1.0)
+
+    def _cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
+        cost = self._records.cost(path, theta, variances, error)
+        if self._density.target == POSTERIOR:
+            cost = cost - self._density.prior.log_density(theta)
+        return np.where(np.isfinite(cost), cost, np.inf)
+
+    def _step(self, searches: Searches, error: Array) -> None:
+        """Take a Gauss-Newton step, halved until the cost falls; without one where it does not."""
+        move = [np.zeros_like(searches.path), np.zeros_like(searches.theta)]
+        pull, curvature = self._normal_equations(searches.theta, searches.variances)
+        linears = self._records.linear(searches.path, searches.theta, searches.variances)
+        for k, linear in enumerate(linears):
+            found = self._gauss_newton(linear, error[k], pull[k], curvature[k])
+            if found is not None:
+                move[0][k], move[1][k] = found
+        share = np.ones(len(searches.theta))
+        waiting = np.arange(len(share))
+        for _ in range(HALVINGS):
+            path = searches.path[waiting] + share[waiting, None, None] * move[0][waiting]
+            theta = searches.theta[waiting] + share[waiting, None] * move[1][waiting]
+            theta = np.clip(theta, *self._density.bounds.T)
+            cost = self._cost(path, theta, searches.variances[waiting], error[waiting])
+            lower = cost < searches.cost[waiting]
+            done = waiting[lower]
+            searches.path[done], searches.theta[done] = path[lower], theta[lower]
+            searches.cost[done] = cost[lower]
+            waiting = waiting[~lower]
+            share[waiting] /= 2
+            if len(waiting) == 0:
+                break
+
+    def _gauss_newton(
+        self, linear: Linear, error: Array, pull: Array, curvature: Array
+    ) -> tuple[Array, Array] | None:
+        """Move of the path (T, n) and of theta (d,); None where it is not determined."""
+        scale = self._density.scale
+        try:
+            found = smoothed(linear, np.broadcast_to(error, linear.gap.shape))
+            constant, by = found.residuals[:, 0], found.residuals[:, 1:] * scale
+            matrix = by.T @ by + curvature * np.outer(scale, scale)
+            matrix += DAMPING * np.eye(len(scale))
+            theta = np.linalg.solve(matrix, pull * scale - by.T @ constant)
+        except (ValueError, np.linalg.LinAlgError):
+            return None
+        if not np.isfinite(theta).all():
+            return None
+        theta = np.where(self._informed, theta, 0.0)
+        share = min(1.0, LONGEST / max(np.abs(theta).max(), LONGEST))
+        theta = theta * scale
+        return share * (found.path[..., 0] + found.path[..., 1:] @ theta), share * theta
+
+    def _normal_equations(self, theta: Array, variances: Array) -> tuple[Array, Array]:
+        """Gradient (S, d) and curvature (S, d, d) of the log prior and of the noise's parameters.
+
+        The latter lead the logarithm of the variance to that of the residuals, with the Fisher
+        information of a variance.
+        """
+        density, (searches, d) = self._density, theta.shape
+        gradient, curvature = np.zeros((searches, d)), np.zeros((searches, d, d))
+        if density.target == POSTERIOR:
+            first, second = prior_derivatives(density.prior, theta, density.scale)
+            gradient += np.where(np.isfinite(first), first, 0.0)
+            curvature += np.where(second < 0.0, -second, 0.0)[:, :, None] * np.eye(d)
+        if self._learned:
+            nothing = np.zeros((searches, 1, self._model.x.numel()))
+            log_variance, by = self._log_variance.with_derivatives(
+                nothing, np.zeros((1, self._model.u.numel())), np.zeros(1),
+                density.prior.natural(theta),
+            )  # fmt: skip
+            by = by[:, 0, :, -d:] * density.prior.slopes(theta)[0][:, None, :]
+            off = np.log(variances) - log_variance[:, 0]
+            gradient += 0.5 * np.einsum("j,sj,sjd->sd", self._counts, off, by)
+            curvature += 0.5 * np.einsum("j,sjd,sje->sde", self._counts, by, by)
+        return gradient, curvature
+
+
+def together(searches: Searches, scale: Array) -> Searches:
+    """Join searches whose costs and parameters are nearly the same, to the one of least cost."""
+    leaders: list[int] = []
+    follows = np.empty(len(searches.theta), dtype=np.int64)
+    for k in np.argsort(searches.cost, kind="stable").tolist():
+        for place, leader in enumerate(leaders):
+            near = np.abs(searches.theta[k] - searches.theta[leader]) < TOGETHER * scale
+            cost, least = searches.cost[k], searches.cost[leader]
+            if near.all() and (cost == least or cost < least + TOGETHER):
+                follows[k] = place
+                break
+        else:
+            follows[k] = len(leaders)
+            leaders.append(k)
+    return searches.at(np.array(leaders), follows[searches.of_start])

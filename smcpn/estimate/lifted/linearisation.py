@@ -1,0 +1,176 @@
+"""Flow and outputs of a model at many points at once, with their derivatives.
+
+The flow over a sampling interval is that of Runge-Kutta steps, differentiated with the equation:
+
+    dx/dt = f(x, u, t, theta),    dG/dt = f_x G + (0, f_theta),    G = (dx/dx_k, dx/dtheta),
+
+which a Runge-Kutta method integrates to the exact derivatives of its own steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.arrays import ArrayFunction
+from smcpn.codegen.tangent import derived
+from smcpn.model.graphs import Model
+from smcpn.model.hold import substep_inputs, substep_times
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+BLOCK = 4096
+"""Points that are evaluated together: arrays of so many numbers fit the cache."""
+
+
+class Field:
+    """A column of graphs over (x, u, t, theta), with its derivatives by x and theta, for arrays."""
+
+    def __init__(self, model: Model, graph: ca.SX) -> None:
+        graph = ca.densify(graph)
+        directions = ca.vertcat(model.x, model.theta)
+        columns = [derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())]
+        symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
+        self._shape = graph.numel(), directions.numel()
+        self._value = ArrayFunction(symbols, graph)
+        self._all = ArrayFunction(symbols, ca.vertcat(graph, *columns))
+
+    def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
+        """Value (S, K, q) at states (S, K, n), inputs (K, m), times (K,) and values (S, d)."""
+        return _stacked(self._value(_columns(x, u, t, values)), x.shape[:2])
+
+    def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
+        """Value (S, K, q), and its derivatives by (x, theta), (S, K, q, n + d)."""
+        rows, columns = self._shape
+        found = self._all(_columns(x, u, t, values))
+        slopes = _stacked(found[rows:], x.shape[:2]).reshape(*x.shape[:2], columns, rows)
+        return _stacked(found[:rows], x.shape[:2]), slopes.swapaxes(2, 3)
+
+
+def _columns(x: Array, u: Array, t: Array, values: Array) -> list[Array]:
+    states = [x[:, :, i] for i in range(x.shape[2])]
+    inputs = [u[:, i] for i in range(u.shape[1])]
+    return [*states, *inputs, t, *(values[:, j, None] for j in range(values.shape[1]))]
+
+
+def _stacked(columns: Sequence[Array], shape: tuple[int, ...]) -> Array:
+    result = np.empty((*shape, len(columns)))
+    for k, column in enumerate(columns):
+        result[..., k] = column
+    return result
+
+
+class Flow(NamedTuple):
+    """Ends of the sampling intervals, with their derivatives.
+
+    Attributes
+    ----------
+    end : ndarray, (S, K, n)
+    slopes : ndarray, (S, K, n, n + d)
+        By the state at the beginning, and by the parameter values.
+    """
+
+    end: Array
+    slopes: Array
+
+
+class Intervals:
+    """Sampling intervals of several records, one after the other.
+
+    Parameters
+    ----------
+    model : Model
+        Without symbols of constants.
+    records : sequence of Record
+
+    Attributes
+    ----------
+    steps : int
+        Runge-Kutta steps of an interval, one at first.
+    begin : ndarray of int, (K,)
+        Sample at which each interval begins, counted over all records.
+    """
+
+    def __init__(self, model: Model, records: Sequence[Record]) -> None:
+        self._rate, self._records = Field(model, model.rhs), records
+        ends = np.cumsum([len(record) for record in records])
+        self.begin = np.setdiff1d(np.arange(ends[-1]), ends - 1)
+        self.steps = 1
+
+    @property
+    def steps(self) -> int:
+        """Runge-Kutta steps of an interval."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: int) -> None:
+        records, self._steps = self._records, steps
+        self._u = np.concatenate([substep_inputs(record, 2 * steps) for record in records])
+        self._t = np.concatenate([substep_times(record, 2 * steps) for record in records])
+        self._h = np.concatenate([np.diff(record.t) for record in records]) / steps
+
+    def ends(self, x: Array, values: Array) -> Array:
+        """States at the ends of the intervals, (S, K, n), from those at their beginnings."""
+        ends = np.empty_like(x)
+        for part in self._blocks(len(x)):
+            ends[:, part] = self._integrated(x[:, part], values, part)
+        return ends
+
+    def flow(self, x: Array, values: Array) -> Flow:
+        """Ends of the intervals with their derivatives, from states (S, K, n), values (S, d)."""
+        n, d = x.shape[2], values.shape[1]
+        flow = Flow(np.empty_like(x), np.empty((*x.shape, n + d)))
+        for part in self._blocks(len(x)):
+            flow.end[:, part], flow.slopes[:, part] = self._differentiated(x[:, part], values, part)
+        return flow
+
+    def _blocks(self, starts: int) -> list[slice]:
+        size = max(BLOCK // starts, 1)
+        return [slice(k, min(k + size, len(self.begin))) for k in range(0, len(self.begin), size)]
+
+    def _integrated(self, x: Array, values: Array, part: slice) -> Array:
+        h = self._h[part, None]
+        for step in range(self._steps):
+            rates: list[Array] = []
+            for point, share in _STAGES:
+                at = x + share * h * rates[-1] if rates else x
+                rates.append(self._rate.value(at, *self._inputs(part, step, point), values))
+            x = x + h / 6 * _weighted(rates)
+        return x
+
+    def _differentiated(self, x: Array, values: Array, part: slice) -> tuple[Array, Array]:
+        n, d = x.shape[2], values.shape[1]
+        h = self._h[part, None]
+        long = h[..., None]
+        slopes = np.zeros((*x.shape, n + d))
+        slopes[..., range(n), range(n)] = 1.0
+        for step in range(self._steps):
+            rates: list[tuple[Array, Array]] = []
+            for point, share in _STAGES:
+                at, slopes_at = x, slopes
+                if rates:
+                    at = x + share * h * rates[-1][0]
+                    slopes_at = slopes + share * long * rates[-1][1]
+                rate, by = self._rate.with_derivatives(at, *self._inputs(part, step, point), values)
+                by_x = by[..., :n] @ slopes_at
+                by_x[..., n:] += by[..., n:]
+                rates.append((rate, by_x))
+            x = x + h / 6 * _weighted([rate for rate, _ in rates])
+            slopes = slopes + long / 6 * _weighted([slope for _, slope in rates])
+        return x, slopes
+
+    def _inputs(self, part: slice, step: int, point: int) -> tuple[Array, Array]:
+        return self._u[part, 2 * step + point], self._t[part, 2 * step + point]
+
+
+_STAGES = ((0, 0.0), (1, 0.5), (1, 0.5), (2, 1.0))
+"""Half steps to each stage of the Runge-Kutta method, and its share of the stage before."""
+
+
+def _weighted(rates: list[Array]) -> Array:
+    return rates[0] + 2 * rates[1] + 2 * rates[2] + rates[3]
