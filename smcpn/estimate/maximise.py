@@ -17,6 +17,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
@@ -247,6 +248,7 @@ def maximise(
         again = searched(climb, density, ends, plan[-1:], iterations, search)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
         maximum = with_shift(_maximum(density, climb.name, found), threads)
+    maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -289,6 +291,17 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
         log_likelihood=log_density - prior if density.target == POSTERIOR else log_density,
         starts=tuple(_start_result(density.prior, one) for one in found),
         best=best,
+    )
+
+
+def _uninformed(maximum: Maximum) -> tuple[str, ...]:
+    """Warn of parameters of which the samples say nothing, where that costs a sweep, not more."""
+    if not (maximum.found and maximum.function.expands):
+        return ()
+    stays = "where the prior is highest" if maximum.target == POSTERIOR else "where its start was"
+    return tuple(
+        f"the samples say nothing of {name}: it is {stays}; fix it, or measure what it acts on"
+        for name in uninformed(maximum.function, maximum.values)
     )
 
 
