@@ -168,6 +168,7 @@ STREAM: dict[str, Values] = {
     "y": finite("T", "q", missing=True),
     "held": finite("n"),
     "start": finite(2, "begun"),
+    "innovation": Values("f8", ("q",), -np.inf, np.inf, missing=True),
 }
 """Arrays of a stream; ``begun`` is 0 for the first window, and the number of states later."""
 FORGETTING: dict[str, Values] = {

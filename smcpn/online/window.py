@@ -327,10 +327,11 @@ class Windows:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the samples of the current window, and the means of the states."""
+        """Return the samples of the current window, its last innovation, and the means of states."""
         history = self.current.likelihood.history
         t, u, y = history.samples(0, len(history))
         found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}
+        found["innovation"] = self.innovation
         if self._forgetting is not None:
             found["noted"], found["states"] = self._forgetting.states()
         return found
@@ -345,7 +346,7 @@ class Windows:
         entropy, spawned = self._seeds.entropy, document["spawned"]
         self._seeds = np.random.SeedSequence(entropy, n_children_spawned=spawned)
         self._change.resume(document["change"])
-        self._observed = document["observed"]
+        self._observed, self.innovation = document["observed"], arrays["innovation"]
         likelihood, prior = self.current.likelihood, self._problem.prior
         if self._forgetting is not None:
             self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])

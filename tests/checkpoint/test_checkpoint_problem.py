@@ -30,6 +30,7 @@ from smcpn.checkpoint import (
 )
 from smcpn.checkpoint.problem import FAMILIES, prior_document, restored_prior
 from smcpn.codegen import kernel
+from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.report.html import settings as settings_of
@@ -77,11 +78,11 @@ def sources(monkeypatch) -> list[str]:
     """The texts of the kernels asked for, none of them compiled."""
     texts: list[str] = []
 
-    def load(text: str, **blocks: object) -> SimpleNamespace:
-        texts.append(text)
+    def native(plan: Plan) -> SimpleNamespace:
+        texts.append(plan.text)
         return SimpleNamespace()
 
-    monkeypatch.setattr(kernel, "load_kernel", load)
+    monkeypatch.setattr(kernel, "native", native)
     return texts
 
 
