@@ -193,9 +193,11 @@ def maximise(
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
     target : {"posterior", "likelihood"}
         The likelihood ignores the density of the prior, but its support is still a bound.
-    method : {"auto", "l-bfgs-b", "trust-exact", "trust-ncg"}
-        A `Search`; by default the first that suits the likelihood. Those of
-        `scipy.optimize.minimize` suit any; the last two are Newton's, with exact Hessians.
+    method : {"auto", "levenberg-marquardt", "l-bfgs-b", "trust-exact", "trust-ncg"}
+        A `Search`; by default the first that suits. Levenberg-Marquardt takes samples that are
+        Gaussian given those before: the marginal and the classical likelihood, unless the noise
+        has another density. Those of `scipy.optimize.minimize` suit any likelihood; the last two
+        are Newton's, with exact Hessians.
     search : {"auto", "shooting", "lifted"}
         ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
         searches over path and parameters together, where the path may leave the model a little at
@@ -222,6 +224,7 @@ def maximise(
     References
     ----------
     Tronarp, F., Bosch, N., Hennig, P. (2022). Fenrir. arXiv:2202.01287, for the stages.
+    Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters.
 
     Examples
     --------
