@@ -5,18 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 from smcpn.codegen.clock import CLOCK
-from smcpn.errors import InputError, shown, whole_number
+from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
@@ -56,11 +58,11 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
-    elif np.ndim(starts) == 0:
+    elif isinstance(starts, (Sequence, np.ndarray)) and not isinstance(starts, (str, bytes)):
+        values = np.atleast_2d(_numbers("starts", starts))
+    else:
         count = whole_number("starts", starts, 1, otherwise=", values, or a mapping of names")
         return prior.sample(rng, count)
-    else:
-        values = np.atleast_2d(_numbers("starts", starts))
     if values.ndim != 2 or values.shape[1] != len(prior) or len(values) == 0:
         raise InputError(
             f"starts has shape {values.shape}: give (S, {len(prior)}) values, in the order "
@@ -102,15 +104,16 @@ def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) 
         For what is no sequence of sequences of parameter names.
     """
     chosen: list[list[int]] = []
-    for stage in () if stages is None else stages:
-        if isinstance(stage, str):
-            raise InputError(
-                f"stages holds {stage!r}: give sequences of names, stages=[('{stage}',)]"
-            )
+    if not isinstance(stages, (list, tuple, type(None))):
+        raise InputError(f"stages is {shown(stages)}: give a list of lists of names")
+    for stage in stages or ():
+        if not isinstance(stage, (list, tuple)):
+            example = f", stages=[('{stage}',)]" if isinstance(stage, str) else ""
+            raise InputError(f"stages holds {shown(stage)}: give sequences of names{example}")
         unknown = [name for name in stage if name not in names]
         if unknown or not stage:
             raise InputError(
-                f"stages holds {shown(tuple(stage))}: choose from the parameters {', '.join(names)}"
+                f"stages holds {shown(tuple(stage))}: choose from the parameters {listed(names)}"
             )
         chosen.append([j for j, name in enumerate(names) if name in stage])
     everything = list(range(len(names)))
@@ -138,10 +141,7 @@ def _of_mapping(density: LogDensity, starts: Mapping[str, Any]) -> Array:
 
 
 def _numbers(name: str, value: Any) -> Array:
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {shown(value)}: give numbers") from None
+    return NUMBERS(name, value)
 
 
 def _check_inside(prior: Prior, values: Array) -> None:
@@ -155,19 +155,20 @@ def _check_inside(prior: Prior, values: Array) -> None:
             )
 
 
+@checked
 def maximise(
     problem: Problem,
     likelihood: str | LogLikelihood | None = None,
     *,
     solver: Solver | str | None = None,
-    starts: Starts = None,
-    stages: Sequence[Sequence[str]] | None = None,
+    starts: Annotated[Starts, ANYTHING] = None,
+    stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     target: str = POSTERIOR,
     method: str = AUTOMATIC,
     search: str = AUTOMATIC,
-    iterations: int = 500,
-    seed: int | None = 0,
-    threads: int | None = None,
+    iterations: Count = 500,
+    seed: Seed | None = 0,
+    threads: Count | None = None,
 ) -> Maximum:
     """Find the parameters of highest posterior density, or of highest likelihood.
 
@@ -192,9 +193,11 @@ def maximise(
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
     target : {"posterior", "likelihood"}
         The likelihood ignores the density of the prior, but its support is still a bound.
-    method : {"auto", "l-bfgs-b", "trust-exact", "trust-ncg"}
-        A `Search`; by default the first that suits the likelihood. Those of
-        `scipy.optimize.minimize` suit any; the last two are Newton's, with exact Hessians.
+    method : {"auto", "levenberg-marquardt", "l-bfgs-b", "trust-exact", "trust-ncg"}
+        A `Search`; by default the first that suits. Levenberg-Marquardt takes samples that are
+        Gaussian given those before: the marginal and the classical likelihood, unless the noise
+        has another density. Those of `scipy.optimize.minimize` suit any likelihood; the last two
+        are Newton's, with exact Hessians.
     search : {"auto", "shooting", "lifted"}
         ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
         searches over path and parameters together, where the path may leave the model a little at
@@ -221,6 +224,7 @@ def maximise(
     References
     ----------
     Tronarp, F., Bosch, N., Hennig, P. (2022). Fenrir. arXiv:2202.01287, for the stages.
+    Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters.
 
     Examples
     --------
@@ -247,6 +251,7 @@ def maximise(
         again = searched(climb, density, ends, plan[-1:], iterations, search)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
         maximum = with_shift(_maximum(density, climb.name, found), threads)
+    maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -289,6 +294,17 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
         log_likelihood=log_density - prior if density.target == POSTERIOR else log_density,
         starts=tuple(_start_result(density.prior, one) for one in found),
         best=best,
+    )
+
+
+def _uninformed(maximum: Maximum) -> tuple[str, ...]:
+    """Warn of parameters of which the samples say nothing, where that costs a sweep, not more."""
+    if not (maximum.found and maximum.function.expands):
+        return ()
+    stays = "where the prior is highest" if maximum.target == POSTERIOR else "where its start was"
+    return tuple(
+        f"the samples say nothing of {name}: it is {stays}; fix it, or measure what it acts on"
+        for name in uninformed(maximum.function, maximum.values)
     )
 
 
