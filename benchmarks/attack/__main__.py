@@ -10,7 +10,9 @@ from importlib import import_module
 
 from benchmarks.rows import Study, command
 
-PARTS: tuple[str, ...] = ("noise", "files_mutated")
+PARTS: tuple[str, ...] = (
+    "noise", "bystanders", "code", "caches", "kills", "files_mutated",
+)  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 
 

@@ -28,12 +28,14 @@ from smcpn.signals import Stop
 from tests.models import oscillator_problem, oscillator_record
 
 RUNS, STREAMS = 200, 100
-QUICK_RUNS, QUICK_STREAMS = 8, 8
-KILLS = 4
+QUICK_RUNS, QUICK_STREAMS = 6, 5
+KILLS = 2
 """Of each stream, at most."""
+EVERY = 0.02
+"""Seconds between two checkpoints of a stream."""
 OF_THE_CLOCK = ("latency", "projected", "late")
 """Fields of a line that differ from run to run."""
-PROBLEM = oscillator_problem(oscillator_record(samples=300), noise=0.5)
+PROBLEM = oscillator_problem(oscillator_record(samples=100), noise=0.5)
 
 
 def runs(quick: bool) -> Iterator[Row]:
@@ -46,7 +48,7 @@ def runs(quick: bool) -> Iterator[Row]:
 
 
 def _stream(folder: Path) -> None:
-    """Read the lines from where the checkpoint is, written after every sample, to their end."""
+    """Read the lines from where the checkpoint is to their end, as ``smcpn stream`` does."""
     checkpoint = folder / "stream.h5"
     with lock(checkpoint):
         if begun(checkpoint):
@@ -59,7 +61,7 @@ def _stream(folder: Path) -> None:
             live=live,
             samples=Stream(live, source, lambda event: None, stop=stop),
             sink=JsonSink(str(folder / "to.jsonl"), live.t),
-            checkpoints=Checkpoints(str(checkpoint), 0.0, lambda event: None),
+            checkpoints=Checkpoints(str(checkpoint), EVERY, lambda event: None),
             stop=stop,
             report=lambda event: None,
         )
@@ -92,7 +94,7 @@ def _write_lines(folder: Path) -> None:
 
 
 def streams(quick: bool) -> Iterator[Row]:
-    """Streams killed up to four times each, with a checkpoint after every sample."""
+    """Streams killed up to twice each, with checkpoints that follow each other closely."""
     count, rng = QUICK_STREAMS if quick else STREAMS, np.random.default_rng(0)
     same, failed, left, kills = 0, 0, 0, 0
     with TemporaryDirectory() as parent:

@@ -342,7 +342,7 @@ class Run:
             finally:
                 # Before `finish`, after which a resumed run would not go on to the same bytes.
                 self.checkpoints.save(self.live)
-            if self.samples.ended and self.assimilated:
+            if self.samples.ended and self.live.sample:
                 self._finish()
         except OutputClosedError:
             return PIPE_CLOSED
