@@ -127,13 +127,10 @@ def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
     kernel, rows = tangent._kernel, tangent._rows[0]
     theta = kernel.columns(np.hstack([np.tile(THETA, (8, 1)), np.eye(8)]).T)
     state = kernel.start(theta[: kernel.program.theta.numel()], rows)
+    span, blocks, totals = (0, len(rows)), (0, 1), np.empty((2, 8))
     return _milliseconds(
-        lambda: kernel._module.advance(
-            theta, state.copy(), rows.intervals, rows.inputs, rows.gains, rows.samples, rows.begins,
-            rows.recur, 0, len(rows), np.empty((0, 2, 8)), np.empty((2, 8)), 0, 1,
-        ),
-        repeats,
-    )  # fmt: skip
+        lambda: kernel._run(theta, state.copy(), rows, span, None, totals, blocks), repeats
+    )
 
 
 def _milliseconds(call: Callable[[], Any], repeats: int) -> float:

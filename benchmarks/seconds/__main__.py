@@ -11,7 +11,9 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "commands",
     "least_squares",
+    "functions",
     "identify",
     "lifted",
 )  # fmt: skip

@@ -167,6 +167,7 @@ STREAM: dict[str, Values] = {
     "u": finite("T", "n"),
     "y": finite("T", "q", missing=True),
     "held": finite("n"),
+    "innovation": finite("q", **ANY),
     "start": finite(2, "begun"),
 }
 """Arrays of a stream; ``begun`` is 0 for the first window, and the number of states later."""

@@ -23,8 +23,6 @@ import llvmlite
 import llvmlite.binding
 import numba
 from numba import njit
-from numba.core import sigutils
-from numba.core.ccallback import CFunc
 
 from smcpn.codegen import store
 
@@ -41,7 +39,7 @@ def load_kernel(source: str, **names: Any) -> ModuleType:
     ----------
     source : str
         Identifies the module: it says all that its machine code depends on. Its functions are
-        marked `stored` or `stored_callback`.
+        marked `stored`.
     **names
         What the module finds under names that it does not define.
     """
@@ -92,18 +90,6 @@ def stored(signature: str | None = None, **options: Any) -> Callable[[Callable[.
             dispatcher.compile(signature)
             dispatcher.disable_compile()
         return dispatcher
-
-    return decorate
-
-
-def stored_callback(signature: str, **options: Any) -> Callable[[Callable[..., Any]], CFunc]:
-    """Compile a function of a generated module as `numba.cfunc` does, and keep it on disk."""
-
-    def decorate(function: Callable[..., Any]) -> CFunc:
-        callback: Any = CFunc(function, sigutils.normalize_signature(signature), {}, options)
-        callback._cache = store.StoredCode(function)
-        callback.compile()
-        return callback
 
     return decorate
 

@@ -14,10 +14,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import load_kernel
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.native import native
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -27,7 +27,9 @@ INLINE_STEPS = 200_000
 TASKS_PER_THREAD = 2
 NOTABLE_SECONDS = 0.1
 """Time from which it is worth a line that a kernel was compiled, or read from disk."""
-_NOTHING = np.empty((0, 1, 1))
+LINE = 64
+"""Bytes of a cache line."""
+ALIGNED = LINE // 8
 _SHAPES = "theta, the state or the shared rows are not of the program's shape"
 
 
@@ -75,6 +77,26 @@ class Rows:
             return np.arange(len(self), dtype=np.int64) * self.steps
         return np.append(0, np.cumsum(self.counts)).astype(np.int64)
 
+    @cached_property
+    def addresses(self) -> tuple[int, ...]:
+        """Where intervals, inputs, gains, samples and begins are."""
+        rows = (self.intervals, self.inputs, self.gains, self.samples)
+        begins: int = self.begins.__array_interface__["data"][0]
+        return (*(address(array) for array in rows), begins)
+
+
+def address(array: Array) -> int:
+    """Return where compiled code finds the numbers of an array.
+
+    Raises
+    ------
+    TypeError
+        If they are not doubles, one row after the other.
+    """
+    if array.dtype.char != "d" or not array.flags.c_contiguous:
+        raise TypeError(f"compiled code cannot read this array of {array.dtype}")
+    return array.__array_interface__["data"][0]
+
 
 @dataclass
 class LaneKernel:
@@ -97,9 +119,10 @@ class LaneKernel:
 
     def __post_init__(self) -> None:
         begin = time.perf_counter()
-        code = kernel_code(self.program, self.most_lanes)
-        self.lanes = code.lanes
-        self._module = load_kernel(code.text, BLOCKS=code.blocks)
+        plan = kernel_code(self.program, self.most_lanes)
+        self.lanes = plan.lanes
+        self._native = native(plan)
+        self._work = plan.slots * plan.lanes + ALIGNED
         self._n_emitted = self.program.emitted.numel()
         self._n_state, self._n_theta = self.program.state.numel(), self.program.theta.numel()
         # The rows that were found to fit last: their arrays keep their shapes.
@@ -120,7 +143,11 @@ class LaneKernel:
         begin = time.perf_counter()
         self._check(theta, rows)
         state = np.empty((self._n_state, theta.shape[1]))
-        self._module.start(self._with_constants(theta), rows.start, state)
+        theta = self._with_constants(theta)
+        _, work = self._work_array()
+        self._native.start(
+            address(theta), theta.shape[1], address(rows.start), address(state), work
+        )
         CLOCK.run_seconds += time.perf_counter() - begin
         return state
 
@@ -158,10 +185,7 @@ class LaneKernel:
         steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
 
         def run(part: tuple[int, int]) -> None:
-            self._module.advance(
-                theta, state, rows.intervals, rows.inputs, rows.gains, rows.samples, begins,
-                rows.recur, first, last, emitted, totals, *part,
-            )  # fmt: skip
+            self._run(theta, state, rows, (first, last), emitted if store else None, totals, part)
 
         parts = _parts(blocks, steps * n, self.threads or processors())
         if len(parts) == 1:
@@ -185,10 +209,8 @@ class LaneKernel:
         n = columns.shape[1]
         state = state.copy()
         emitted = np.empty((self._n_emitted, n))
-        self._module.advance(
-            columns, state, rows.intervals, rows.inputs, rows.gains, rows.samples, rows.begins,
-            rows.recur, sample, sample + 1, _NOTHING, emitted, 0, -(-n // self.lanes),
-        )  # fmt: skip
+        blocks = (0, -(-n // self.lanes))
+        self._run(columns, state, rows, (sample, sample + 1), None, emitted, blocks)
         return state, emitted
 
     def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
@@ -196,17 +218,40 @@ class LaneKernel:
         self._check_one(columns, state, rows, sample)
         n = columns.shape[1]
         emitted = np.empty((self._n_emitted, n))
-        self._module.advance(
-            columns, state, rows.intervals, rows.inputs, rows.gains,
-            rows.samples[sample : sample + 1], rows.begins, rows.recur, 0, 1,
-            _NOTHING, emitted, 0, -(-n // self.lanes),
-        )  # fmt: skip
+        here = replace(rows, samples=rows.samples[sample : sample + 1])
+        self._run(columns, state, here, (0, 1), None, emitted, (0, -(-n // self.lanes)))
         return emitted
+
+    def _run(
+        self,
+        theta: Array,
+        state: Array,
+        rows: Rows,
+        samples: tuple[int, int],
+        emitted: Array | None,
+        totals: Array,
+        blocks: tuple[int, int],
+    ) -> None:
+        """Run samples ``[first, last)`` of the blocks, in place."""
+        # The array is kept until the call ends.
+        kept, work = self._work_array()
+        intervals, inputs, gains, row_samples, begins = rows.addresses
+        self._native.advance(
+            address(theta), theta.shape[1], address(state), intervals, inputs, gains,
+            len(rows.gains), row_samples, begins, rows.recur, *samples,
+            0 if emitted is None else address(emitted), address(totals), *blocks, work,
+        )  # fmt: skip
+        del kept
+
+    def _work_array(self) -> tuple[Array, int]:
+        """An array for the lanes, and the address in it at which a cache line begins."""
+        kept = np.empty(self._work)
+        return kept, -(-address(kept) // LINE) * LINE
 
     def _check(self, theta: Array, rows: Rows) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond.
 
-        The type of every array, and that it is contiguous, is checked by the signature.
+        The type of every array, and that it is contiguous, is checked where its address is taken.
         """
         if theta.ndim != 2 or len(theta) != self._n_theta:
             raise KernelArgumentError(_SHAPES)

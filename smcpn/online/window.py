@@ -102,6 +102,11 @@ class FreeStart:
         """Names of the parameters that are not of the initial state alone."""
         return tuple(self._kept)
 
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self._states)
+
     def prior(self, mean: Array, sd: Array) -> Prior:
         """Prior with the states at the first sample normal, means and deviations (n,)."""
         starts: dict[str, Any] = {
@@ -144,7 +149,8 @@ class Forgetting:
 
     def states(self) -> tuple[NDArray[np.int64], Array]:
         """Return the samples (m,) at which means of the states are kept, and these (m, n)."""
-        return np.array(list(self._states), dtype=np.int64), np.array(list(self._states.values()))
+        means = np.reshape(list(self._states.values()), (len(self._states), self.start.n_states))
+        return np.array(list(self._states), dtype=np.int64), means
 
     @property
     def awaited(self) -> int | None:
@@ -327,10 +333,11 @@ class Windows:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the samples of the current window, and the means of the states."""
+        """Return the samples of the current window, the last innovation, and means of states."""
         history = self.current.likelihood.history
         t, u, y = history.samples(0, len(history))
         found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}
+        found["innovation"] = self.innovation
         if self._forgetting is not None:
             found["noted"], found["states"] = self._forgetting.states()
         return found
@@ -345,7 +352,7 @@ class Windows:
         entropy, spawned = self._seeds.entropy, document["spawned"]
         self._seeds = np.random.SeedSequence(entropy, n_children_spawned=spawned)
         self._change.resume(document["change"])
-        self._observed = document["observed"]
+        self._observed, self.innovation = document["observed"], arrays["innovation"]
         likelihood, prior = self.current.likelihood, self._problem.prior
         if self._forgetting is not None:
             self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])

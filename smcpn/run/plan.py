@@ -13,13 +13,10 @@ from dataclasses import replace
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.estimate.laplace import laplace
-from smcpn.estimate.maximise import Starts
-from smcpn.likelihood.steps import coarser_solver, first_solver
+from smcpn.likelihood.steps import first_solver
 from smcpn.model.problem import Problem
-from smcpn.results.laplace import Laplace
 from smcpn.settings import AUTO, Plan, RunSettings
 from smcpn.smc.start import Modes
-from smcpn.solver import Solver
 
 _log = logging.getLogger(__name__)
 
@@ -71,41 +68,14 @@ def _from_prior(
 def _searched(problem: Problem, settings: RunSettings, threads: int | None) -> Plan:
     method = "tempering" if settings.method == AUTO else settings.method
     try:
-        modes, solver = _modes(problem, settings, threads)
+        found = laplace(
+            problem, settings.likelihood, solver=settings.solver,
+            seed=settings.seed or 0, threads=threads,
+        )  # fmt: skip
     except InputError as error:
         if settings.method != AUTO:
             raise
         _log.info("no search: %s", error)
         return _from_prior(problem, settings, "ibis", f"no search is possible: {error}")
-    return Plan(method, solver, modes)
-
-
-def _modes(problem: Problem, settings: RunSettings, threads: int | None) -> tuple[Modes, Solver]:
-    """Return the modes that searches find, and the solver, its steps resolved.
-
-    Where the steps are given, the searches have a quarter of them, and all from where they end.
-    """
-    solver, coarser = settings.solver, coarser_solver(settings.solver)
-    if coarser is not None:
-        near = _approximation(problem, settings, coarser, threads)
-        if near.modes:
-            starts = problem.prior.natural(near.start.means)
-            found = _approximation(problem, settings, solver, threads, starts)
-            if len(found.modes) == len(near.modes):
-                return replace(found.start, searches=near.start.searches), solver
-    found = _approximation(problem, settings, solver, threads)
-    searches = len(found.maximum.starts)
-    return found.start if found.modes else Modes.none(searches), found.solver
-
-
-def _approximation(
-    problem: Problem,
-    settings: RunSettings,
-    solver: Solver,
-    threads: int | None,
-    starts: Starts = None,
-) -> Laplace:
-    return laplace(
-        problem, settings.likelihood, solver=solver, starts=starts,
-        seed=settings.seed or 0, threads=threads,
-    )  # fmt: skip
+    modes = found.start if found.modes else Modes.none(len(found.maximum.starts))
+    return Plan(method, found.solver, modes)

@@ -18,7 +18,7 @@ from smcpn.model.problem import Problem
 from smcpn.run.plan import planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import normalise
+from smcpn.smc.particles import log_ratio, normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Snapshot
@@ -186,10 +186,23 @@ class Run:
     def _first(self) -> Solver:
         """Solver of the first population: by ``method="auto"`` the way from the prior is coarse."""
         assert self.plan is not None
-        coarse = None
-        if self.settings.method == AUTO and self.start is None and not self.plan.reason:
-            coarse = coarser_solver(self.settings.solver)
-        return coarse or self.plan.solver
+        fine = self.plan.solver
+        if self.settings.method != AUTO or self.start is not None or self.plan.reason:
+            return fine
+        coarse = coarser_solver(fine)
+        return coarse if coarse is not None and self._near(coarse, fine) else fine
+
+    def _near(self, coarse: Solver, fine: Solver) -> bool:
+        """Whether both have about the same likelihood at the modes, where these are known."""
+        assert self.plan is not None
+        if self.plan.modes is None or not len(self.plan.modes):
+            return True
+        values = self.problem.prior.natural(self.plan.modes.means)
+        ends = [
+            likelihood.evaluate(values, likelihood.n_samples)[1]
+            for likelihood in (self._at(coarse), self._at(fine))
+        ]
+        return bool((np.abs(log_ratio(ends[1], ends[0])) <= 0.5 * FAR**2).all())
 
     def _follow(self, plan: Plan) -> None:
         """Begin what was planned."""

@@ -108,6 +108,9 @@ def test_a_resumed_run_writes_the_file_of_an_uninterrupted_one(folder):
         file.write('{"t": 1.2, "n": 13}\n{"t": 1.3, "n"')
     assert stream(**options, events="events.jsonl") == 0
     assert posteriors(folder / "out.jsonl") == posteriors(folder / "whole.jsonl")
+    # Killed between the last checkpoint and the final line.
+    assert stream(**options) == 0
+    assert posteriors(folder / "out.jsonl") == posteriors(folder / "whole.jsonl")
     events = lines_of(folder / "events.jsonl")
     assert [(e["event"], e["count"]) for e in events] == [
         ("checkpoint", 12), ("duplicate", 12), ("end", 1)]  # fmt: skip

@@ -32,7 +32,8 @@ def simulated(n: int = 300, noise: float = 0.02, seed: int = 0, **changes) -> Re
 def posterior():
     problem = Problem(duffing, simulated(), observe="x", noise="sigma",
                       prior=PRIOR | {"sigma": stats.lognorm(1.0, scale=0.05)})  # fmt: skip
-    return smcpn.identify(problem, solver=EKF0(order=3, steps="auto"), particles=500, seed=1)
+    solver = EKF0(order=3, steps="auto")
+    return smcpn.identify(problem, solver=solver, method="ibis", particles=500, seed=1)
 
 
 def test_truth_is_found(posterior):

@@ -54,7 +54,7 @@ def test_short_is_counted_in_particle_steps(samples, particles, solver, searched
 
 
 def test_modes_evidence_and_weighings_are_right(searches):
-    """Two modes, a search with two steps that is finished with eight; within 5 sd."""
+    """Two modes; within 5 sd."""
     problem = two_signs()
     posterior = smcpn.identify(problem, solver=FINE, **OPTIONS)
     evidence, smaller = exact(problem)

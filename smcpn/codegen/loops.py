@@ -1,0 +1,337 @@
+"""Write the loops of a kernel around its blocks of statements, as one LLVM module.
+
+Loops and arguments are plain: addresses and integers come in, nothing is allocated, and the
+innermost loop runs over whole vectors of lanes. Optimisation has little left to do, which is what
+keeps compilation short.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+
+from llvmlite import ir
+
+from smcpn.codegen.lower import Value
+from smcpn.codegen.machine_code import Block, Writer
+from smcpn.codegen.terms import DOUBLE, vector
+
+INTEGER = ir.IntType(64)
+_NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
+_VOID = ir.VoidType()
+
+ARGUMENTS = {
+    "theta": _NUMBERS, "particles": INTEGER, "state": _NUMBERS, "intervals": _NUMBERS,
+    "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER, "samples": _NUMBERS,
+    "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER, "emitted": _NUMBERS,
+    "totals": _NUMBERS, "first_block": INTEGER, "last_block": INTEGER, "work": _NUMBERS,
+}  # fmt: skip
+"""What `advance` is called with; ``emitted`` is null where nothing is stored."""
+START_ARGUMENTS = {
+    "theta": _NUMBERS, "particles": INTEGER, "row": _NUMBERS, "state": _NUMBERS, "work": _NUMBERS,
+}  # fmt: skip
+
+# Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
+FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
+_ARITHMETIC = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
+
+
+def number(value: int) -> ir.Constant:
+    """Return a constant integer."""
+    return ir.Constant(INTEGER, value)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A kernel as blocks of statements, and where its values are in the work array.
+
+    Attributes
+    ----------
+    blocks : dict of str to Block
+        Statements for all lanes, once (``_shared``) or in each of them (``_lane``).
+    lanes, width : int
+        Particles of a block, and how many of them one instruction runs.
+    n_state, n_theta, n_emitted : int
+    emit_slot, totals_slot, slots : int
+        First slots of what a sample emits and of its sums, and the number of all.
+    widths : dict of str to int
+        Numbers in a row of each array of rows, by the name of its vector in the statements.
+    left : int, optional
+        Slot of what is left of the interval, where lanes take their own steps.
+    attempts : int
+        Steps of an interval after which these are given up.
+    """
+
+    blocks: dict[str, Block]
+    lanes: int
+    width: int
+    n_state: int
+    n_theta: int
+    n_emitted: int
+    emit_slot: int
+    totals_slot: int
+    slots: int
+    widths: dict[str, int]
+    left: int | None
+    attempts: int
+
+    @property
+    def text(self) -> str:
+        """All that the machine code depends on, but for the modules that write it."""
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return f"{sizes}\n" + "\n".join(f"{name}{block}" for name, block in self.blocks.items())
+
+
+class Function:
+    """A function that is being written: its builder, its arguments, and loops."""
+
+    def __init__(self, module: ir.Module, name: str, arguments: dict[str, Any]) -> None:
+        kind = ir.FunctionType(_VOID, list(arguments.values()))
+        self.function = ir.Function(module, kind, name)
+        self.function.attributes.add("nounwind")
+        for argument, (label, of) in zip(self.function.args, arguments.items(), strict=True):
+            argument.name = label
+            if of.is_pointer:
+                argument.add_attribute("noalias")
+        self.arguments = dict(zip(arguments, self.function.args, strict=True))
+        self.builder: Any = ir.IRBuilder(self.function.append_basic_block("entry"))
+
+    def __getitem__(self, argument: str) -> Any:
+        return self.arguments[argument]
+
+    def sum(self, *terms: Any) -> Any:
+        """Add integers."""
+        total, *others = terms
+        for term in others:
+            total = self.builder.add(total, term, flags=("nsw",))
+        return total
+
+    def times(self, left: Any, right: Any) -> Any:
+        """Multiply integers."""
+        return self.builder.mul(left, right, flags=("nsw",))
+
+    def at(self, pointer: Any, *places: Any) -> Any:
+        """Return the address of an element: the sum of the places."""
+        return self.builder.gep(pointer, [self.sum(*places)], inbounds=True)
+
+    def smaller(self, left: Any, right: Any) -> Any:
+        """Return the smaller of two integers."""
+        return self.builder.select(self.builder.icmp_signed("<", left, right), left, right)
+
+    @contextmanager
+    def loop(self, begin: Any, end: Any, step: int = 1) -> Generator[Any]:
+        """Write ``for index in range(begin, end, step)``; the body is written inside."""
+        builder = self.builder
+        before = builder.block
+        head, body, after = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        index = builder.phi(INTEGER)
+        index.add_incoming(begin, before)
+        builder.cbranch(builder.icmp_signed("<", index, end), body, after)
+        builder.position_at_end(body)
+        yield index
+        index.add_incoming(self.sum(index, number(step)), builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+
+    @contextmanager
+    def where(self, test: Any) -> Generator[None]:
+        """Write ``if test:``."""
+        with self.builder.if_then(test):
+            yield
+
+    def finish(self, flags: Sequence[str] = ()) -> None:
+        """Return; arithmetic that says nothing of its own gets the flags."""
+        self.builder.ret_void()
+        for block in self.function.blocks:
+            for instruction in block.instructions:
+                if instruction.opname in _ARITHMETIC and not instruction.flags:
+                    instruction.flags = list(flags)
+
+
+def _copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callable[..., None]:
+    """Define a function that copies rows of particles into lanes of the work array, or back.
+
+    Lanes beyond the last particle repeat it. Returns what writes a call.
+    """
+    arguments = {
+        "work": _NUMBERS, "array": _NUMBERS, "rows": INTEGER, "particles": INTEGER,
+        "base": INTEGER, "live": INTEGER,
+    }  # fmt: skip
+    made = Function(module, name, arguments)
+    made.function.linkage = "internal"
+    made.function.attributes.add("noinline")
+    builder, width = made.builder, number(lanes)
+    vectors = vector(DOUBLE, lanes).as_pointer()
+
+    def move(source: Any, target: Any, kind: Any = None) -> None:
+        if kind is not None:
+            source, target = (builder.bitcast(each, kind) for each in (source, target))
+        builder.store(builder.load(source, align=8), target, align=8)
+
+    with made.loop(number(0), made["rows"]) as row:
+        lane = made.at(made["work"], made.times(row, width))
+        particle = made.at(made["array"], made.times(row, made["particles"]), made["base"])
+        whole = builder.icmp_signed("==", made["live"], width)
+        with builder.if_else(whole) as (then, otherwise):
+            with then:
+                move(*((particle, lane) if into_lanes else (lane, particle)), vectors)
+            with otherwise:
+                last = builder.sub(made["live"], number(1))
+                with made.loop(number(0), width if into_lanes else made["live"]) as i:
+                    near = made.at(particle, made.smaller(i, last))
+                    move(*((near, made.at(lane, i)) if into_lanes else (made.at(lane, i), near)))
+    made.finish()
+
+    def call(caller: Function, *values: Any) -> None:
+        caller.builder.call(made.function, values)
+
+    return call
+
+
+class Shared:
+    """Values that a block of shared statements leaves for the lanes."""
+
+    def __init__(self, function: Function, block: Block, rows: dict[str, Any]) -> None:
+        writer = Writer(function.builder, DOUBLE)
+        for value in block.arguments:
+            place = function.at(rows[value.vector], number(value.index))
+            writer.values[value] = function.builder.load(place, align=8)
+        writer.run(block.statements)
+        self.values = {
+            value: writer.value(value) for value in block.results if isinstance(value, Value)
+        }
+
+
+def run_lanes(
+    function: Function,
+    block: Block,
+    lanes: int,
+    width: int,
+    shared: Shared | None = None,
+) -> None:
+    """Write a block of statements for all lanes, whole vectors of them at once."""
+    builder, work = function.builder, function["work"]
+    kind = vector(DOUBLE, width)
+    writer = Writer(builder, kind)
+    spread = {} if shared is None else {v: writer.spread(x) for v, x in shared.values.items()}
+    with function.loop(number(0), number(lanes), width) as lane:
+
+        def address(slot: int) -> Any:
+            element = function.at(work, lane, number(slot * lanes))
+            return builder.bitcast(element, kind.as_pointer())
+
+        writer.values.update(spread)
+        for value, slot in block.loads:
+            writer.values[value] = builder.load(address(slot), align=8)
+        writer.run(block.statements)
+        for slot, operand in block.stores:
+            builder.store(writer.value(operand), address(slot), align=8)
+
+
+def write_start(module: ir.Module, block: Block) -> None:
+    """Write ``start``: the first state of each particle."""
+    made = Function(module, "start", START_ARGUMENTS)
+    builder, particles = made.builder, made["particles"]
+    with made.loop(number(0), particles) as i:
+        writer = Writer(builder, DOUBLE)
+        for value in block.arguments:
+            place = (
+                made.at(made["theta"], made.times(number(value.index), particles), i)
+                if value.vector == "p"
+                else made.at(made["row"], number(value.index))
+            )
+            writer.values[value] = builder.load(place, align=8)
+        writer.run(block.statements)
+        for k, operand in block.stores:
+            place = made.at(made["state"], made.times(number(k), particles), i)
+            builder.store(writer.value(operand), place, align=8)
+    made.finish()
+
+
+def write_advance(module: ir.Module, plan: Plan) -> None:
+    """Write ``advance``: particles through samples, a block of lanes after the other."""
+    made = Function(module, "advance", ARGUMENTS)
+    gather = _copies(module, "gather", plan.lanes, into_lanes=True)
+    scatter = _copies(module, "scatter", plan.lanes, into_lanes=False)
+    builder, particles, lanes = made.builder, made["particles"], number(plan.lanes)
+
+    def slots(first: int) -> Any:
+        return made.at(made["work"], number(first * plan.lanes))
+
+    def lanes_of(name: str, shared: Shared | None = None) -> None:
+        run_lanes(made, plan.blocks[name], plan.lanes, plan.width, shared)
+
+    def row(name: str, n: Any, width: int) -> Any:
+        return made.at(made[name], made.times(n, number(width)))
+
+    with made.loop(made["first_block"], made["last_block"]) as block:
+        base = made.times(block, lanes)
+        live = made.smaller(lanes, builder.sub(particles, base))
+        place = (particles, base, live)
+        gather(made, slots(0), made["state"], number(plan.n_state), *place)
+        gather(made, slots(plan.n_state), made["theta"], number(plan.n_theta), *place)
+        with made.loop(number(0), number(plan.n_emitted * plan.lanes)) as k:
+            builder.store(ir.Constant(DOUBLE, 0.0), made.at(slots(plan.totals_slot), k), align=8)
+        lanes_of("hoist_lane")
+        with made.loop(made["first"], made["last"]) as sample:
+            before = builder.sub(sample, number(1))
+            with made.where(builder.icmp_signed(">", sample, number(0))):
+                if "interval_lane" in plan.blocks:
+                    rows = {"q": row("intervals", before, plan.widths["q"])}
+                    lanes_of("interval_lane", Shared(made, plan.blocks["interval_shared"], rows))
+                begin = builder.load(made.at(made["begins"], before))
+                end = builder.load(made.at(made["begins"], sample))
+                with made.loop(begin, end) as n:
+                    since = builder.sub(n, made.times(made["recur"], begin))
+                    gain = made.smaller(since, builder.sub(made["n_gains"], number(1)))
+                    rows = {
+                        "r": row("inputs", n, plan.widths["r"]),
+                        "g": row("gains", gain, plan.widths["g"]),
+                    }
+                    shared = Shared(made, plan.blocks["step_shared"], rows)
+                    _steps(made, plan, lambda shared=shared: lanes_of("step_lane", shared))
+            rows = {"s": row("samples", sample, plan.widths["s"])}
+            lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], rows))
+            stored = builder.icmp_unsigned("!=", made["emitted"], ir.Constant(_NUMBERS, None))
+            with made.where(stored):
+                count = made.times(builder.sub(sample, made["first"]), number(plan.n_emitted))
+                array = made.at(made["emitted"], made.times(count, particles))
+                scatter(made, slots(plan.emit_slot), array, number(plan.n_emitted), *place)
+        scatter(made, slots(0), made["state"], number(plan.n_state), *place)
+        scatter(made, slots(plan.totals_slot), made["totals"], number(plan.n_emitted), *place)
+    made.finish(FAST)
+
+
+def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:
+    """Write one step; where lanes take their own, steps until none of the block has any left."""
+    if plan.left is None:
+        step()
+        return
+    builder, kind = made.builder, vector(DOUBLE, plan.width)
+    zero = ir.Constant(kind, [0.0] * plan.width)
+    bits = ir.IntType(plan.width)
+    again, after = builder.append_basic_block(), builder.append_basic_block()
+    body, before = builder.append_basic_block(), builder.block
+    builder.branch(again)
+    builder.position_at_end(again)
+    attempt = builder.phi(INTEGER)
+    attempt.add_incoming(number(0), before)
+    some = ir.Constant(bits, 0)
+    for lane in range(0, plan.lanes, plan.width):
+        place = made.at(made["work"], number(plan.left * plan.lanes + lane))
+        left = builder.load(builder.bitcast(place, kind.as_pointer()), align=8)
+        some = builder.or_(some, builder.bitcast(builder.fcmp_ordered(">", left, zero), bits))
+    going = builder.and_(
+        builder.icmp_unsigned("!=", some, ir.Constant(bits, 0)),
+        builder.icmp_signed("<", attempt, number(plan.attempts)),
+    )
+    builder.cbranch(going, body, after)
+    builder.position_at_end(body)
+    step()
+    attempt.add_incoming(made.sum(attempt, number(1)), builder.block)
+    builder.branch(again)
+    builder.position_at_end(after)
