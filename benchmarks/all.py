@@ -22,6 +22,7 @@ COMMANDS = {
         "gradients",
         "sampler",
         "trust",
+        "seconds",
         "attack",
         "likelihoods",
         "solvers",

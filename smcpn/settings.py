@@ -132,7 +132,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     )
     existing: Annotated[str, _chosen(EXISTING)] = "resume"
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, /, **options: Any) -> None:
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -451,4 +451,11 @@ def _moves_document(moves: MoveStrategy) -> dict[str, Any]:
 
 def _moves_of(document: Mapping[str, Any]) -> MoveStrategy:
     arguments = dict(document)
-    return MOVES[one_of("moves", arguments.pop("kind"), MOVES)].of(arguments)
+    kind = MOVES[one_of("moves", arguments.pop("kind", None), MOVES)]
+    try:
+        return kind.of(arguments)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"moves is {shown(document)}: '{kind.name}' does not take these settings",
+            argument="moves",
+        ) from error

@@ -23,6 +23,7 @@ import smcpn
 from benchmarks.attack.child import Ended, ended
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 from smcpn.codegen import store
+from smcpn.likelihood.registry import build_likelihood
 
 NOBODY = 65534
 SECONDS = 120
@@ -36,20 +37,29 @@ def decay(x, *, k):
     return -k * x
 
 
-def _result() -> str:
-    """The posterior of a small run, every digit of it."""
+def _problem() -> smcpn.Problem:
     t = 0.1 * np.arange(30)
     y = np.exp(-t) + 0.05 * np.cos(50.0 * t)
     prior: dict[str, Any] = {"k": stats.lognorm(0.5)}
-    problem = smcpn.Problem(
+    return smcpn.Problem(
         decay, smcpn.Record(y=y, dt=0.1), observe="x", noise=0.05, prior=prior, initial=[1.0]
     )
+
+
+def _values() -> str:
+    """Log-likelihoods, every digit of them."""
+    likelihood = build_likelihood(_problem(), smcpn.RK4(1))
+    return likelihood.evaluate(np.linspace(0.5, 2.0, 10)[:, None], 30)[1].tobytes().hex()
+
+
+def _posterior() -> str:
+    """The posterior of a small run, every digit of it."""
     options: dict[str, Any] = {"solver": smcpn.RK4(1), "particles": 50, "seed": 1}
-    posterior = smcpn.identify(problem, progress=False, **options)
+    posterior = smcpn.identify(_problem(), method="ibis", progress=False, **options)
     return hashlib.sha256(posterior.theta.tobytes() + posterior.log_weights.tobytes()).hexdigest()
 
 
-def _in_cache(cache: Path, call: Callable[[], Any] = _result, user: int = 0) -> Callable[[], Any]:
+def _in_cache(cache: Path, call: Callable[[], Any] = _values, user: int = 0) -> Callable[[], Any]:
     """The call with a cache of its own; in a child, for it is remembered."""
 
     def run() -> Any:
@@ -89,10 +99,10 @@ def _poisoned(cache: Path, mark: Path, secret: bytes | None) -> None:
         path.write_bytes(digest + body)
 
 
-def _whole(root: Path) -> tuple[Path, Ended]:
+def _whole(root: Path, call: Callable[[], Any] = _values) -> tuple[Path, Ended]:
     """A cache that has the kernels, and what they compute."""
     os.chmod(root, 0o755)
-    done = ended(_in_cache(root / "whole"), SECONDS)
+    done = ended(_in_cache(root / "whole", call), SECONDS)
     assert done.kind == "value", done.text
     assert _entries(root / "whole")
     return root / "whole", done
@@ -172,7 +182,7 @@ def _by_threads() -> list[str]:
 
     def call(_: int) -> str:
         together.wait()
-        return _result()
+        return _posterior()
 
     with ThreadPoolExecutor(THREADS) as pool:
         return list(pool.map(call, range(THREADS)))
@@ -180,20 +190,22 @@ def _by_threads() -> list[str]:
 
 def _by_asyncio() -> list[str]:
     async def gathered() -> list[str]:
-        return list(await asyncio.gather(*(asyncio.to_thread(_result) for _ in range(THREADS))))
+        return list(await asyncio.gather(*(asyncio.to_thread(_posterior) for _ in range(THREADS))))
 
     return asyncio.run(gathered())
 
 
 def _by_processes(cache: Path) -> list[Ended]:
     with ThreadPoolExecutor(PROCESSES) as pool:
-        return list(pool.map(lambda _: ended(_in_cache(cache), SECONDS), range(PROCESSES)))
+        return list(
+            pool.map(lambda _: ended(_in_cache(cache, _posterior), SECONDS), range(PROCESSES))
+        )
 
 
 def first_use(quick: bool) -> Iterator[Row]:
     """Eight threads, asyncio, and three processes, where nothing has been compiled yet."""
     with TemporaryDirectory() as parent:
-        _, expected = _whole(Path(parent))
+        _, expected = _whole(Path(parent), _posterior)
         for name, call in {"eight threads": _by_threads, "asyncio": _by_asyncio}.items():
             done = ended(_in_cache(Path(parent) / name, call), SECONDS)
             same = done.kind == "value" and set(done.value) == {expected.value}

@@ -28,7 +28,7 @@ from smcpn.signals import Stop
 from tests.models import oscillator_problem, oscillator_record
 
 RUNS, STREAMS = 200, 100
-QUICK_RUNS, QUICK_STREAMS = 6, 5
+QUICK_RUNS, QUICK_STREAMS = 3, 4
 KILLS = 2
 """Of each stream, at most."""
 EVERY = 0.02

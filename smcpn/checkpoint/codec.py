@@ -759,6 +759,7 @@ def _stream_of(file: Group) -> StoredStream:
         raise DamagedFileError(f"a stream has other arrays than it should: {DAMAGED}")
     records = restored_records(document.records, parts["records"])
     problem = restored_problem(document.problem, parts["problem"], records)
+    parsed(StoredSettings, document.settings)
     settings = RunSettings(**document.settings)
     states = len(problem.ode.states)
     sizes = {"n": len(problem.ode.inputs), "q": len(problem.observe), "states": states}

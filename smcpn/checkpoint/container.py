@@ -310,7 +310,7 @@ def remove(path: Path) -> None:
 
 def exists(path: Path) -> bool:
     """Whether there is a version of a file, damaged or not."""
-    return path.exists() or previous_of(path).exists()
+    return os.path.exists(path) or os.path.exists(previous_of(path))
 
 
 def previous_of(path: Path) -> Path:
@@ -331,7 +331,7 @@ def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     CheckpointWarning
         If the previous version is used.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path} is a folder: give the file that a run or a stream wrote")
     if not exists(path):
         raise InputError(f"{path} does not exist: give the file that a run or a stream wrote")
@@ -339,7 +339,7 @@ def read(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
     try:
         return read_version(path, kind, parse)
     except DamagedFileError as damage:
-        if not previous.exists():
+        if not os.path.exists(previous):
             raise
         try:
             found = read_version(previous, kind, parse)
@@ -370,13 +370,13 @@ def read_version(path: Path, kind: str, parse: Callable[[Group], T]) -> T:
         file = read_plain(body)
     except NotPlainError as error:
         raise DamagedFileError(f"{path} cannot be read ({error}): {DAMAGED}") from None
-    version = file.attributes.get("format_version")
+    said, version = (file.attributes.get(name) for name in ("format", "format_version"))
     if isinstance(version, int) and version != FORMAT_VERSION:
         raise InputError(
             f"{path} has format version {version}, and this smcpn reads version "
             f"{FORMAT_VERSION}: use the smcpn that wrote it, or begin another file"
         )
-    if file.attributes != {"format": kind, "format_version": FORMAT_VERSION}:
+    if len(file.attributes) != 2 or not isinstance(version, int) or str(said) != kind:
         raise DamagedFileError(f"{path} does not say what it is: {DAMAGED}")
     try:
         return parse(file)

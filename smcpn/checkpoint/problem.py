@@ -6,10 +6,13 @@ types, before anything is made of it.
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
+import importlib.util
 import inspect
 import math
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -95,6 +98,12 @@ class RecordDocument(Document):
 
 # Prior distributions as names and numbers
 
+ENDLESS = frozenset({
+    "genhyperbolic", "geninvgauss", "irwinhall", "ksone", "kstwo", "kstwobign", "studentized_range",
+    "truncpareto",
+})  # fmt: skip
+"""Families of `scipy.stats` whose draws or densities take for ever with some arguments."""
+
 FAMILIES = {
     name: family
     for name, family in vars(stats).items()
@@ -102,10 +111,16 @@ FAMILIES = {
     and family.name == name
     # Its parameterization is an attribute and none of its arguments.
     and name != "levy_stable"
+    and name not in ENDLESS
 }
-"""The continuous distributions of `scipy.stats` by name; a file can name no other."""
+"""The continuous distributions of `scipy.stats` that a file can name."""
 
 PARTICLES = "particles.distributions"
+LAWS = frozenset({
+    "Beta", "Gamma", "InvGamma", "Laplace", "Logistic", "LogNormal", "Normal", "Student",
+    "TruncNormal", "Uniform",
+})  # fmt: skip
+"""Distributions of `particles` that a file can name: of one number, their arguments numbers."""
 _FROZEN = type(stats.norm())
 
 _REMEDY = (
@@ -203,21 +218,24 @@ def _particles_document(name: str, distribution: Any) -> dict[str, Any]:
 
 
 def _particles_family(name: str) -> Any:
-    """Return a class that `particles.distributions` itself defines, and makes draws with."""
+    """Return one of `LAWS` of the package `particles` as it is installed.
+
+    Its name alone is no reason to import whatever lies in the working directory.
+    """
+    if name not in LAWS:
+        raise InputError(f"a stored prior is {shown(name)}, which is no distribution of particles")
     try:
-        module = importlib.import_module(PARTICLES)
-    except ImportError as error:
+        found = importlib.util.find_spec("particles")
+        installed = importlib.metadata.distribution("particles").locate_file("particles")
+        if found is None or not os.path.samefile(
+            os.path.dirname(found.origin or ""), str(installed)
+        ):
+            raise ImportError("another package of that name comes first")
+        return getattr(importlib.import_module(PARTICLES), name)
+    except (ImportError, OSError, ValueError) as error:
         raise InputError(
             f"a stored prior is {name} of the package particles, which is not installed: install it"
         ) from error
-    family = vars(module).get(name)
-    if (
-        not isinstance(family, type)
-        or not issubclass(family, module.ProbDist)
-        or family.__module__ != PARTICLES
-    ):
-        raise InputError(f"a stored prior is {shown(name)}, which is no distribution of particles")
-    return family
 
 
 def _not_storable(name: str, reason: str) -> NotStorableError:
@@ -244,6 +262,9 @@ def _read(value: Any) -> int | float:
 
 
 Arrays = dict[str, NDArray[Any]]
+_TABLES = {"model/constant_values"} | {
+    f"{owner}/{part.name}" for owner in ("ode", "model") for part in fields(ExpressionTable)
+}
 
 
 def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
@@ -324,6 +345,8 @@ def restored_problem(
         If the parts are damaged or do not fit each other.
     """
     stored = parsed(ProblemDocument, document)
+    if not _TABLES.issuperset(arrays):
+        raise InputError(f"there are arrays of no model: {DAMAGED}")
     ode = _restored_ode(stored.ode, arrays)
     names = [prior.name for prior in stored.priors]
     if len(set(names)) < len(names):
@@ -400,6 +423,9 @@ def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:
 
 # Records
 
+ARRAYS = ("u", "y", "t", "u_before", "u_after")
+"""Of a record."""
+
 
 def records_document(records: Sequence[Record]) -> tuple[list[dict[str, Any]], Arrays]:
     """Return records as one document each, and their arrays as ``"0/u"``, ``"0/y"``, ...
@@ -440,14 +466,15 @@ def restored_records(documents: Any, arrays: Mapping[str, NDArray[Any]]) -> tupl
     """
     if not isinstance(documents, list):
         raise InputError(f"stored records are {shown(documents)}: {DAMAGED}")
+    known = {f"{number}/{name}" for number in range(len(documents)) for name in ARRAYS}
+    if not known.issuperset(arrays):
+        raise InputError(f"there are arrays of no record: {DAMAGED}")
     return tuple(_restored(k, document, arrays) for k, document in enumerate(documents))
 
 
 def _restored(number: int, document: Any, arrays: Mapping[str, NDArray[Any]]) -> Record:
     stored = parsed(RecordDocument, document)
-    found: dict[str, Any] = {
-        name: arrays.get(f"{number}/{name}") for name in ("u", "y", "t", "u_before", "u_after")
-    }
+    found: dict[str, Any] = {name: arrays.get(f"{number}/{name}") for name in ARRAYS}
     for name in ("u", "y"):
         if found[name] is None:
             raise InputError(f"{stored.name}: the array {name} is absent: {DAMAGED}")

@@ -167,8 +167,8 @@ STREAM: dict[str, Values] = {
     "u": finite("T", "n"),
     "y": finite("T", "q", missing=True),
     "held": finite("n"),
+    "innovation": finite("q", **ANY),
     "start": finite(2, "begun"),
-    "innovation": Values("f8", ("q",), -np.inf, np.inf, missing=True),
 }
 """Arrays of a stream; ``begun`` is 0 for the first window, and the number of states later."""
 FORGETTING: dict[str, Values] = {

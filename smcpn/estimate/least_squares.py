@@ -27,7 +27,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -46,7 +45,6 @@ from smcpn.estimate.search import (
     Search,
 )
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.model.graphs import Model
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -177,8 +175,7 @@ def climbed(
     damping : float
         Of the first step of a stage.
     """
-    noise = noise_columns(density.log_likelihood.problem.model)
-    climbs = [Climb(density, noise, start, stages, iterations, damping) for start in starts]
+    climbs = [Climb(density, start, stages, iterations, damping) for start in starts]
     rounds = 0
     while searching := [climb for climb in climbs if not climb.reason]:
         points = np.stack([climb.trial for climb in searching])
@@ -208,13 +205,12 @@ class Climb:
     def __init__(
         self,
         density: LogDensity,
-        noise: Sequence[int],
         start: Array,
         stages: Sequence[Sequence[int]],
         iterations: int,
         damping: float,
     ) -> None:
-        self.density, self._noise = density, noise
+        self.density = density
         self._stages, self._iterations = [list(free) for free in stages], iterations
         self._first_damping = damping
         self._obstacle = ""
@@ -323,7 +319,10 @@ class Climb:
         along, eigenvalues = np.where(known, along, 0.0), np.where(known, eigenvalues, 1.0)
         step = np.zeros(len(self.theta))
         step[free] = scale * (vectors @ (along / (eigenvalues + self._damping)))
-        step = np.clip(step, lower - self.theta, upper - self.theta)
+        clipped = np.clip(step, lower - self.theta, upper - self.theta)
+        # A step of the noise is shortened by its root below.
+        clipped[self.density.noise] = step[self.density.noise]
+        step = clipped
         curved = step @ self.information @ step
         self._predicted = max(float(self.gradient @ step - 0.5 * curved), np.finfo(float).tiny)
         return step, float(np.sum(along**2 / eigenvalues))
@@ -335,23 +334,24 @@ class Climb:
         with np.errstate(all="ignore"):
             values = prior.natural(self.theta[None, :])[0]
             slopes = prior.slopes(self.theta[None, :])[0][0]
-            for j in self._noise:
+            for j in self.density.noise:
                 coordinate, ratio = prior.maps[j], 1.0 + 2.0 * step[j] * slopes[j] / values[j]
                 sd = values[j] * np.sqrt(max(ratio, LEAST_RATIO**2))
                 other = coordinate.unconstrained(coordinate.inside(np.array([sd])))[0]
                 if step[j] != 0.0 and values[j] > 0.0 and np.isfinite(other):
                     moved[j] = other
-        return np.clip(moved, *self.density.bounds.T)
+                    self._predicted += self._gain_of_noise(j, step[j], sd / values[j])
+        return np.asarray(np.clip(moved, *self.density.bounds.T), dtype=np.float64)
 
+    def _gain_of_noise(self, j: int, step: float, ratio: float) -> float:
+        """What a step of the standard deviation by a ratio gains beyond the parabola.
 
-def noise_columns(model: Model) -> list[int]:
-    """Parameters that are nothing but a standard deviation of the noise."""
-    moves = ca.vertcat(model.rhs, model.outputs, *model.initial, model.noise_correlation)
-    return [
-        j
-        for j, parameter in enumerate(ca.vertsplit(model.theta))
-        if ca.depends_on(model.noise_variance, parameter) and not ca.depends_on(moves, parameter)
-    ]
+        With n samples and s the step of its logarithm, whose parabola gains n s^2, it is
+        n (s - log ratio), so that a long step is not judged by what it cannot gain.
+        """
+        s = 0.5 * (ratio**2 - 1.0)
+        parabola = 0.5 * self.information[j, j] * step**2
+        return parabola * ((s - np.log(ratio)) / s**2 - 1.0) if abs(s) > 1e-3 else 0.0
 
 
 def _found(climb: Climb) -> Found:

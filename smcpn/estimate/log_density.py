@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,6 +62,18 @@ class LogDensity:
         """Parameter names, in the order of the columns of theta."""
         return self.prior.names
 
+    @cached_property
+    def noise(self) -> list[int]:
+        """Columns that are nothing but a standard deviation of the noise."""
+        model = self.log_likelihood.problem.model
+        moves = ca.vertcat(model.rhs, model.outputs, *model.initial, model.noise_correlation)
+        return [
+            j
+            for j, parameter in enumerate(ca.vertsplit(model.theta))
+            if ca.depends_on(model.noise_variance, parameter)
+            and not ca.depends_on(moves, parameter)
+        ]
+
     def value(self, theta: Array) -> Array:
         """Log density, (n,); -inf where the solution diverges."""
         with np.errstate(all="ignore"):
@@ -82,13 +97,14 @@ class LogDensity:
         """Log density (n,), gradient (n, d), and information (n, d, d), none of it negative.
 
         As `LogLikelihood.expansion`, where the likelihood has one. Prior and coordinates add their
-        curvature, where that is positive.
+        curvature, where that is positive; those of the noise need none, see `noise`.
         """
         with np.errstate(all="ignore"):
             values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
             total, gradient, information = self.log_likelihood.expansion(values, share)
             information = information * slopes[:, :, None] * slopes[:, None, :]
             second, gradient = gradient * bends, gradient * slopes
+            second[:, self.noise] = 0.0
             if self.target == POSTERIOR:
                 total = total + self.prior.log_density(theta)
                 first, prior_second = prior_derivatives(self.prior, theta, self.scale)

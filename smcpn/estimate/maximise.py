@@ -17,6 +17,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
@@ -192,9 +193,11 @@ def maximise(
         ``[("sigma", "kappa")]`` fits noise and diffusion first, as Fenrir does.
     target : {"posterior", "likelihood"}
         The likelihood ignores the density of the prior, but its support is still a bound.
-    method : {"auto", "l-bfgs-b", "trust-exact", "trust-ncg"}
-        A `Search`; by default the first that suits the likelihood. Those of
-        `scipy.optimize.minimize` suit any; the last two are Newton's, with exact Hessians.
+    method : {"auto", "levenberg-marquardt", "l-bfgs-b", "trust-exact", "trust-ncg"}
+        A `Search`; by default the first that suits. Levenberg-Marquardt takes samples that are
+        Gaussian given those before: the marginal and the classical likelihood, unless the noise
+        has another density. Those of `scipy.optimize.minimize` suit any likelihood; the last two
+        are Newton's, with exact Hessians.
     search : {"auto", "shooting", "lifted"}
         ``"shooting"`` searches with one trajectory from the initial state on. ``"lifted"`` first
         searches over path and parameters together, where the path may leave the model a little at
@@ -221,6 +224,7 @@ def maximise(
     References
     ----------
     Tronarp, F., Bosch, N., Hennig, P. (2022). Fenrir. arXiv:2202.01287, for the stages.
+    Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters.
 
     Examples
     --------
@@ -247,6 +251,7 @@ def maximise(
         again = searched(climb, density, ends, plan[-1:], iterations, search)
         found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
         maximum = with_shift(_maximum(density, climb.name, found), threads)
+    maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -289,6 +294,17 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
         log_likelihood=log_density - prior if density.target == POSTERIOR else log_density,
         starts=tuple(_start_result(density.prior, one) for one in found),
         best=best,
+    )
+
+
+def _uninformed(maximum: Maximum) -> tuple[str, ...]:
+    """Warn of parameters of which the samples say nothing, where that costs a sweep, not more."""
+    if not (maximum.found and maximum.function.expands):
+        return ()
+    stays = "where the prior is highest" if maximum.target == POSTERIOR else "where its start was"
+    return tuple(
+        f"the samples say nothing of {name}: it is {stays}; fix it, or measure what it acts on"
+        for name in uninformed(maximum.function, maximum.values)
     )
 
 

@@ -63,6 +63,12 @@ def fisher_information(function: LogLikelihood, values: Array) -> Array:
     return total
 
 
+def uninformed(function: LogLikelihood, values: Array) -> list[str]:
+    """Names of the parameters at values (d,) of which the samples say nothing at all."""
+    information = np.diag(fisher_information(function, values))
+    return [name for name, own in zip(function.names, information, strict=True) if own == 0.0]
+
+
 def _information(
     slopes: Array, covariance: Array, change: Array, present: NDArray[np.bool_]
 ) -> Array:

@@ -34,6 +34,9 @@ OPERANDS = {INPUT: 2, CONSTANT: 0, OUTPUT: 3} | dict.fromkeys(UNARY, 1) | dict.f
 MAX_ELEMENTS = 1_000_000
 """Elements of all arguments together: a damaged shape must not fill the memory."""
 
+MAX_ROWS = 100_000
+"""Rows of a table: a kernel of so many would take an hour to compile."""
+
 _NAME_TYPE = "S16"
 _CASADI_NAMES = {INPUT: "OP_INPUT", CONSTANT: "OP_CONST", OUTPUT: "OP_OUTPUT"}
 _CODES = {name: getattr(ca, _CASADI_NAMES.get(name, f"OP_{name.upper()}")) for name in OPERANDS}
@@ -106,7 +109,7 @@ class ExpressionTable:
     ------
     InputError
         If it is not the table of a function: a name is not known, an operand does not come
-        before, an index or a shape does not fit, a constant is NaN.
+        before, an index or a shape does not fit, a constant is NaN, or it has too many rows.
     """
 
     operation: NDArray[np.bytes_]
@@ -117,6 +120,8 @@ class ExpressionTable:
 
     def __post_init__(self) -> None:
         n = np.size(self.operation)
+        if n > MAX_ROWS:
+            raise InputError(f"the model has {n} operations, and the most is {MAX_ROWS}")
         put: Callable[[str, Any], None] = lambda name, v: object.__setattr__(self, name, v)  # noqa: E731
         put("operation", _array("operation", self.operation, _NAME_TYPE, (n,)))
         put("operands", _array("operands", self.operands, "i8", (n, 3)))

@@ -102,6 +102,11 @@ class FreeStart:
         """Names of the parameters that are not of the initial state alone."""
         return tuple(self._kept)
 
+    @property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self._states)
+
     def prior(self, mean: Array, sd: Array) -> Prior:
         """Prior with the states at the first sample normal, means and deviations (n,)."""
         starts: dict[str, Any] = {
@@ -144,7 +149,8 @@ class Forgetting:
 
     def states(self) -> tuple[NDArray[np.int64], Array]:
         """Return the samples (m,) at which means of the states are kept, and these (m, n)."""
-        return np.array(list(self._states), dtype=np.int64), np.array(list(self._states.values()))
+        means = np.reshape(list(self._states.values()), (len(self._states), self.start.n_states))
+        return np.array(list(self._states), dtype=np.int64), means
 
     @property
     def awaited(self) -> int | None:
@@ -327,7 +333,7 @@ class Windows:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the samples of the current window, its last innovation, and the means of states."""
+        """Return the samples of the current window, the last innovation, and means of states."""
         history = self.current.likelihood.history
         t, u, y = history.samples(0, len(history))
         found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}

@@ -52,6 +52,8 @@ def is_of_size(sampler: Sampler) -> bool:
 def _near(ours: Array, theirs: Array) -> bool:
     with np.errstate(invalid="ignore"):
         near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
+    # An infinite one would be within an infinite distance of any.
+    near &= np.isfinite(ours) & np.isfinite(theirs)
     return bool(np.all(near | (ours == theirs)))
 
 

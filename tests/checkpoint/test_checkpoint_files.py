@@ -20,8 +20,10 @@ EMPTY = image(STREAM, lambda file: None)
 
 
 def run(path, samples=40, **changes):
-    options = {"solver": smcpn.RK4(2), "particles": 50, "seed": 1, "progress": False} | changes
-    return smcpn.identify(oscillator_problem(RECORD[:samples]), checkpoint=path, **options)
+    options = {"solver": smcpn.RK4(2), "particles": 50, "seed": 1, "method": "ibis"} | changes
+    return smcpn.identify(
+        oscillator_problem(RECORD[:samples]), checkpoint=path, **{"progress": False} | options
+    )
 
 
 def stream(**options):

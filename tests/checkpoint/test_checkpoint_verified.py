@@ -36,7 +36,7 @@ def unfinished(tmp_path_factory):
     with pytest.raises(Stopped):
         smcpn.identify(
             PROBLEM, solver=smcpn.RK4(2), particles=N, seed=1, checkpoint=path, progress=cut,
-            checkpoint_every=0.0,
+            checkpoint_every=0.0, method="ibis",
         )  # fmt: skip
     return path
 
