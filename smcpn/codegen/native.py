@@ -96,6 +96,15 @@ def _object(name: str, write: Callable[[ir.Module], None]) -> bytes:
 
 def compiled(write: Callable[[ir.Module], None]) -> bytes:
     """Compile what is written to a module to an object file."""
+    return _machine().emit_object(_optimised(write))
+
+
+def assembly(write: Callable[[ir.Module], None]) -> str:
+    """Return what is written to a module as the assembly of this processor."""
+    return _machine().emit_assembly(_optimised(write))
+
+
+def _optimised(write: Callable[[ir.Module], None]) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
@@ -106,7 +115,7 @@ def compiled(write: Callable[[ir.Module], None]) -> bytes:
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
-    return machine.emit_object(module)
+    return module
 
 
 def _callable(engine: Any, name: str, count: int) -> Any:
