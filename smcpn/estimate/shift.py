@@ -27,12 +27,14 @@ def with_shift(maximum: Maximum, threads: int | None = None) -> Maximum:
     if finer is None:
         return replace(maximum, shift=None)
     density = LogDensity(function, maximum.target)
-    precision = density.expansion(theta)[2] if function.expands else -density.hessian(theta)
+    if function.expands:
+        value, score, precision = density.expansion(theta)
+    else:
+        (value, score), precision = density.value_and_gradient(theta), -density.hessian(theta)
     covariance = bounded_covariance(precision[0], density.scale)
     if not np.isfinite(covariance).all():
         return replace(maximum, shift=None)
     other = LogLikelihood(maximum.problem, function.likelihood, finer, threads)
-    value, score = density.value_and_gradient(theta)
     there, score_there = LogDensity(other, maximum.target).value_and_gradient(theta)
     shift: DiscretisationShift = shift_of_gaussian(
         maximum.names,
