@@ -38,6 +38,7 @@ from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.run.resume import load, resume
 from tests.models import oscillator_problem, oscillator_record
 
 MUTATIONS, QUICK_MUTATIONS = 10_000, 300
@@ -465,8 +466,8 @@ def opened(path: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     ways: dict[str, Callable[[], Any]] = {
         "inspect": lambda: _printable(inspect(path)),
-        "load": lambda: _digest(smcpn.load(path)),
-        "resume": lambda: _digest(smcpn.resume(path, progress=False)),
+        "load": lambda: _digest(load(path)),
+        "resume": lambda: _digest(resume(path, progress=False)),
     }
     if path.name == "live.h5":
         ways = {"online": lambda: _continued(path)}
