@@ -53,7 +53,11 @@ class NotStorableError(InputError):
 
 
 def whole_number(
-    name: str, value: Any, least: int, most: int | None = None, otherwise: str = ""
+    name: str,
+    value: Any,
+    least: int | None = None,
+    most: int | None = None,
+    otherwise: str = "",
 ) -> int:
     """Return ``value`` as an int: Python's or numpy's, neither a bool nor a float.
 
@@ -73,13 +77,21 @@ def whole_number(
     """
     number = None
     if not _is_bool(value):
-        with suppress(TypeError):
+        # An object may raise anything when it is asked for a number.
+        with suppress(Exception):
             number = operator.index(value)
-    if number is None or number < least or (most is not None and number > most):
-        bounds = f"from {least}" if most is None else f"from {least} to {most}"
-        sentence = f"{name} is {shown(value)}: give a whole number {bounds}{otherwise}"
-        raise InputError(sentence, argument=name)
+    low = number is not None and least is not None and number < least
+    high = number is not None and most is not None and number > most
+    if number is None or low or high:
+        remedy = f"give a whole number{bounds(least, most)}{otherwise}"
+        raise InputError(f"{name} is {shown(value)}: {remedy}", argument=name)
     return number
+
+
+def bounds(least: int | None, most: int | None) -> str:
+    """Return bounds as a message names them: `` from 1 to 11``."""
+    lower = "" if least is None else f" from {least}"
+    return lower if most is None else f"{lower} to {most}"
 
 
 def real_number(
@@ -103,7 +115,7 @@ def real_number(
     """
     if isinstance(value, Real) and not _is_bool(value):
         # A whole number may be too large for a float.
-        with suppress(OverflowError, TypeError, ValueError):
+        with suppress(Exception):
             if math.isfinite(number := float(value)):
                 return number
     raise InputError(f"{name} is {shown(value)}: {remedy}", argument=argument or name)
@@ -111,7 +123,8 @@ def real_number(
 
 def _is_bool(value: Any) -> bool:
     """Whether a value is a truth value, of Python or of numpy, which is not imported for it."""
-    return isinstance(value, bool) or str(getattr(value, "dtype", "")) == "bool"
+    of_numpy = type(value).__module__ == "numpy" and str(getattr(value, "dtype", "")) == "bool"
+    return isinstance(value, bool) or of_numpy
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ proposals are registered.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
@@ -46,6 +47,8 @@ METHODS: dict[str, type[Method]] = {
 """Methods that lead from the prior to the posterior, by name."""
 AUTO = "auto"
 """A method, or a start, that the run itself chooses or finds."""
+MOST = 10**8
+"""Most particles, and most populations of them."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -81,12 +84,19 @@ def _moves(value: Any) -> Any:
         return _moves_of(value)
     if isinstance(value, str):
         return MOVES[one_of("moves", value, MOVES)]()
+    if value is not None and not isinstance(value, MoveStrategy):
+        raise InputError(
+            f"moves is {shown(value)}: choose one of {', '.join(MOVES)}, or give an instance such "
+            "as smcpn.WasteFree()",
+            argument="moves",
+        )
     return value
 
 
 def _start(value: Any) -> Modes | str | None:
     if isinstance(value, Mapping):
-        return Modes(**value)
+        with suppress(TypeError, ValueError, AttributeError):
+            return Modes(**value)
     if value is None or isinstance(value, Modes) or (isinstance(value, str) and value == AUTO):
         return value
     raise InputError(
@@ -114,14 +124,18 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     solver: Annotated[Solver | None, PlainValidator(_solver)] = None
     likelihood: Annotated[str | None, _chosen(LIKELIHOODS)] = None
     method: Annotated[str | None, _chosen((AUTO, *METHODS))] = None
-    particles: Whole = Field(1000, ge=10, description="give a whole number from 10")
-    seed: Whole | None = Field(None, ge=0, description="give a whole number from 0")
+    particles: Whole = Field(
+        1000, ge=10, le=MOST, description=f"give a whole number from 10 to {MOST}"
+    )
+    seed: Whole | None = Field(
+        None, ge=0, le=2**128, description="give a whole number from 0 to 2^128"
+    )
     ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
     block: Whole = Field(64, ge=1, description="give a whole number from 1")
     max_moves: Whole = Field(20, ge=1, description="give a whole number from 1")
     moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
-    replicates: Whole = Field(1, ge=1, description="give a whole number from 1")
+    replicates: Whole = Field(1, ge=1, le=MOST, description=f"give a whole number from 1 to {MOST}")
     start: Annotated[Modes | str | None, PlainValidator(_start)] = None
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"

@@ -86,12 +86,12 @@ class Solver:
 
         Its likelihood needs no other kernel than this one's.
         """
-        steps = factor * int(self.steps)
+        steps = whole_number("factor", factor, 1) * int(self.steps)
         return self.with_steps(steps) if steps <= MAX_STEPS else None
 
     def divided(self, interval: float | None) -> Self:
         """Return the same solver with ``steps`` in an interval of this length, where it can."""
-        known = "interval" in self.__dataclass_fields__
+        interval, known = _interval(interval), "interval" in self.__dataclass_fields__
         return replace(cast(Any, self), interval=interval) if known else self
 
     def begun(self) -> Self:
@@ -265,7 +265,8 @@ class AdaptiveEKF1(Solver):
 
     def refined(self, factor: int = 2) -> Self | None:
         """Return the same solver with about ``factor`` times as many steps."""
-        tolerance = float(self.tolerance) / factor ** (self.order + 1)
+        divisor = whole_number("factor", factor, 1, MAX_STEPS) ** (self.order + 1)
+        tolerance = float(self.tolerance) / divisor
         return replace(self, tolerance=tolerance) if tolerance >= LEAST_TOLERANCE else None
 
     def begun(self) -> Self:
@@ -274,6 +275,7 @@ class AdaptiveEKF1(Solver):
 
     def with_steps(self, steps: int) -> Self:
         """See `Solver.with_steps`: its steps are its own."""
+        _steps(steps)
         return self
 
 

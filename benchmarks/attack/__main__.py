@@ -11,7 +11,8 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
-    "noise", "bystanders", "code", "caches", "kills", "files_mutated",
+    "noise", "bystanders", "code", "caches", "kills", "files_mutated", "arguments",
+    "commands", "configurations",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each."""
 

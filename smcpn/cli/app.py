@@ -16,9 +16,11 @@ from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.stream import stream
 from smcpn.cli.terminal import leave_closed_output, open_missing_streams, remark, say
-from smcpn.errors import InputError
+from smcpn.errors import LONGEST, InputError
 from smcpn.signals import exit_code, orderly_termination
 
+UsageError: type[Any] = typer.BadParameter.mro()[1]
+"""A command line that is wrong: Click's exception, which Typer does not name."""
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "
     "cannot be used, named in one sentence on standard error; 130 interrupted by Ctrl-C, 143 "
@@ -88,12 +90,25 @@ def describe(
     """
 
 
+def _refuse(error: Any) -> None:
+    """Say in one sentence what is wrong with a command line; all of the help where it is empty."""
+    if len(sys.argv) == 1 or type(error).__name__ == "NoArgsIsHelpError":
+        error.show()
+    else:
+        command = "smcpn" if error.ctx is None else error.ctx.command_path
+        message = " ".join(error.format_message().split()).rstrip(".")
+        remark(f"smcpn: {message[:LONGEST]}: see {command} --help")
+    sys.exit(2)
+
+
 def main() -> None:
     """Run the command line; `EXIT_CODES` says how it ends."""
     open_missing_streams()
     try:
         with orderly_termination():
-            app()
+            sys.exit(app(standalone_mode=False))
+    except UsageError as error:
+        _refuse(error)
     except InputError as error:
         remark(f"smcpn: {error}")
         sys.exit(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -75,10 +76,12 @@ class StreamOptions:
         InputError
             For numbers out of range, a folder that does not exist, one file for two things.
         """
-        if not self.checkpoint_every > 0:
-            raise InputError(
-                f"--checkpoint-every is {self.checkpoint_every:g}: give seconds above 0"
-            )
+        for option, seconds in (
+            ("--checkpoint-every", self.checkpoint_every),
+            ("--give-up", self.give_up),
+        ):
+            if seconds is not None and not 0 < seconds < math.inf:
+                raise InputError(f"{option} is {seconds:g}: give seconds above 0")
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
         check_options(**self.settings)

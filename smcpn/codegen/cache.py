@@ -25,6 +25,7 @@ import numba
 from numba import njit
 
 from smcpn.codegen import store
+from smcpn.errors import InputError
 
 _LOCK = threading.RLock()
 """A module that another thread is still compiling is not handed out."""
@@ -149,7 +150,14 @@ def entry_point(function: Callable[..., Any]) -> Any:
     function : callable
         A plain function of a module; what it calls is marked `compiled` and lies in the same
         folder.
+
+    Raises
+    ------
+    InputError
+        If numba is told not to compile.
     """
+    if numba.config.DISABLE_JIT:
+        raise InputError("NUMBA_DISABLE_JIT is set: unset it, for this calls machine code")
     texts = [
         path.read_bytes() for path in sorted(Path(inspect.getfile(function)).parent.glob("*.py"))
     ]

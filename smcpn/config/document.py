@@ -8,15 +8,22 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from smcpn.errors import InputError, nearest, one_of, shown
+from smcpn.files import file_path
 
 SUFFIX = ".toml"
 USUAL_NAME = "config.toml"
+
+LARGEST = 200_000
+"""Bytes of a configuration."""
+DEEPEST = 30
+"""Parts of a dotted key."""
+_LONG_KEY = re.compile(rf"(?<![^\s.])(?:[^\s.]{{1,60}}[ \t]?\.[ \t]?){{{DEEPEST}}}")
 
 KeyPath = tuple[str | int, ...]
 """Tables and keys by name, entries of arrays by number."""
@@ -206,17 +213,21 @@ class Document:
             If it cannot be read, or is no TOML: the line is named.
         """
         try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            text = _content(path)
+        except InputError:
+            raise
+        except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or "it is no text"
             raise InputError(f"{path} cannot be read: {reason}") from None
         # As tomllib does, which counts lines so.
         text = text.replace("\r\n", "\n")
         try:
-            tables = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+            return cls(path, tomllib.loads(text), key_lines(text))
+        except RecursionError:
+            raise InputError(f"{path}: its brackets are nested too deeply") from None
+        except ValueError as error:
+            # Also of a whole number with more digits than Python reads.
             raise _syntax_error(path, text, str(error)) from None
-        return cls(path, tables, key_lines(text))
 
     @property
     def root(self) -> Section:
@@ -224,8 +235,19 @@ class Document:
         return Section(self, (), self.tables)
 
     def beside(self, name: str) -> Path:
-        """Resolve a path in the file: it is relative to the folder of the file."""
-        return self.path.parent / Path(name).expanduser()
+        """Resolve a path in the file: it is relative to the folder of the file.
+
+        Raises
+        ------
+        InputError
+            If no file can have this name.
+        """
+        with suppress(RuntimeError):
+            path = self.path.parent / Path(name).expanduser()
+            with suppress(InputError):
+                file_path("file", path)
+                return path
+        raise InputError(f"{self.path} names the file {shown(name)}: give the name of a file")
 
     def error(self, key: KeyPath, reason: str) -> ConfigurationError:
         """Return an error with the line of a key, or of its table where the key is absent."""
@@ -367,6 +389,20 @@ def dotted(key: KeyPath) -> str:
     """Write a key as TOML does; entries of arrays in brackets."""
     written = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in key)
     return written.removeprefix(".")
+
+
+def _content(path: Path) -> str:
+    """Return the text of a plain file of at most `LARGEST` bytes."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is no plain file: name a {SUFFIX} file")
+    with path.open("rb") as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise InputError(f"{path} has more than {LARGEST} bytes: keep data in files of their own")
+    text = content.decode("utf-8-sig")
+    if _LONG_KEY.search(text):
+        raise InputError(f"{path} has a key of more than {DEEPEST} parts: write tables")
+    return text
 
 
 def _missing(parse: Callable[..., Any]) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn import units
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.config.files import ColumnError, Columns, Layout, read_columns
 from smcpn.errors import InputError, real_number, shown
@@ -30,30 +30,22 @@ def converted(values: Array, unit: str, to: str) -> Array:
     InputError
         If a unit is not known, or they measure different things.
     """
-    registry = _registry()
-    known = [_known(registry, name) for name in (unit, to)]
+    known = [_known(name) for name in (unit, to)]
     try:
-        return np.asarray(registry.Quantity(values, known[0]).to(known[1]).magnitude, dtype=float)
+        measured = units.registry().Quantity(values, known[0])
+        return np.asarray(measured.to(known[1]).magnitude, dtype=float)
     except Exception as error:
         raise InputError(f"unit '{unit}' does not convert to '{to}': {error}") from error
 
 
-def _known(registry: Any, name: str) -> Any:
+def _known(name: str) -> Any:
     try:
-        return registry.Unit(name)
-    except Exception as error:
+        return units.unit(name)
+    except InputError as error:
         raise InputError(
-            f"unit '{name}' is not known: write it as pint does ('mm', 'N', 'm/s^2', 'degC'), or "
-            "leave 'to' out to carry it as a name"
+            f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
+            "'degC'), or leave 'to' out to carry it as a name"
         ) from error
-
-
-@cache
-def _registry() -> Any:
-    # Reading the definitions takes a quarter of a second: only where something is converted.
-    import pint
-
-    return pint.UnitRegistry()
 
 
 CLOCKS = ("time", "dt", "rate")
@@ -63,7 +55,7 @@ OF_ENTRY = ("file", "name", "samples", "columns", *OF_FILES)
 UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
 
-_SLICE = re.compile(r"\s*(\d*)\s*:\s*(\d*)\s*")
+_SLICE = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Seed, checked
 from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
@@ -77,7 +78,8 @@ class BoucWen:
     official_from: str
 
 
-def bouc_wen(hold: str = "bandlimited", seed: int = 20240422) -> BoucWen:
+@checked
+def bouc_wen(hold: str = "bandlimited", seed: Seed = 20240422) -> BoucWen:
     """Generate the paper's training record; read or generate the benchmark's records.
 
     Parameters

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import checked
 from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
@@ -88,6 +89,7 @@ class Emps:
     controller: Controller
 
 
+@checked
 def emps(hold: str = "zoh") -> Emps:
     """Read ``DATA_EMPS.mat`` and ``DATA_EMPS_PULSES.mat``.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smcpn.arguments import checked
 from smcpn.datasets.inventory import require_file
 from smcpn.errors import InputError
 from smcpn.model.record import Record
@@ -57,6 +58,7 @@ class Silverbox:
     official_tests: Mapping[str, Record]
 
 
+@checked
 def silverbox(hold: str = "bandlimited") -> Silverbox:
     """Read ``SNLS80mV.mat``.
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import ANYTHING, Count, Seed, checked
 from smcpn.errors import InputError
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
@@ -33,17 +35,18 @@ NEGLIGIBLE = 30.0
 """An end this much lower in log density than the highest is left out."""
 
 
+@checked
 def laplace(
     problem: Problem | Maximum,
     likelihood: str | LogLikelihood | None = None,
     *,
     solver: Solver | str | None = None,
-    starts: Starts = None,
-    stages: Sequence[Sequence[str]] | None = None,
+    starts: Annotated[Starts, ANYTHING] = None,
+    stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     search: str = AUTOMATIC,
-    iterations: int = 500,
-    seed: int | None = 0,
-    threads: int | None = None,
+    iterations: Count = 500,
+    seed: Seed | None = 0,
+    threads: Count | None = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 from smcpn.codegen.clock import CLOCK
-from smcpn.errors import InputError, shown, whole_number
+from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
@@ -57,11 +58,11 @@ def starting_points(density: LogDensity, starts: Starts, rng: np.random.Generato
         return likely_hills(density, rng)
     if isinstance(starts, Mapping):
         values = _of_mapping(density, starts)
-    elif np.ndim(starts) == 0:
+    elif isinstance(starts, (Sequence, np.ndarray)) and not isinstance(starts, (str, bytes)):
+        values = np.atleast_2d(_numbers("starts", starts))
+    else:
         count = whole_number("starts", starts, 1, otherwise=", values, or a mapping of names")
         return prior.sample(rng, count)
-    else:
-        values = np.atleast_2d(_numbers("starts", starts))
     if values.ndim != 2 or values.shape[1] != len(prior) or len(values) == 0:
         raise InputError(
             f"starts has shape {values.shape}: give (S, {len(prior)}) values, in the order "
@@ -103,15 +104,16 @@ def free_stages(names: tuple[str, ...], stages: Sequence[Sequence[str]] | None) 
         For what is no sequence of sequences of parameter names.
     """
     chosen: list[list[int]] = []
-    for stage in () if stages is None else stages:
-        if isinstance(stage, str):
-            raise InputError(
-                f"stages holds {stage!r}: give sequences of names, stages=[('{stage}',)]"
-            )
+    if not isinstance(stages, (list, tuple, type(None))):
+        raise InputError(f"stages is {shown(stages)}: give a list of lists of names")
+    for stage in stages or ():
+        if not isinstance(stage, (list, tuple)):
+            example = f", stages=[('{stage}',)]" if isinstance(stage, str) else ""
+            raise InputError(f"stages holds {shown(stage)}: give sequences of names{example}")
         unknown = [name for name in stage if name not in names]
         if unknown or not stage:
             raise InputError(
-                f"stages holds {shown(tuple(stage))}: choose from the parameters {', '.join(names)}"
+                f"stages holds {shown(tuple(stage))}: choose from the parameters {listed(names)}"
             )
         chosen.append([j for j, name in enumerate(names) if name in stage])
     everything = list(range(len(names)))
@@ -139,10 +141,7 @@ def _of_mapping(density: LogDensity, starts: Mapping[str, Any]) -> Array:
 
 
 def _numbers(name: str, value: Any) -> Array:
-    try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise InputError(f"{name} is {shown(value)}: give numbers") from None
+    return NUMBERS(name, value)
 
 
 def _check_inside(prior: Prior, values: Array) -> None:
@@ -156,19 +155,20 @@ def _check_inside(prior: Prior, values: Array) -> None:
             )
 
 
+@checked
 def maximise(
     problem: Problem,
     likelihood: str | LogLikelihood | None = None,
     *,
     solver: Solver | str | None = None,
-    starts: Starts = None,
-    stages: Sequence[Sequence[str]] | None = None,
+    starts: Annotated[Starts, ANYTHING] = None,
+    stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     target: str = POSTERIOR,
     method: str = AUTOMATIC,
     search: str = AUTOMATIC,
-    iterations: int = 500,
-    seed: int | None = 0,
-    threads: int | None = None,
+    iterations: Count = 500,
+    seed: Seed | None = 0,
+    threads: Count | None = None,
 ) -> Maximum:
     """Find the parameters of highest posterior density, or of highest likelihood.
 

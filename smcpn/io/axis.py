@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import NUMBERS, Kind
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -129,7 +130,7 @@ class TimeAxis:
         if t is None:
             self._next_time()
             return self._grid_times(m)
-        times = np.asarray(t, dtype=float).ravel()
+        times = NUMBERS("t", t).ravel()
         if len(times) != m or not (np.diff(times, prepend=self.last) > 0).all():
             raise InputError(f"t is {shown(t)}: give {m} rising times after the last sample")
         return times
@@ -259,7 +260,10 @@ class Arrivals:
         """
         size, given = self._record.n_inputs, self._record.u_function is None
         if size and given:
-            inputs = np.asarray(u, dtype=float).reshape(-1, size)
+            values = NUMBERS("u", u)
+            if values.size % size:
+                raise InputError(f"u has shape {values.shape}: give (m, {size}) values")
+            inputs = values.reshape(-1, size)
         else:
             inputs = np.zeros((whole_number("u", u, 1, otherwise=" of samples to predict"), size))
         if not len(inputs) or not np.isfinite(inputs).all():
@@ -294,10 +298,7 @@ def _floats(name: str, values: Any, size: int) -> Array:
     InputError
         If they are no numbers, or not as many.
     """
-    try:
-        array = np.array(values, dtype=float).ravel()
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is {shown(values)}: give {size} numbers") from error
+    array = Kind(f"{size} numbers", NUMBERS.read)(name, values).ravel()
     if len(array) != size:
         raise InputError(f"{name} has {len(array)} values, the problem {size}: {shown(values)}")
     return array

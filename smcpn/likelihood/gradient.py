@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from smcpn.errors import InputError, listed, whole_number
+from smcpn.arguments import Count, Numbers, Positive, checked
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.expansion import expansion_program, products
 from smcpn.likelihood.lanes import CHUNK, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, likelihood_name
@@ -38,6 +38,7 @@ _NODES = np.array([-2.0, -1.0, 1.0, 2.0])
 _WEIGHTS = np.array([1.0, -8.0, 8.0, -1.0]) / 12.0
 
 
+@checked
 class LogLikelihood:
     """log p(y | theta) of all records, its gradient and its Hessian, for many theta at once.
 
@@ -83,12 +84,11 @@ class LogLikelihood:
         problem: Problem,
         likelihood: str | None = None,
         solver: Solver | str | None = None,
-        threads: int | None = None,
+        threads: Count | None = None,
     ) -> None:
         check_problem(problem)
         solver = chosen_solver(problem, solver, likelihood)
         self.likelihood = likelihood_name(solver, likelihood)
-        threads = None if threads is None else whole_number("threads", threads, 1)
         self.problem, self.names = problem, problem.names
         self.solver = first_solver(problem, solver, self.likelihood)
         self._value = build_likelihood(problem, self.solver, threads, self.likelihood)
@@ -127,7 +127,7 @@ class LogLikelihood:
             other.tangent = self.tangent.with_records(problem.records)
         return other
 
-    def __call__(self, values: ArrayLike) -> Array:
+    def __call__(self, values: Numbers) -> Array:
         """Log-likelihood (N,) at parameter values (N, d); -inf where the solution diverges.
 
         Raises
@@ -140,7 +140,7 @@ class LogLikelihood:
             total = self._value.total(values)[0]
         return np.where(np.isfinite(total), total, -np.inf)
 
-    def derivative(self, values: ArrayLike, directions: ArrayLike) -> tuple[Array, Array]:
+    def derivative(self, values: Numbers, directions: Numbers) -> tuple[Array, Array]:
         """Log-likelihood (N,) and its derivative (N,) along one direction each, (N, d).
 
         The first call of this or of any method below compiles. Where the solution diverges, the
@@ -155,11 +155,11 @@ class LogLikelihood:
             )
         return self._derivative(values, directions)
 
-    def value_and_gradient(self, values: ArrayLike) -> tuple[Array, Array]:
+    def value_and_gradient(self, values: Numbers) -> tuple[Array, Array]:
         """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d)."""
         return self._gradient(self._checked("values", values))
 
-    def hessian(self, values: ArrayLike, difference: float = DIFFERENCE) -> Array:
+    def hessian(self, values: Numbers, difference: Positive = DIFFERENCE) -> Array:
         """Hessian (N, d, d) at parameter values (N, d), symmetric.
 
         Fourth-order central differences of the exact gradient, all in one batch. The step is a
@@ -198,7 +198,7 @@ class LogLikelihood:
         """Whether the samples are Gaussian, so that first derivatives give their information."""
         return LIKELIHOODS[self.likelihood].gaussian and self.problem.model.density is None
 
-    def expansion(self, values: ArrayLike, share: float = 1.0) -> tuple[Array, Array, Array]:
+    def expansion(self, values: Numbers, share: float = 1.0) -> tuple[Array, Array, Array]:
         """Log-likelihood (N,), gradient (N, d) and information (N, d, d), in one pass.
 
         The information is the expected one, of Gauss-Newton and Fisher, with J = dg / dtheta and
@@ -255,19 +255,14 @@ class LogLikelihood:
         steps = np.minimum(steps, NEAR_BOUND * np.column_stack(ways))
         return (values + steps) - values
 
-    def _checked(self, name: str, values: Any) -> Array:
+    def _checked(self, name: str, values: Array) -> Array:
         d = len(self.names)
-        array: Array
-        try:
-            array = np.asarray(values, dtype=float)
-        except (TypeError, ValueError):
-            array = np.empty(0)
-        if array.ndim != 2 or array.shape[-1] != d:
+        if values.ndim != 2 or values.shape[-1] != d:
             raise InputError(
-                f"{name} has shape {np.shape(values)}: give numbers of shape (N, {d}), columns "
+                f"{name} has shape {values.shape}: give numbers of shape (N, {d}), columns "
                 f"{listed(self.names)}"
             )
-        return array
+        return values
 
 
 def _pairs(values: Array) -> tuple[Array, Array]:

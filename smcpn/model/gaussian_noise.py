@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import casadi as ca
-import numpy as np
 
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.noise import Symbols, as_density
@@ -214,13 +213,13 @@ def as_gaussian(value: Any) -> GaussianNoise | None:
         return value
     if isinstance(value, str):
         return White(value)
-    if isinstance(value, (int, float, np.number)) and np.isfinite(value) and value > 0:
-        return White(float(value))
-    raise InputError(
-        f"noise is {value!r}: give a positive standard deviation, a parameter's name, smcpn.AR1, "
-        "or a density such as smcpn.Poisson()",
-        argument="noise",
+    remedy = (
+        "give a positive standard deviation, a parameter's name, smcpn.AR1, or a density such as "
+        "smcpn.Poisson()"
     )
+    if (sd := real_number("noise", value, remedy)) > 0.0:
+        return White(sd)
+    raise InputError(f"noise is {shown(value)}: {remedy}", argument="noise")
 
 
 @dataclass(frozen=True)

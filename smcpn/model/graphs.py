@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, real_number
+from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
@@ -213,11 +213,12 @@ def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
 
 
 def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
-    name = what.removesuffix("'") if isinstance(what, str) else what
+    name = what.removesuffix("'") if isinstance(what, str) else ""
     if name not in ode.states:
         raise InputError(
-            f"observe names {what!r}, which is no state of model '{ode.name}' "
-            f'({", ".join(ode.states)}): name a state, its derivative as "{ode.states[0]}\'", '
+            f"observe names {shown(what)}, which is no state of model '{ode.name}' "
+            f"({listed(ode.states)}): "
+            f'name a state, its derivative as "{ode.states[0]}\'", '
             "or give a function",
             argument="observe",
         )

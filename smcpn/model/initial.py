@@ -9,7 +9,7 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.errors import InputError, listed
+from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Distribution
 
@@ -82,7 +82,7 @@ def _per_state(ode: ODE, values: Any) -> list[Any]:
         unknown = [name for name in values if name not in ode.states]
         if unknown:
             raise InputError(
-                f"initial names '{unknown[0]}', which is no state of model '{ode.name}' "
+                f"initial names {shown(unknown[0])}, which is no state of model '{ode.name}' "
                 f"({listed(ode.states)})",
                 argument=f"initial.{unknown[0]}",
             )
@@ -103,7 +103,5 @@ def _entry(
     if isinstance(value, str):
         return parameter(value)
     if isinstance(value, (int, float, np.number)):
-        if not np.isfinite(value):
-            raise InputError(f"initial {name} is {value}: give a finite number", argument="initial")
-        return constant(float(value), name)
+        return constant(real_number(f"initial {name}", value, argument="initial"), name)
     return added.add(name, value)

@@ -9,6 +9,7 @@ from typing import Any
 
 import casadi as ca
 
+from smcpn.arguments import checked
 from smcpn.errors import InputError, real_number
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.trace import argument_names, function_name, trace
@@ -16,6 +17,7 @@ from smcpn.model.trace import argument_names, function_name, trace
 TIME = "t"
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).

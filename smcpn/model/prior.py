@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, shown
+from smcpn.arguments import Count, check_fields, checked
+from smcpn.errors import InputError, shown, whole_number
 
 Array = NDArray[np.float64]
 
@@ -222,6 +223,7 @@ class Logit:
         return slope, -slope * np.tanh(0.5 * z)
 
 
+@checked
 @dataclass(frozen=True)
 class Prior:
     """Independent priors on named parameters.
@@ -246,6 +248,7 @@ class Prior:
     maps: tuple[Coordinate, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self, "distributions", "coordinates")
         if not self.distributions:
             raise InputError(
                 "prior is empty: give at least one parameter a distribution", argument="prior"
@@ -267,7 +270,7 @@ class Prior:
     def __len__(self) -> int:
         return len(self.distributions)
 
-    def sample(self, rng: np.random.Generator, size: int) -> Array:
+    def sample(self, rng: np.random.Generator, size: Count) -> Array:
         """Draw ``size`` parameter vectors, in unconstrained coordinates, shape (size, d)."""
         columns = [
             # A draw may round to the bound of its support, which has no finite coordinate.
@@ -278,22 +281,26 @@ class Prior:
 
     def natural(self, theta: Array) -> Array:
         """Map unconstrained (n, d) to parameter values (n, d)."""
+        self._check("theta", theta)
         columns = [c.natural(theta[:, j]) for j, c in enumerate(self.maps)]
         return np.stack(columns, axis=1)
 
     def unconstrained(self, values: Array) -> Array:
         """Map parameter values (n, d) to unconstrained (n, d)."""
+        self._check("values", values)
         columns = [c.unconstrained(values[:, j]) for j, c in enumerate(self.maps)]
         return np.stack(columns, axis=1)
 
     def slopes(self, theta: Array) -> tuple[Array, Array]:
         """First and second derivative of each value by its coordinate, (n, d) both."""
+        self._check("theta", theta)
         pairs = [c.slopes(theta[:, j]) for j, c in enumerate(self.maps)]
         first, second = zip(*pairs, strict=True)
         return np.stack(first, axis=1), np.stack(second, axis=1)
 
     def log_density(self, theta: Array) -> Array:
         """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
+        self._check("theta", theta)
         total = np.zeros(len(theta))
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             for j in range(len(self)):
@@ -302,15 +309,24 @@ class Prior:
 
     def log_density_of(self, j: int, z: Array) -> Array:
         """Log density of one unconstrained coordinate, log-Jacobian included, shape (n,)."""
+        whole_number("j", j, 0, len(self) - 1)
         coordinate, distribution = self.maps[j], self.distributions[self.names[j]]
         return distribution.logpdf(coordinate.natural(z)) + coordinate.log_jacobian(z)
+
+    def _check(self, name: str, values: Array) -> None:
+        if values.ndim != 2 or values.shape[1] != len(self):
+            raise InputError(
+                f"{name} has shape {values.shape}: give one column for each of {len(self)} "
+                "parameters",
+                argument=name,
+            )
 
 
 def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:
     for method in ("rvs", "logpdf"):
         if not callable(getattr(distribution, method, None)):
             raise InputError(
-                f"prior of '{name}' is {distribution!r}, which has no {method}: "
+                f"prior of '{name}' is {shown(distribution)}, which has no {method}: "
                 "give a frozen scipy.stats distribution, or a number to fix the parameter",
                 argument=f"prior.{name}",
             )
@@ -335,7 +351,7 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
             argument=f"coordinates.{name}",
         )
     raise InputError(
-        f"coordinate '{wanted}' of '{name}' is none of identity, log, logit",
+        f"coordinate {shown(wanted)} of '{name}' is none of identity, log, logit",
         argument=f"coordinates.{name}",
     )
 

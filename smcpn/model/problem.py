@@ -13,7 +13,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 
-from smcpn.errors import InputError, listed, shown
+from smcpn.arguments import checked
+from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.noise import Density, as_density
@@ -24,14 +25,17 @@ from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
 
 
-def labelled(value: Any) -> Any:
+def labelled(value: Any, depth: int = 8) -> Any:
     """Return a value as plain data: a function as its name, a distribution as its text."""
+    if depth == 0:
+        # A list may hold itself.
+        return shown(value)
     if isinstance(value, Mapping):
-        return {str(name): labelled(entry) for name, entry in value.items()}
+        return {str(name): labelled(entry, depth - 1) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [labelled(entry) for entry in value]
+        return [labelled(entry, depth - 1) for entry in value]
     if isinstance(value, (np.ndarray, np.generic)):
-        return labelled(value.tolist())
+        return labelled(value.tolist(), depth - 1)
     if value is None or isinstance(value, (str, int, float)):
         return value
     if callable(getattr(value, "rvs", None)):
@@ -145,7 +149,7 @@ class Problem:
                 f"({listed(ode.parameters)}): remove it or correct its name",
                 argument=f"prior.{unused[0]}",
             )
-        self.prior = Prior({**free, **added}, coordinates or {})
+        self.prior = Prior({**free, **added}, {} if coordinates is None else coordinates)
         self.fixed = fixed
 
     @classmethod
@@ -176,6 +180,7 @@ class Problem:
         problem._check_records()
         return problem
 
+    @checked
     def with_records(self, records: Sequence[Record]) -> Problem:
         """Return the same problem over records that are longer or shorter, or fewer.
 
@@ -305,12 +310,8 @@ def _split_prior(
     fixed = dict(defaults)
     for name, value in prior.items():
         if isinstance(value, (int, float, np.number)):
-            if not np.isfinite(value):
-                raise InputError(
-                    f"prior of '{name}' is {value}: give a number or a distribution",
-                    argument=f"prior.{name}",
-                )
-            fixed[name] = float(value)
+            remedy = "give a number or a distribution"
+            fixed[name] = real_number(f"prior of '{name}'", value, remedy, argument=f"prior.{name}")
         else:
             free[name] = value
             fixed.pop(name, None)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smcpn.arguments import check_fields, checked, whole
 from smcpn.errors import InputError, real_number, shown
 
 Array = NDArray[np.float64]
@@ -16,10 +17,13 @@ InputFunction = Callable[[Array], ArrayLike]
 
 HOLDS = ("zoh", "foh", "bandlimited")
 _DT_REMEDY = "give a positive number of seconds"
+MOST = 100_000
+"""Most columns and repetitions of a record."""
 CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Record:
     """Inputs ``u`` and outputs ``y`` of one experiment.
@@ -70,6 +74,7 @@ class Record:
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
+        check_fields(self, "name", "y_unit", "periodic", "u_function", "u_before", "u_after")
         if callable(self.u):
             put("u_function", self.u)
             put("u", None)
@@ -91,7 +96,7 @@ class Record:
         u = None if self.u is None else _columns(self.u, "u", self.name)
         put("t", _times(t, self.dt, self.start, _length(u, y, t, self.name), self.name))
         if self.u_function is not None and u is None:
-            u = _columns(self.u_function(self.t), "u", self.name)
+            u = _columns(self._called(self.u_function), "u", self.name)
         put("u", np.empty((len(self.t), 0)) if u is None else u)
         put("y", np.full((len(self.t), 0), np.nan) if y is None else y)
         for name, values in (("u", self.u), ("y", self.y)):
@@ -105,6 +110,16 @@ class Record:
         for values in (self.t, self.u, self.y):
             np.asarray(values).setflags(write=False)
 
+    def _called(self, function: InputFunction) -> ArrayLike:
+        try:
+            return function(self.t)
+        except Exception as error:
+            why = f"{type(error).__name__}: {shown(str(error))}"
+            raise InputError(
+                f"{self.name}: u(t) fails ({why}): give a function of an array of times",
+                argument="u",
+            ) from error
+
     def _check_values(self) -> None:
         bad = np.argwhere(~np.isfinite(self.u))
         if len(bad):
@@ -116,8 +131,8 @@ class Record:
         if np.isinf(self.y).any():
             sentence = f"{self.name}: y is infinite at sample {_first(np.isinf(self.y))}"
             raise InputError(sentence, argument="y")
-        if self.hold not in HOLDS:
-            sentence = f"{self.name}: hold is '{self.hold}', none of {', '.join(HOLDS)}"
+        if not isinstance(self.hold, str) or self.hold not in HOLDS:
+            sentence = f"{self.name}: hold is {shown(self.hold)}, none of {', '.join(HOLDS)}"
             raise InputError(sentence, argument="hold")
         if self.hold == "bandlimited" and not self.uniform:
             raise InputError(
@@ -173,7 +188,12 @@ class Record:
         """Cut out the samples ``record[a:b]``; the input beyond the cut stays known."""
         if not isinstance(index, slice) or index.step not in (None, 1):
             raise InputError(f"{self.name}: slice a record as record[a:b], without a step")
-        a, b, _ = index.indices(len(self))
+        try:
+            a, b, _ = index.indices(len(self))
+        except TypeError:
+            raise InputError(
+                f"{self.name}: the slice is {shown(index)}: give whole numbers"
+            ) from None
         if b <= a:
             raise InputError(f"{self.name}: the slice [{a}:{b}] is empty")
         before, after = self.input_around()
@@ -206,7 +226,7 @@ class Record:
         y[a:b] = np.nan
         return self._with(y=y)
 
-    def unmeasured(self, n_outputs: int) -> Record:
+    def unmeasured(self, n_outputs: Annotated[int, whole(0, MOST)]) -> Record:
         """Return the record with ``n_outputs`` outputs of which no sample is known."""
         return self._with(y=np.full((len(self), n_outputs), np.nan))
 
@@ -214,7 +234,7 @@ class Record:
         """Return the record with another input between samples."""
         return self._with(hold=hold)
 
-    def repeat(self, times: int) -> Record:
+    def repeat(self, times: Annotated[int, whole(1, MOST)]) -> Record:
         """Play a periodic record several times in a row.
 
         With ``record.repeat(2).hide(0, len(record))`` the first period only brings the state
@@ -318,9 +338,10 @@ def _numbers(values: Any, name: str, record: str) -> Array:
         if kind in "SU":
             raise InputError(f"{record}: {name} is not an array of numbers but of text")
         return np.array(given, dtype=float, order="C")
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
+    except InputError:
+        raise
+    except Exception as error:
+        # An object may raise anything when it is asked for numbers.
         reason = " ".join(str(error).split())
         raise InputError(f"{record}: {name} is not an array of numbers ({reason})") from error
 

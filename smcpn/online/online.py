@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from pathlib import Path
+from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import FILE_NAME, POSITIVE, THREADS
 from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
-from smcpn.files import file_path
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History, growing_likelihood
 from smcpn.likelihood.lanes import CHUNK
@@ -30,6 +29,7 @@ from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.sampler import Snapshot
 from smcpn.smc.verification import is_consistent, is_of_size
 from smcpn.solver import Solver
+from smcpn.units import quantity
 
 SAMPLES_BETWEEN_FALSE_ALARMS = 1e7
 """By default, on average; see `smcpn.online.change`."""
@@ -151,9 +151,11 @@ class Online:
             "budget": _seconds("budget", budget),
             "forget": _seconds("forget", forget),
             "lookahead": lookahead,
-            "samples_between_false_alarms": samples_between_false_alarms,
+            "samples_between_false_alarms": POSITIVE(
+                "samples_between_false_alarms", samples_between_false_alarms
+            ),
             "memory": whole_number("memory", memory, 1),
-            "folder": None if folder is None else os.path.abspath(folder),
+            "folder": None if folder is None else str(FILE_NAME("folder", folder)),
         }
         self._configure(problem, settings, options, threads)
 
@@ -289,7 +291,7 @@ class Online:
             self.settings.seed,
         )
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | PathLike[str]) -> None:
         """Write all that `load` needs to go on, whole or not at all.
 
         A rejuvenation under way is not waited for: the one who loads begins it again.
@@ -301,15 +303,16 @@ class Online:
             frozen `scipy.stats` distribution, an input that is a function of time; or if another
             process is at work on it.
         """
+        file = FILE_NAME("path", path)
         settings = self.settings.model_copy(update={"solver": self.solver})
         prior, population = self.population()
         stored = StoredStream(
             self.problem, settings, self.options, self.document(), self.arrays(), population
         )
-        write_stream(file_path("path", path), stored, prior)
+        write_stream(file, stored, prior)
 
     @classmethod
-    def load(cls, path: str | Path, threads: int | None = None) -> Online:
+    def load(cls, path: str | PathLike[str], threads: int | None = None) -> Online:
         """Return the identification that `save` wrote; it goes on to the same bytes.
 
         Raises
@@ -323,7 +326,8 @@ class Online:
         CheckpointWarning
             If it is damaged and its previous version is used.
         """
-        stored = read_stream(file_path("path", path))
+        file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+        stored = read_stream(file)
         live = cls.configured(stored.problem, stored.settings, stored.options, threads)
         live.resume(stored.position, dict(stored.arrays), stored.population)
         # A band-limited input was known less far when a sample was assimilated.
@@ -417,13 +421,10 @@ def _seconds(name: str, value: float | str | None) -> float | None:
     if value is None:
         return None
     if isinstance(value, str):
-        # Reading pint's definitions takes a second: only where there is a unit.
-        import pint
-
         try:
-            number = float(pint.UnitRegistry().Quantity(value).m_as("s"))
+            number = float(quantity(value).m_as("s"))
         except Exception as error:
-            # pint raises AttributeError, TypeError, AssertionError, tokenize's errors...
+            # Another dimension, or numbers that overflow.
             raise InputError(f"{name} is {shown(value)}: {hint}") from error
     else:
         number = real_number(name, value, hint)

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from smcpn.arguments import NUMBERS, Count, Numbers, checked
 from smcpn.codegen.cache import entry_point
-from smcpn.errors import InputError, shown, whole_number
+from smcpn.errors import InputError, shown
 from smcpn.model.ode import ODE
 from smcpn.pn import backward
 from smcpn.pn.backward import Run, refined
@@ -89,6 +90,7 @@ class Calibration:
         return float(-0.5 * (terms + log_det + n * d * np.log(2 * np.pi)))
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """Mean and covariance of the solution of an ODE, given the equation on a grid of steps.
@@ -155,7 +157,7 @@ class Solution:
         """Quasi log-likelihood of the residuals of the ODE, (15)."""
         return self.calibration.log_likelihood
 
-    def __call__(self, t: ArrayLike) -> tuple[Array, Array]:
+    def __call__(self, t: Numbers) -> tuple[Array, Array]:
         """Mean (T, n) and covariance (T, n, n) at any times; (n,) and (n, n) at a single one.
 
         Raises
@@ -168,7 +170,7 @@ class Solution:
         moments = self._states(mean, step), self._covariance(factor, step)
         return (moments[0][0], moments[1][0]) if np.ndim(t) == 0 else moments
 
-    def sample(self, rng: np.random.Generator, n: int = 1, t: ArrayLike | None = None) -> Array:
+    def sample(self, rng: np.random.Generator, n: Count = 1, t: Numbers | None = None) -> Array:
         """Draw joint paths from the smoothing posterior, (n, T, states).
 
         Parameters
@@ -184,9 +186,6 @@ class Solution:
         InputError
             For times that were not solved for, and what is no generator or whole number.
         """
-        if not isinstance(rng, np.random.Generator):
-            raise InputError(f"rng is {shown(rng)}: give numpy.random.default_rng(seed)")
-        n = whole_number("n", n, 1)
         times = self.t if t is None else np.asarray(self._checked(t))
         run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
         paths: Array = np.empty((n, *run.mean.shape))
@@ -198,7 +197,7 @@ class Solution:
         return np.stack([self._states(path, steps) for path in chosen])
 
     def chi2(
-        self, reference: Callable[[Array], ArrayLike] | ArrayLike, t: ArrayLike | None = None
+        self, reference: Callable[[Array], ArrayLike] | Numbers, t: Numbers | None = None
     ) -> float:
         """Mean squared error in units of the covariance, (33): near n where it is calibrated.
 
@@ -210,8 +209,7 @@ class Solution:
             By default `t`. Times where the solution is known exactly do not count.
         """
         times = self._checked(self.t if t is None else t)
-        exact = reference(times) if callable(reference) else reference
-        exact = np.asarray(exact, dtype=float)
+        exact = NUMBERS("reference", reference(times)) if callable(reference) else reference
         if exact.shape != (len(times), len(self.ode.states)):
             raise InputError(
                 f"reference has shape {exact.shape}: give one row for each of {len(times)} times "

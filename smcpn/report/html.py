@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import smcpn
 from smcpn.errors import InputError
-from smcpn.files import is_plain
+from smcpn.files import file_path, is_plain
 from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
@@ -293,6 +293,7 @@ def check_destination(path: str | Path) -> Path:
         If it is a folder, or its folder does not exist.
     """
     path = Path(path)
+    file_path("report", path)
     if path.is_dir():
         raise InputError(f"report '{path}' is a folder: name a file in it, such as report.html")
     if not path.parent.is_dir():

@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.files import file_path
 
 P = ParamSpec("P")
 Array = NDArray[np.float64]
@@ -147,6 +148,7 @@ def check_picture(path: Path) -> None:
     InputError
         If its suffix names no format, or its folder does not exist.
     """
+    file_path("picture", path)
     formats = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.lower().removeprefix(".") not in formats:
         raise InputError(f"picture '{path}' has no known format: name it .png, .svg or .pdf")

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from smcpn.arguments import checked
 from smcpn.columns import align
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, listed, one_of, shown
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -57,6 +58,10 @@ class ModelRow:
         return self.parameters * float(np.log(self.measurements)) - 2 * self.log_likelihood
 
 
+FIGURES = ("log_evidence", "laplace_log_evidence", "log_likelihood", "aic", "bic")
+
+
+@checked
 @dataclass(frozen=True)
 class ModelComparison:
     """Models of the same data.
@@ -84,6 +89,7 @@ class ModelComparison:
         ----------
         figure : {"log_evidence", "laplace_log_evidence", "log_likelihood", "aic", "bic"}
         """
+        one_of("figure", figure, FIGURES)
         values = np.array([getattr(row, figure) for row in self.rows])
         best = np.nan
         if np.isfinite(values).any():

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Count, Probabilities, Seed, checked
 from smcpn.columns import align
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
@@ -24,7 +25,7 @@ from smcpn.validation.correlation import posterior_correlation
 Array = NDArray[np.float64]
 
 
-def weighted_quantile(values: Array, weights: Array, q: float | list[float]) -> Array:
+def weighted_quantile(values: Array, weights: Array, q: Probabilities) -> Array:
     """Quantile(s) of weighted numbers (N,), linear between the midpoints of their weights."""
     order = np.argsort(values)
     weights = weights[order]
@@ -42,6 +43,7 @@ class Timing:
     theta_steps: int
 
 
+@checked
 @dataclass(frozen=True)
 class WeightedDraws(Populations):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
@@ -88,7 +90,7 @@ class WeightedDraws(Populations):
             raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return self.values[:, self.names.index(name)]
 
-    def quantile(self, name: str, q: float | list[float]) -> Array:
+    def quantile(self, name: str, q: Probabilities) -> Array:
         """Weighted quantile(s) of a parameter.
 
         Raises
@@ -116,7 +118,7 @@ class WeightedDraws(Populations):
         longest = self.solver.interval or self.problem.records[0].interval
         return longest / int(self.solver.steps)
 
-    def resample(self, size: int | None = None, seed: int = 0) -> dict[str, Array]:
+    def resample(self, size: Count | None = None, seed: Seed = 0) -> dict[str, Array]:
         """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
         rng = np.random.default_rng(seed)
         index = rng.permutation(systematic(self.weights, rng, size))

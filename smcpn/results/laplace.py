@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.columns import align
-from smcpn.errors import InputError, listed, whole_number
+from smcpn.errors import InputError, listed
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
@@ -113,6 +114,7 @@ class Mode:
         return float(offset @ offset)
 
 
+@checked
 @dataclass(frozen=True)
 class Laplace:
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
@@ -255,15 +257,23 @@ class Laplace:
         """Standard deviation of each value."""
         return {name: self._moments(j)[1] for j, name in enumerate(self.names)}
 
-    def quantile(self, name: str, q: float) -> float:
-        """Quantile of the value of a parameter, exact."""
+    def quantile(self, name: str, q: Probability) -> float:
+        """Quantile of the value of a parameter, exact.
+
+        Raises
+        ------
+        InputError
+            If there is no such parameter.
+        """
+        if name not in self.names:
+            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         j = self.names.index(name)
         at, slope = self.problem.prior.maps[j], 1.0
         slope = float(np.sign(at.slopes(self.mode[j : j + 1])[0][0]))
         z = self.mode[j] + slope * special.ndtri(q) * np.sqrt(self.covariance[j, j])
         return float(at.natural(np.array([z]))[0])
 
-    def draw(self, size: int, seed: int = 0) -> Array:
+    def draw(self, size: Count, seed: Seed = 0) -> Array:
         """Draw parameter values, (size, d): the natural values of `draw_theta`.
 
         Raises
@@ -273,7 +283,7 @@ class Laplace:
         """
         return self.problem.prior.natural(self.draw_theta(size, seed))
 
-    def draw_theta(self, size: int, seed: int = 0) -> Array:
+    def draw_theta(self, size: Count, seed: Seed = 0) -> Array:
         """Draw unconstrained coordinates, (size, d).
 
         Raises
@@ -332,7 +342,7 @@ class Laplace:
             laplace_log_evidence=self.log_evidence,
         )
 
-    def to_posterior(self, particles: int = 1000, seed: int = 0) -> Posterior:
+    def to_posterior(self, particles: Count = 1000, seed: Seed = 0) -> Posterior:
         """Return draws as the particles of a `Posterior`, to simulate, validate and report with.
 
         It is the approximation still; ``smcpn.identify(problem, start=laplace)`` corrects it.
@@ -342,7 +352,7 @@ class Laplace:
         InputError
             If there is no such Gaussian.
         """
-        theta = self.draw_theta(whole_number("particles", particles, 1), seed)
+        theta = self.draw_theta(particles, seed)
         return equally_weighted(self.maximum, theta, self.log_evidence, seed, self.warnings)
 
     def _moments(self, j: int) -> tuple[float, float]:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import checked
 from smcpn.columns import align
+from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.prior import describe
@@ -57,6 +59,7 @@ class StartResult:
     path_log_density: Array
 
 
+@checked
 @dataclass(frozen=True)
 class Maximum:
     """The highest point that searches converged to; where none converged, the highest point.
@@ -152,6 +155,8 @@ class Maximum:
 
     def __getitem__(self, name: str) -> float:
         """Value of one parameter."""
+        if name not in self.names:
+            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return float(self.values[self.names.index(name)])
 
     def to_posterior(self) -> Posterior:

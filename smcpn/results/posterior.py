@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.arguments import Count, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+@checked
 @dataclass(frozen=True)
 class Posterior(WeightedDraws):
     """The posterior of an identification as weighted particles.
@@ -76,7 +78,7 @@ class Posterior(WeightedDraws):
         *,
         observe: Any = None,
         steps: int | str = "auto",
-        initialise: int = 0,
+        initialise: Index = 0,
         like: Record | None = None,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
@@ -117,7 +119,7 @@ class Posterior(WeightedDraws):
         )  # fmt: skip
 
     def predict(
-        self, record: Record, horizon: int, filter: StateFilter, *, like: Record | None = None
+        self, record: Record, horizon: Count, filter: StateFilter, *, like: Record | None = None
     ) -> Simulation:
         """Predict up to ``horizon`` samples ahead, over windows that begin at a filtered state.
 
@@ -151,7 +153,7 @@ class Posterior(WeightedDraws):
             self.step_length, like=like,
         )  # fmt: skip
 
-    def to_arviz(self, seed: int = 0) -> Any:
+    def to_arviz(self, seed: Seed = 0) -> Any:
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
         return to_arviz(self, self.problem, seed)
 
@@ -186,7 +188,7 @@ class Posterior(WeightedDraws):
             self.theta, self.log_weights, self.shift, record,
         )  # fmt: skip
 
-    def robust(self, *, seed: int = 0, threads: int | None = None) -> Robust:
+    def robust(self, *, seed: Seed = 0, threads: Count | None = None) -> Robust:
         """Return standard deviations and a posterior that are true under a model a little wrong.
 
         A posterior takes what the model leaves as white noise. Where it is not, the mean scatters
@@ -263,18 +265,18 @@ class Posterior(WeightedDraws):
 
         return run_figure(self)
 
-    def plot_prediction(self, record: Record, observe: Any = None, output: int = 0) -> Figure:
+    def plot_prediction(self, record: Record, observe: Any = None, output: Index = 0) -> Figure:
         """Plot measured against simulated with a 95 % band; arguments as of `simulate`."""
         return self.simulate(record, observe=observe).plot(output)
 
-    def plot_innovations(self, output: int = 0) -> Figure:
+    def plot_innovations(self, output: Index = 0) -> Figure:
         """Plot the normalised innovations of the records learned from, and their correlations."""
         from smcpn.report.residuals import innovations_figure
 
         return innovations_figure(self.validate(), output)
 
     def plot_frf(
-        self, record: Record | None = None, observe: Any = None, output: int = 0
+        self, record: Record | None = None, observe: Any = None, output: Index = 0
     ) -> Figure:
         """Plot the frequency response of a record and of its simulation.
 
@@ -296,7 +298,7 @@ class Posterior(WeightedDraws):
         simulated = self.simulate(chosen, observe=observe).mean
         return frequency_figure(frequency_response(chosen, simulated, output))
 
-    def plot_error_budget(self, output: int = 0) -> Figure:
+    def plot_error_budget(self, output: Index = 0) -> Figure:
         """Plot the solver's share of the innovation variance, and what finer steps change."""
         from smcpn.report.residuals import error_budget_figure
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Index, checked
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
@@ -26,6 +27,7 @@ NOTABLE = 2.0
 """Factor between robust and plain standard deviation that a summary remarks."""
 
 
+@checked
 @dataclass(frozen=True)
 class Robust:
     """Standard deviations that count autocorrelated residuals, and a posterior as wide.
@@ -75,7 +77,7 @@ class Robust:
         *,
         observe: Any = None,
         steps: int | str = "auto",
-        initialise: int = 0,
+        initialise: Index = 0,
         like: Record | None = None,
     ) -> Simulation:
         """Simulate a record with every particle of `posterior`; parameters as of its `simulate`.

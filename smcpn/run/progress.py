@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from smcpn.errors import InputError, shown
 from smcpn.smc.sampler import Progress
 
 if TYPE_CHECKING:
@@ -30,6 +31,11 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
     None means: where standard error is a terminal. ``True`` on something else writes the last
     line only, so that a log is not filled.
     """
+    if wanted is not None and not isinstance(wanted, bool) and not callable(wanted):
+        raise InputError(
+            f"progress is {shown(wanted)}: give True, False, a function of a Progress, or None",
+            argument="progress",
+        )
     if callable(wanted):
         yield wanted
     elif wanted is False or (wanted is None and not sys.stderr.isatty()):
@@ -39,8 +45,8 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
         from rich.console import Console
 
         width = None if sys.stderr.isatty() else LOG_WIDTH
-        with display(Console(stderr=True, width=width)) as shown:
-            yield ProgressLine(shown).show
+        with display(Console(stderr=True, width=width)) as line:
+            yield ProgressLine(line).show
 
 
 def display(console: Console) -> Display:

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
+from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.codec import read_run
-from smcpn.errors import InputError, real_number
-from smcpn.files import file_path
+from smcpn.errors import InputError, real_number, shown
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
@@ -55,7 +55,9 @@ def resume(
     InputError
         If the file cannot be used, in one sentence.
     """
-    path = file_path("path", path)
+    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    if data is not None and not isinstance(data, Record):
+        raise InputError(f"data is {shown(data)}: give a smcpn.Record", argument="data")
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
     with locked(path):
         stored = read_run(path)
@@ -86,7 +88,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    path = file_path("path", path)
+    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
     stored = read_run(path)
     problem = stored_problem(stored.header, path)
     settings = stored_settings(stored.header, path)

@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, whole_number
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -37,6 +38,7 @@ class ParticleSimulator(Protocol):
         ...
 
 
+@checked
 @dataclass(frozen=True)
 class Simulation:
     """A free simulation of a record with every particle of a posterior.
@@ -104,7 +106,7 @@ class Simulation:
             coverage = within / measured.sum(axis=0)
         return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
 
-    def plot(self, output: int = 0) -> Any:
+    def plot(self, output: Index = 0) -> Any:
         """Plot measured and simulated output with a 95 % band, and the error below.
 
         Returns

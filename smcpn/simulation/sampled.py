@@ -15,6 +15,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
@@ -207,6 +208,7 @@ class ClosedLoop(SampledSimulator):
         )
 
 
+@checked
 @dataclass(frozen=True)
 class StateFilter:
     """Noise that an extended Kalman filter assumes beyond the model, for `Posterior.predict`.
@@ -222,9 +224,9 @@ class StateFilter:
         Standard deviation of each state at the first sample.
     """
 
-    sensor: float
-    disturbance: tuple[float, ...]
-    initial: tuple[float, ...]
+    sensor: NotNegative
+    disturbance: tuple[NotNegative, ...]
+    initial: tuple[NotNegative, ...]
 
 
 def predict_particles(

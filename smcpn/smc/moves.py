@@ -11,11 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import NoneType
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import Count, Positive, check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
 from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
 from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
@@ -186,16 +187,13 @@ class MoveSettings:
     """
 
     moved: float = 0.9
-    max_moves: int = 20
-    seconds: float | None = None
+    max_moves: Count = 20
+    seconds: Positive | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self, "moved", "max_moves", "seconds")
         if not 0.0 < self.moved < 1.0:
             raise InputError(f"moved is {self.moved}: choose a share between 0 and 1")
-        if self.max_moves < 1:
-            raise InputError(f"max_moves is {self.max_moves}: choose 1 or more")
-        if self.seconds is not None and not self.seconds > 0:
-            raise InputError(f"seconds is {self.seconds}: give a positive time or None")
 
 
 @dataclass(frozen=True)
@@ -458,6 +456,7 @@ def not_storable(moves: MoveStrategy, part: str) -> NotStorableError:
     )
 
 
+@checked
 @dataclass(frozen=True)
 class IndependentMetropolis(MoveStrategy):
     """Independent Metropolis-Hastings with the simplest proposal that moves all of the target.
@@ -567,6 +566,7 @@ class IndependentMetropolis(MoveStrategy):
         return (0, simplest) if predicted > PREDICTED_ACCEPTANCE else (number, proposal)
 
 
+@checked
 @dataclass(frozen=True)
 class RandomWalkMetropolis(MoveStrategy):
     """Random-walk Metropolis, for targets that no independent proposal fits.
@@ -624,7 +624,7 @@ class WasteFree(MoveStrategy):
 
     name: ClassVar[str] = "waste-free"
 
-    length: int = 10
+    length: Annotated[int, whole(2)] = 10
     kernel: KernelFit = RandomWalkKernel.fit
 
     def document(self) -> dict[str, Any]:
@@ -634,8 +634,7 @@ class WasteFree(MoveStrategy):
         return {"length": self.length}
 
     def __post_init__(self) -> None:
-        if self.length < 2:
-            raise InputError(f"length is {self.length}: chains need 2 or more states")
+        check_fields(self, "length", "kernel")
 
     def rejuvenate(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +175,7 @@ class Start(Protocol):
         ...
 
 
+@runtime_checkable
 class MixedStart(Start, Protocol):
     """One that is a mixture, of whose draws each component has its share."""
 

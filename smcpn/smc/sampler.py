@@ -22,7 +22,6 @@ from smcpn.model.prior import Prior
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
-    MixedStart,
     ParticleSystem,
     RefinementTarget,
     Start,
@@ -193,7 +192,7 @@ class Settings:
     moves : MoveStrategy
     resample : callable
         One of `smcpn.smc.resampling`.
-    start : MixedStart, optional
+    start : Start, optional
         A density near the posterior to begin at, in place of the prior; `Tempering` can.
     """
 
@@ -202,7 +201,7 @@ class Settings:
     block: int = 64
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
-    start: MixedStart | None = None
+    start: Start | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:
@@ -355,7 +354,7 @@ class Sampler(ABC):
             )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = np.random.PCG64()
+        bits: Any = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample

@@ -18,6 +18,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
 from smcpn.smc.evidence import stratified_variance
 from smcpn.smc.particles import (
+    MixedStart,
     ParticleSystem,
     RecordTarget,
     effective_sample_size,
@@ -78,9 +79,10 @@ class Tempering(Sampler):
     def _evidence_variance(self) -> float:
         """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
         start, weights = self.settings.start, self.system.log_weights
-        if start is None or self.rejuvenations or not np.isfinite(weights).any():
-            return super()._evidence_variance()
-        return stratified_variance(weights, start.memberships(self.system.theta))
+        known = not self.rejuvenations and bool(np.isfinite(weights).any())
+        if known and isinstance(start, MixedStart):
+            return stratified_variance(weights, start.memberships(self.system.theta))
+        return super()._evidence_variance()
 
     def _check_spread(self) -> None:
         """Refuse a population that is no more than a few points: any target would seem flat."""

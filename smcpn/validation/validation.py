@@ -8,6 +8,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.arguments import checked
 from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.shift import DiscretisationShift
@@ -27,6 +28,7 @@ FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
 
+@checked
 @dataclass(frozen=True)
 class Validation:
     """Innovations, frequency responses, error budget and correlations; ``str()`` is their text.

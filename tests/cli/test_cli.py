@@ -315,3 +315,17 @@ def test_a_signal_ends_a_command_in_order(tmp_path, number, code):
     _, told = process.communicate(timeout=30)
     assert process.returncode == code
     assert told == ("smcpn: interrupted\n" if number == signal.SIGINT else "")
+
+
+def test_a_wrong_command_line_is_one_sentence(monkeypatch, capsys):
+    from smcpn.cli.app import main
+
+    for arguments in (["identify", "--nothing"], ["\x1b[2J"], ["identify", "a", "--seed", "x"]):
+        monkeypatch.setattr("sys.argv", ["smcpn", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr().err
+        assert ended.value.code == 2
+        assert said.startswith("smcpn: ")
+        assert said.count("\n") == 1
+        assert said[:-1].isprintable()

@@ -549,3 +549,28 @@ def test_the_page_shows_the_configuration_that_is_written():
     equation = (ROOT / "smcpn" / "config" / "template" / "model.py").read_text(encoding="utf-8")
     assert "return v, (u - c * v - k * x - k3 * x**3) / m" in equation
     assert "return v, (u - c * v - k * x - k3 * x**3) / m" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x = " + "[" * 50_000, "nested too deeply"),
+        (".".join(["a"] * 5000) + " = 1", "a key of more than 30 parts"),
+        ("#" * 300_000, "more than 200000 bytes"),
+        ("x = " + "9" * 5000, "digits"),
+        ('"\\u001b[2J" = 1', r"\\x1b\[2J"),
+        ("[run]\nmoves = {a = 1}", "moves is None"),
+        ("[run]\nstart = {a = 1}", "start is"),
+        ('[run]\npicture = "a\\u0000b"', "give the name of a file"),
+        ("[run]\nseed = 2026-01-01", "seed is datetime"),
+    ],
+)
+def test_content_that_cannot_be_meant_is_refused_in_a_sentence(folder, content, message):
+    path = folder / "config.toml"
+    head = "" if content.startswith("[run]") else content + "\n"
+    text = path.read_text("utf-8")
+    run = content if not head else ""
+    path.write_text(head + re.sub(r"\[run\][^\[]*", "", text) + "\n" + run, "utf-8")
+    with pytest.raises(smcpn.InputError, match=message) as caught:
+        load_system(str(path))
+    assert str(caught.value).isprintable()
