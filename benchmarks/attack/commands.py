@@ -156,14 +156,10 @@ def wrong_lines(quick: bool) -> Iterator[Row]:
     known = list(lines())
     rng = np.random.default_rng(17)
     chosen = [known[k] for k in rng.permutation(len(known))[: QUICK_LINES if quick else LINES]]
-    print(len(known))
     faults: list[str] = []
-    # What they import, the children have.
-
     with playground():
         for line in chosen:
             end = ended(lambda line=line: run(line))
-            print(time.perf_counter(), line, flush=True)
             found = fault(line, *end.value) if end.kind == "value" else f"{end.kind}: {end.text}"
             if found:
                 faults.append(f"{line}: {found}")
