@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import sys
 import warnings
 from collections import Counter
@@ -24,7 +25,7 @@ import h5py
 import numpy as np
 
 import smcpn
-from benchmarks.attack.child import Ended, ended
+from benchmarks.attack.child import SECONDS, Ended, ended
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.checkpoint import (
     data_fingerprint,
@@ -88,15 +89,10 @@ def _run(folder: Path, **options: Any) -> None:
             raise KeyboardInterrupt
 
     problem = oscillator_problem(oscillator_record(samples=options.pop("samples", 40)))
+    options.setdefault("solver", smcpn.RK4(steps=1))
+    options |= {"particles": PARTICLES, "seed": 1, "checkpoint": path, "progress": progress}
     with suppress(KeyboardInterrupt):
-        smcpn.identify(
-            problem,
-            particles=PARTICLES,
-            seed=1,
-            checkpoint=path,
-            progress=progress,
-            **({"solver": smcpn.RK4(steps=1)} | options),
-        )
+        smcpn.identify(problem, **options)
 
 
 def _stream(folder: Path, **options: Any) -> None:
@@ -115,7 +111,7 @@ def _stream(folder: Path, **options: Any) -> None:
 
 def _started(folder: Path) -> None:
     problem = oscillator_problem(oscillator_record(samples=40))
-    start = smcpn.laplace(problem, solver=smcpn.RK4(steps=1), seed=1, samples=100)
+    start = smcpn.laplace(problem, solver=smcpn.RK4(steps=1), seed=1)
     _run(folder, start=start, stop=2)
 
 
@@ -148,7 +144,9 @@ def seeds(names: tuple[str, ...]) -> list[Seed]:
 
 # Changes
 
-Change = Callable[[np.random.Generator, h5py.File], str]
+File = Any
+"""An `h5py.File`, of whose members h5py does not tell the type."""
+Change = Callable[[np.random.Generator, File], str]
 NUMBERS = (
     0, -1, 1, 2, 3, 41, 2**31, -(2**31), 2**53, 2**63 - 1, 0.5, -0.5, 1e-320, 1e15, 1e300, -1e300,
     1e308, np.nan, np.inf, -np.inf,
@@ -166,7 +164,7 @@ def _pick(rng: np.random.Generator, options: Any) -> Any:
     return options[int(rng.integers(len(options)))]
 
 
-def _datasets(file: h5py.File, text: bool | None = None) -> list[str]:
+def _datasets(file: File, text: bool | None = None) -> list[str]:
     names: list[str] = []
 
     def visit(name: str, item: Any) -> None:
@@ -181,13 +179,13 @@ def _datasets(file: h5py.File, text: bool | None = None) -> list[str]:
     return names
 
 
-def _objects(file: h5py.File) -> list[str]:
+def _objects(file: File) -> list[str]:
     names = ["/"]
     file.visit(names.append)
     return names
 
 
-def a_number(rng: np.random.Generator, file: h5py.File) -> str:
+def a_number(rng: np.random.Generator, file: File) -> str:
     """Change some numbers of an array in place."""
     name = _pick(rng, _datasets(file, text=False))
     array, value = file[name][()], _pick(rng, NUMBERS)
@@ -212,7 +210,7 @@ def a_number(rng: np.random.Generator, file: h5py.File) -> str:
     return f"{name}[{places[:3]}] = {value}"
 
 
-def an_array(rng: np.random.Generator, file: h5py.File) -> str:
+def an_array(rng: np.random.Generator, file: File) -> str:
     """Put another array in the place of one."""
     name = _pick(rng, _datasets(file))
     array = np.asarray(file[name][()])
@@ -245,7 +243,7 @@ def an_array(rng: np.random.Generator, file: h5py.File) -> str:
     return f"{name} {kind}"
 
 
-def an_attribute(rng: np.random.Generator, file: h5py.File) -> str:
+def an_attribute(rng: np.random.Generator, file: File) -> str:
     """Change, remove or add an attribute."""
     owners = [name for name in _objects(file) if len(file[name].attrs)]
     item = file[_pick(rng, owners)]
@@ -271,7 +269,7 @@ def an_attribute(rng: np.random.Generator, file: h5py.File) -> str:
     return f"{item.name}@{name} = {value!r:.60}"
 
 
-def a_document(rng: np.random.Generator, file: h5py.File) -> str:
+def a_document(rng: np.random.Generator, file: File) -> str:
     """Change an entry of a document."""
     name = _pick(rng, _datasets(file, text=True))
     text = _changed_json(rng, file[name][()])
@@ -330,7 +328,7 @@ def _changed_json(rng: np.random.Generator, content: bytes) -> bytes:
     return json.dumps(document).encode()
 
 
-def a_structure(rng: np.random.Generator, file: h5py.File) -> str:
+def a_structure(rng: np.random.Generator, file: File) -> str:
     """Links, foreign storage, filters, absent and further objects."""
     name = _pick(rng, _datasets(file) if rng.random() < 0.7 else _objects(file)[1:])
     shape = getattr(file[name], "shape", ())
@@ -396,6 +394,7 @@ def mutated(rng: np.random.Generator, seed: Seed) -> tuple[bytes, str]:
         return _raw(rng, seed)
     shares, changes = zip(*CHANGES, strict=True)
     what, body = [], io.BytesIO(seed.body)
+    file: File
     with h5py.File(body, "r+", libver="earliest") as file:
         for _ in range(_pick(rng, [1, 1, 1, 1, 2, 3])):
             change = changes[int(rng.choice(len(changes), p=np.array(shares) / sum(shares)))]
@@ -451,6 +450,7 @@ def _forge(folder: Path) -> None:
     header["data_file"] = f"run.h5.data-{header['data_fingerprint'][:8]}.h5"
     kept.rename(folder / header["data_file"])
     body = io.BytesIO(content[HEADER_BYTES:])
+    file: File
     with h5py.File(body, "r+", libver="earliest") as file:
         del file["documents/header"]
         file["documents/header"] = np.bytes_(json.dumps(header).encode())
@@ -519,7 +519,12 @@ def _attempt(seed: Seed, content: bytes, forged: bool = False) -> Ended:
                     _forge(Path(folder))
             return opened(Path(folder) / seed.opened)
 
-        return ended(call)
+        return ended(call, seconds=round(SECONDS * _waiting()))
+
+
+def _waiting() -> float:
+    """Processes for each processor, at least one: a kernel compiles as many times as long."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def campaign(quick: bool) -> Iterator[Row]:

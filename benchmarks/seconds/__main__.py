@@ -15,6 +15,7 @@ PARTS: tuple[str, ...] = (
     "least_squares",
     "functions",
     "identify",
+    "lifted",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

@@ -53,7 +53,9 @@ def fit_long(quick: bool) -> Iterator[Row]:
     with checkout() as source:
         before = outcome(source, *arguments)
     length = f"{SHORT if quick else 'all'} samples, {STARTS} starts"
-    yield at_least("", before["seconds"] / now["seconds"], FASTER, f"time, {length}")
+    ratio = before["seconds"] / now["seconds"]
+    # On a short record most of the time is Python's: the target is that of the whole one.
+    yield Row("", ratio, note=length) if quick else at_least("", ratio, FASTER, f"time, {length}")
     yield at_least("starts at the maximum", _at_highest(now, before), AT_MAXIMUM, f"of {STARTS}")
     yield Row("sweeps", before["sweeps"] / now["sweeps"], note="passes over the record, ratio")
     yield Row(

@@ -488,7 +488,7 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
-        plan=None if snapshot.plan is None else snapshot.plan.document(),
+        plan=None if snapshot.plan is None else PlanDocument(**snapshot.plan.document()),
         work=snapshot.work,
     )
     payload = Payload({"state": state.model_dump()}, populations=snapshot.samplers)

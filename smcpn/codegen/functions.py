@@ -592,8 +592,12 @@ def _precise_logarithm(x: Term) -> tuple[Term, Term]:
     inverse = 1.0 / total
     s = f * inverse
     s_low = inverse * (minus_product(f, s, total) - s * lost)
-    z = s * s
-    rest = fma(s * z, polynomial(z, _POW), s_low + s_low)
+    z, z_low = product(s, s)
+    z_low = fma(s + s, s_low, z_low)
+    cube, cube_low = product(s, z)
+    cube_low = fma(s, z_low, fma(s_low, z, cube_low))
+    p = polynomial(z, _POW)
+    rest = fma(cube, p, fma(cube_low, p, s_low + s_low))
     # Multiples of 2^-40, whose sum is exact.
     base, base_low = fma(k, LN2_HIGH, log_high), fma(k, LN2_LOW, log_low)
     high, lost = _ordered_sum(base, s + s)

@@ -12,7 +12,7 @@ from smcpn.errors import InputError, shown
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.search import AUTOMATIC, Found, Search
+from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
 from smcpn.results.maximum import SAME
 
 Array = NDArray[np.float64]
@@ -22,6 +22,10 @@ KINDS = (AUTOMATIC, SHOOTING, LIFTED)
 """What a search follows: one trajectory from the start on, a path that may leave the model, or
 both where the first leaves a doubt."""
 
+FIRST_LOOK = 60
+"""Iterations after which a search is looked at: chaos takes any number of them to nowhere."""
+NEGLIGIBLE = 30.0
+"""Nats below the best at which a search that was cut short is given up."""
 AGREEING = 0.5
 """Share of the searches that end in the highest mode, from which it is not doubted."""
 UNEXPLAINED = 0.1
@@ -53,17 +57,54 @@ def searched(
 
     Of two ends of a start the higher one is returned, one that converged before one that did not.
     """
-    found = [] if search == LIFTED else climb(density, starts, stages, iterations)
-    if search == SHOOTING or (search == AUTOMATIC and undoubted(density, found)):
-        return found
+    if search == SHOOTING:
+        return climb(density, starts, stages, iterations)
+    if search == LIFTED:
+        return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
+    look = min(iterations, FIRST_LOOK)
+    found = climb(density, starts, stages, look)
+    if not undoubted(density, found):
+        found = _lifted(climb, density, starts, stages, iterations, found)
+    return _finished(climb, density, stages, iterations - look, found)
+
+
+def _lifted(
+    climb: Search,
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    found: Sequence[Found],
+) -> list[Found]:
+    """The higher of what was found from each start and where its path leads."""
     points, of_start = lifted_ends(density, starts)
     again = climb(density, points, stages, iterations) if len(points) else []
-    if search == LIFTED:
-        found = _unsearched(density, starts)
     return [
         one if end < 0 else _better(one, again[end])
         for one, end in zip(found, of_start, strict=True)
     ]
+
+
+def _finished(
+    climb: Search,
+    density: LogDensity,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    found: list[Found],
+) -> list[Found]:
+    """Go on with searches that the first look cut short, where they may end as high as the best."""
+    best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
+    chosen = [
+        k
+        for k, one in enumerate(found)
+        if one.reason == LIMIT and one.log_density > best - NEGLIGIBLE
+    ]
+    if not chosen or iterations < 1:
+        return found
+    again = climb(density, np.stack([found[k].theta for k in chosen]), stages[-1:], iterations)
+    for k, other in zip(chosen, again, strict=True):
+        found[k] = found[k].followed_by(other)
+    return found
 
 
 def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:

@@ -354,7 +354,7 @@ class Sampler(ABC):
             )
         sampler = cls.__new__(cls)
         sampler.prior, sampler.likelihood, sampler.settings = prior, likelihood, settings
-        bits = np.random.PCG64()
+        bits: Any = np.random.PCG64()
         bits.state = snapshot.random_state
         sampler._rng = np.random.Generator(bits)
         sampler.system, sampler.sample = snapshot.system, snapshot.sample

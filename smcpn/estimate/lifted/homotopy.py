@@ -60,6 +60,12 @@ TOGETHER = 0.05
 come together."""
 INTEGRATION = 0.1
 """Error of the flow over an interval, as a share of the model error, at most."""
+AT_THE_END = 1e-2
+"""What an error of a sampling interval may have become at the end, as a share of the noise."""
+LOST = 1e3
+"""A search whose cost is higher than the least by more has not come to a trajectory."""
+ROUNDED = 1e-12
+"""Least model error, as a share of the spread of a state, that rounding leaves visible."""
 LEARNED_BELOW = 1e-2
 """Model error, as a share of the noise, from which residuals tell the noise."""
 
@@ -126,7 +132,7 @@ class Homotopy:
         """Return where searches from starts (S0, d) end, (S, d), and the end of each start, (S0,).
 
         Searches that come together go on as one. The end of a start is -1 where its path is not
-        finite.
+        finite, or costs far more than others.
         """
         # A search may go where numbers overflow; its cost is infinite there, and it comes back.
         with np.errstate(all="ignore"):
@@ -141,11 +147,28 @@ class Homotopy:
             self._settle(searches, share, iterations)
             searches = together(searches, np.where(self._informed, self._density.scale, np.inf))
             share, iterations = share * FACTOR, ITERATIONS
+        self._sharpen(searches, share / FACTOR)
         return self._finite(searches)
 
+    def _sharpen(self, searches: Searches, share: float) -> None:
+        """Go on to where a model error, or one of the flow, has not grown to the noise at the end.
+
+        Only where small changes grow, as in chaos, is that less than ``share``, the last one.
+        """
+        growth = self._records.growth(searches.path, searches.theta)
+        growth = np.where(np.isfinite(growth), growth, 1.0)
+        noise = AT_THE_END * self._relative_noise
+        error = noise * self._spread(searches) / growth[:, None]
+        last = max(noise / max(growth[np.argmin(searches.cost)], 1.0), ROUNDED)
+        if share > last:
+            self._records.refine(searches.path, searches.theta, error)
+        while share > last:
+            share = max(share * FACTOR**2, last)
+            self._settle(searches, share, ITERATIONS)
+
     def _finite(self, searches: Searches) -> tuple[Array, NDArray[np.int64]]:
-        """Return the ends of finite cost, and the end of each start; -1 where it has none."""
-        finite = np.isfinite(searches.cost)
+        """Return the ends that are not lost, and the end of each start; -1 where it has none."""
+        finite = searches.cost < searches.cost.min(initial=np.inf) + LOST
         place = np.where(finite, np.cumsum(finite) - 1, -1)
         return searches.theta[finite], place[searches.of_start]
 

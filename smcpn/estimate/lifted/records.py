@@ -15,8 +15,10 @@ from smcpn.model.problem import Problem
 Array = NDArray[np.float64]
 
 
-MOST_STEPS = 32
+MOST_STEPS = 64
 """Of Runge-Kutta, in a sampling interval."""
+MOST_GROWTH = 25.0
+"""Logarithm of what a change of the last digit may become; a trajectory is lost beyond."""
 INVERSIONS = 8
 """Newton steps from an initial state to the measured outputs."""
 _SMALL = 1e-9
@@ -50,6 +52,11 @@ class PathProblem:
             if model.density is None
             else OfDensity(self._y, model.density, model.theta, self._values(theta[None, :])[0])
         )
+
+    @property
+    def steps(self) -> int:
+        """Runge-Kutta steps of an interval."""
+        return self._intervals.steps
 
     def start(self, theta: Array) -> Array:
         """Path that begins a search, (S, T, n): initial states that the outputs have moved.
@@ -104,6 +111,22 @@ class PathProblem:
             if np.mean((change < error).all(axis=1)) > 0.5:
                 intervals.steps //= 2
                 break
+
+    def growth(self, path: Array, theta: Array) -> Array:
+        """Factor, (S,), by which a small change at the beginning of a record grows at most."""
+        flow = self._intervals.flow(path[:, self._intervals.begin], self._values(theta))
+        steps = flow.slopes[..., : self._n]
+        begins = np.isin(self._intervals.begin, self._begins)
+        change, log_size, most = np.zeros(()), np.zeros(len(path)), np.zeros(len(path))
+        for k, begin in enumerate(begins):
+            if begin:
+                change, log_size = np.ones((len(path), self._n, 1)), np.zeros(len(path))
+            change = steps[:, k] @ change
+            size = np.linalg.norm(change, axis=(1, 2))
+            log_size += np.log(size)
+            change = change / size[:, None, None]
+            most = np.fmax(most, log_size)
+        return np.exp(np.minimum(most, MOST_GROWTH))
 
     def cost(self, path: Array, theta: Array, variances: Array, error: Array) -> Array:
         """Minus the log density of measurements and path, (S,), but for constants.
