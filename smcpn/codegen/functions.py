@@ -458,7 +458,7 @@ def _two_over_pi(module: Any) -> Any:
     name = "smcpn.two_over_pi"
     if name not in module.globals:
         words = ir.ArrayType(INTEGER, len(_TWO_OVER_PI_BITS))
-        table = ir.GlobalVariable(module, words, name)
+        table: Any = ir.GlobalVariable(module, words, name)
         table.linkage, table.global_constant = "internal", True
         table.initializer = ir.Constant(words, list(_TWO_OVER_PI_BITS))
     return module.globals[name]

@@ -46,7 +46,8 @@ class Term:
     def _real(self) -> bool:
         return self.value.type.element == DOUBLE
 
-    def _lifted(self, other: Term | float) -> Any:
+    def lifted(self, other: Term | float) -> Any:
+        """Value of an operand, a number in every element."""
         return other.value if isinstance(other, Term) else ir.Constant(self.value.type, other)
 
     def _binary(self, real: str, whole: str, left: Any, right: Any) -> Term:
@@ -57,16 +58,16 @@ class Term:
         return Term(self.builder, made)
 
     def __add__(self, other: Term | float) -> Term:
-        return self._binary("fadd", "add", self.value, self._lifted(other))
+        return self._binary("fadd", "add", self.value, self.lifted(other))
 
     def __sub__(self, other: Term | float) -> Term:
-        return self._binary("fsub", "sub", self.value, self._lifted(other))
+        return self._binary("fsub", "sub", self.value, self.lifted(other))
 
     def __mul__(self, other: Term | float) -> Term:
-        return self._binary("fmul", "mul", self.value, self._lifted(other))
+        return self._binary("fmul", "mul", self.value, self.lifted(other))
 
     def __truediv__(self, other: Term | float) -> Term:
-        return self._binary("fdiv", "udiv", self.value, self._lifted(other))
+        return self._binary("fdiv", "udiv", self.value, self.lifted(other))
 
     def __radd__(self, other: float) -> Term:
         return self + other
@@ -75,31 +76,31 @@ class Term:
         return self * other
 
     def __rsub__(self, other: float) -> Term:
-        return self._binary("fsub", "sub", self._lifted(other), self.value)
+        return self._binary("fsub", "sub", self.lifted(other), self.value)
 
     def __rtruediv__(self, other: float) -> Term:
-        return self._binary("fdiv", "udiv", self._lifted(other), self.value)
+        return self._binary("fdiv", "udiv", self.lifted(other), self.value)
 
     def __neg__(self) -> Term:
         return Term(self.builder, self.builder.fneg(self.value))
 
     def __lshift__(self, count: int) -> Term:
-        return Term(self.builder, self.builder.shl(self.value, self._lifted(count)))
+        return Term(self.builder, self.builder.shl(self.value, self.lifted(count)))
 
     def __rshift__(self, count: int) -> Term:
-        return Term(self.builder, self.builder.lshr(self.value, self._lifted(count)))
+        return Term(self.builder, self.builder.lshr(self.value, self.lifted(count)))
 
     def __and__(self, other: Term | int) -> Term:
-        return Term(self.builder, self.builder.and_(self.value, self._lifted(other)))
+        return Term(self.builder, self.builder.and_(self.value, self.lifted(other)))
 
     def __or__(self, other: Term | int) -> Term:
-        return Term(self.builder, self.builder.or_(self.value, self._lifted(other)))
+        return Term(self.builder, self.builder.or_(self.value, self.lifted(other)))
 
     def __xor__(self, other: Term | int) -> Term:
-        return Term(self.builder, self.builder.xor(self.value, self._lifted(other)))
+        return Term(self.builder, self.builder.xor(self.value, self.lifted(other)))
 
     def _compared(self, comparison: str, other: Term | float) -> Term:
-        right = self._lifted(other)
+        right = self.lifted(other)
         if self._real():
             compare = (
                 self.builder.fcmp_unordered if comparison == "!=" else self.builder.fcmp_ordered
@@ -158,7 +159,7 @@ def where(test: Term, if_true: Term | float, if_false: Term | float) -> Term:
     """Choose in every element; one of the two is a term."""
     known = if_true if isinstance(if_true, Term) else if_false
     assert isinstance(known, Term)
-    left, right = known._lifted(if_true), known._lifted(if_false)
+    left, right = known.lifted(if_true), known.lifted(if_false)
     return Term(test.builder, test.builder.select(test.value, left, right))
 
 
@@ -166,7 +167,7 @@ def fma(x: Term, y: Term | float, z: Term | float) -> Term:
     """Multiply x and y and add z; whether the product is rounded is up to the processor."""
     if not FUSED:
         return x * y + z
-    return intrinsic("llvm.fma", x, Term(x.builder, x._lifted(y)), Term(x.builder, x._lifted(z)))
+    return intrinsic("llvm.fma", x, Term(x.builder, x.lifted(y)), Term(x.builder, x.lifted(z)))
 
 
 def minus_product(z: Term, x: Term, y: Term | float) -> Term:
@@ -182,7 +183,7 @@ def product(x: Term, y: Term | float) -> tuple[Term, Term]:
     high = x * y
     if FUSED:
         return high, fma(x, y, -high)
-    y = Term(x.builder, x._lifted(y))
+    y = Term(x.builder, x.lifted(y))
     (a, b), (c, d) = _halves(x), _halves(y)
     return high, ((a * c - high) + a * d + b * c) + b * d
 

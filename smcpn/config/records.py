@@ -187,7 +187,9 @@ class Reader:
                 u=u,
                 y=y,
                 **axis,
-                hold=self.hold or self._of(entry, "hold").read("hold", choice(*HOLDS), "foh"),
+                hold=self._of(entry, "hold").read("hold", choice(*HOLDS), "foh")
+                if self.hold is None
+                else self.hold,
                 periodic=self._of(entry, "periodic").optional("periodic", flag) or False,
                 y_unit=units[0] if len(set(units)) == 1 else ", ".join(units),
                 name=entry.read("name", text, f"{file}{cut}"),

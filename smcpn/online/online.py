@@ -146,7 +146,7 @@ class Online:
             threads=threads,
         ).resolved(problem)
         if lookahead is not None:
-            lookahead = whole_number("lookahead", lookahead, 0)
+            lookahead = whole_number("lookahead", lookahead, 0, MEMORY)
         options = {
             "budget": _seconds("budget", budget),
             "forget": _seconds("forget", forget),

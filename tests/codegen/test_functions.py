@@ -97,7 +97,9 @@ def compiled(name: str, width: int, fused: bool) -> tuple[Any, Any]:
     return kind(engine.get_function_address("run")), engine
 
 
-def evaluate(name: str, *arguments: np.ndarray, width: int = terms.WIDTH, fused=None) -> np.ndarray:
+def evaluate(
+    name: str, *arguments: np.ndarray, width: int = terms.WIDTH, fused: bool | None = None
+) -> np.ndarray:
     """Run the loop on any number of arguments."""
     run, _ = compiled(name, width, terms.FUSED if fused is None else fused)
     count = len(arguments[0])

@@ -21,8 +21,8 @@ POINTS = 20_000
 """Sampling intervals, of all starts together, that are searched with at most."""
 LEAST_SAMPLES = 500
 """Samples of each record that are searched with at least."""
-TOGETHER = 64
-"""Starts that are searched side by side."""
+LEAST_TOGETHER, MOST_TOGETHER = 4, 64
+"""Starts that are searched side by side: as many as leave whole records, if not fewer."""
 
 
 def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.int64]]:
@@ -44,11 +44,12 @@ def lifted_ends(density: LogDensity, starts: Array) -> tuple[Array, NDArray[np.i
     ends: list[Array] = []
     of_start = np.full(len(starts), -1)
     problem = density.log_likelihood.problem
-    for first in range(0, len(starts), TOGETHER):
-        part = starts[first : first + TOGETHER]
+    size = min(max(POINTS // problem.n_samples, LEAST_TOGETHER), MOST_TOGETHER)
+    for first in range(0, len(starts), size):
+        part = starts[first : first + size]
         samples = max(POINTS // len(part), LEAST_SAMPLES)
         found, of_part = Homotopy(density, beginning(problem, samples))(part)
-        of_start[first : first + TOGETHER] = np.where(of_part < 0, -1, of_part + len(ends))
+        of_start[first : first + size] = np.where(of_part < 0, -1, of_part + len(ends))
         ends += list(found)
     _log.info(
         "lifted search: %d starts to %d ends in %.2f s",
