@@ -428,7 +428,7 @@ def plausible(annotation: Any, value: Any) -> bool:
     if annotation is None or annotation is type(None):
         return value is None
     if annotation in (int, float):
-        number = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
+        number: Any = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
         kind = Real if annotation is float else (int, np.integer)
         whole = isinstance(number, kind) and not isinstance(number, (bool, np.bool_))
         return whole and (annotation is int or bool(abs(number) <= 1e308))

@@ -96,14 +96,13 @@ def changed(
     table: Mapping[str, Any], path: tuple[str, ...], value: Any, key: str | None = None
 ) -> dict[str, Any]:
     """Return a copy with another value at a path, or with another key; without it for None."""
-    copy = dict(table)
-    if len(path) > 1:
-        copy[path[0]] = changed(copy.get(path[0], {}), path[1:], value, key)
-    elif value is None:
-        copy.pop(path[0], None)
-    else:
-        copy.pop(path[0], None)
-        copy[path[0] if key is None else key] = value
+    copy, (first, *rest) = dict(table), path
+    if rest:
+        copy[first] = changed(copy.get(first, {}), tuple(rest), value, key)
+        return copy
+    copy.pop(first, None)
+    if value is not None:
+        copy[first if key is None else key] = value
     return copy
 
 

@@ -19,7 +19,7 @@ from smcpn.cli.terminal import leave_closed_output, open_missing_streams, remark
 from smcpn.errors import LONGEST, InputError
 from smcpn.signals import exit_code, orderly_termination
 
-UsageError: type[Any] = typer.BadParameter.mro()[1]
+UsageError: type[Exception] = typer.BadParameter.mro()[1]
 """A command line that is wrong: Click's exception, which Typer does not name."""
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a benchmark file is not the published one (data check); 2 an input that "

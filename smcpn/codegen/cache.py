@@ -23,6 +23,7 @@ import llvmlite
 import llvmlite.binding
 import numba
 from numba import njit
+from numba.core import config
 
 from smcpn.codegen import store
 from smcpn.errors import InputError
@@ -156,7 +157,8 @@ def entry_point(function: Callable[..., Any]) -> Any:
     InputError
         If numba is told not to compile.
     """
-    if numba.config.DISABLE_JIT:
+    known_to_numba: Any = config
+    if known_to_numba.DISABLE_JIT:
         raise InputError("NUMBA_DISABLE_JIT is set: unset it, for this calls machine code")
     texts = [
         path.read_bytes() for path in sorted(Path(inspect.getfile(function)).parent.glob("*.py"))

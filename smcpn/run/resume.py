@@ -55,22 +55,22 @@ def resume(
     InputError
         If the file cannot be used, in one sentence.
     """
-    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    file, threads = FILE_NAME("path", path), THREADS("threads", threads)
     if data is not None and not isinstance(data, Record):
         raise InputError(f"data is {shown(data)}: give a smcpn.Record", argument="data")
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
-    with locked(path):
-        stored = read_run(path)
-        problem = stored_problem(stored.header, path)
+    with locked(file):
+        stored = read_run(file)
+        problem = stored_problem(stored.header, file)
         if data is not None:
             problem = _extended(problem, data)
-        settings = stored_settings(stored.header, path)
+        settings = stored_settings(stored.header, file)
         if not stored.snapshot.samplers and settings.particles > MOST_UNSEEN:
             raise InputError(
-                f"{path} holds none of its {settings.particles} particles yet: run your script "
+                f"{file} holds none of its {settings.particles} particles yet: run your script "
                 "again in place of the file"
             )
-        begin, writer = written_run(path, problem, settings, stored, every, threads)
+        begin, writer = written_run(file, problem, settings, stored, every, threads)
         return identified(begin, progress, writer)
 
 
@@ -88,16 +88,16 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    path, threads = FILE_NAME("path", path), THREADS("threads", threads)
-    stored = read_run(path)
-    problem = stored_problem(stored.header, path)
-    settings = stored_settings(stored.header, path)
-    run = restored(stored, problem, settings, path, threads)
+    file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    stored = read_run(file)
+    problem = stored_problem(stored.header, file)
+    settings = stored_settings(stored.header, file)
+    run = restored(stored, problem, settings, file, threads)
     finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
     if finished:
         run.samplers = finished
         return posterior_of(run)
-    return posterior_of(_so_far(run, path))
+    return posterior_of(_so_far(run, file))
 
 
 def _so_far(run: Run, path: Path) -> Run:
