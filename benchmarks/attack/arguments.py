@@ -431,7 +431,7 @@ def plausible(annotation: Any, value: Any) -> bool:
         number: Any = value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
         kind = Real if annotation is float else (int, np.integer)
         whole = isinstance(number, kind) and not isinstance(number, (bool, np.bool_))
-        return whole and (annotation is int or bool(abs(number) <= 1e308))
+        return whole and (annotation is int or bool(abs(typing.cast("float", number)) <= 1e308))
     if annotation is bool:
         return isinstance(value, (bool, np.bool_))
     if "Array" in str(annotation) or "ndarray" in str(annotation):
