@@ -240,7 +240,7 @@ def asinh(x: Term) -> Term:
 def acosh(x: Term) -> Term:
     """Inverse hyperbolic cosine."""
     large, above = x > 2.0**60, x - 1.0
-    grown = above + intrinsic("llvm.sqrt", above * (above + 2.0))
+    grown = above + intrinsic("llvm.sqrt", fma(above, above, above + above))
     value = log1p(where(large, x, grown)) + where(large, LN2, _splat(x, 0.0))
     return where(x < 1.0, math.nan, value)
 
