@@ -165,6 +165,7 @@ def _resolved(annotation: Any, modules: Sequence[str]) -> Any:
 
 def _kind_of(annotation: Any, number: Kind) -> Kind | None:
     """Return the kind that an annotation declares; None where it allows anything."""
+    annotation = _expanded(annotation)
     origin, inside = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
         own = [one for one in inside if isinstance(one, Kind)]
@@ -187,6 +188,13 @@ def _kind_of(annotation: Any, number: Kind) -> Kind | None:
     if kind in (tuple, list, Sequence):
         return _sequence(kind, [_kind_of(one, number) for one in inside if one is not ...])
     return _instance(kind)
+
+
+def _expanded(annotation: Any) -> Any:
+    """Return what an annotation by an alias of ``type`` stands for, as numpy's NDArray is one."""
+    value = getattr(typing.get_origin(annotation) or annotation, "__value__", None)
+    inside = typing.get_args(annotation)
+    return value[inside] if value is not None and inside else value or annotation
 
 
 def _only_for_checkers(kind: Any) -> bool:
