@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
+from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -770,6 +771,7 @@ def _stream_of(file: Group) -> StoredStream:
     )
     population = _only_population(file, sizes)
     _require_place(document.position, arrays, population, forgets, states)
+    _require_score(document.position.change, document.options)
     return StoredStream(
         problem=problem,
         settings=settings,
@@ -785,6 +787,15 @@ def _only_population(file: Group, sizes: Mapping[str, int]) -> Snapshot:
     if not populations or populations[0].exponent is not None or populations[0].refining:
         raise DamagedFileError(f"a stream has no population between two samples: {DAMAGED}")
     return populations[0]
+
+
+def _require_score(change: ChangeDocument, options: Options) -> None:
+    """Refuse a score of the change test that `smcpn.online.change` does not let it reach."""
+    most = max(0.0, 2.0 * log(options.samples_between_false_alarms))
+    if not 0.0 <= change.score <= most:
+        raise DamagedFileError(
+            f"the score of the change test is {change.score}, and the most is {most:.3g}: {DAMAGED}"
+        )
 
 
 def _require_place(

@@ -191,6 +191,7 @@ STREAM_CHANGES = {
     "more samples counted": entry("stream", "position", "counted", value=41),
     "axis is elsewhere": entry("stream", "position", "axis", "last", value=100.0),
     "test is a text": entry("stream", "position", "change", "score", value="x"),
+    "test is beyond its bound": entry("stream", "position", "change", "score", value=2.0**31),
     "moves are a text": entry("stream", "settings", "moves", "settings", value="x"),
     "memory is negative": entry("stream", "options", "memory", value=-1),
     "writes to a folder": entry("stream", "options", "folder", value="/etc"),
