@@ -76,7 +76,7 @@ def _command(*arguments: str) -> Action:
         try:
             main()
         except SystemExit as left:
-            if left.code not in (0, 2):
+            if left.code not in (None, 0, 2):
                 raise
 
     return call

@@ -6,6 +6,7 @@ import os
 import pickle
 import resource
 import signal
+import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ SECONDS = 10
 MEGABYTES = 500
 CEILING = 3_000_000_000
 """Bytes of data segment at which an allocation fails, before the machine suffers."""
+_FORKING = threading.Lock()
+"""What filelock does before and after a fork bears no other fork."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,8 @@ def ended(call: Callable[[], Any], seconds: int = SECONDS, megabytes: int = MEGA
     """
     reading, writing = os.pipe()
     before = _resident()
-    child = os.fork()
+    with _FORKING:
+        child = os.fork()
     if child == 0:
         try:
             os.close(reading)

@@ -53,8 +53,10 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     if len(modes) == 0:
         return (f"none of {modes.searches} searches found a mode: the run began at the prior",)
     if run.refused_k is not None:
-        refused = _refused(run.refused_k, run.settings.particles)
-        return (refused, *_lost(modes, populations.log_evidence))
+        # Where the run chooses its method this is a choice, which `MethodRecord` tells.
+        asked = run.settings.method != AUTO
+        refused = (_refused(run.refused_k, run.settings.particles),) if asked else ()
+        return refused + _lost(modes, populations.log_evidence)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
