@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
@@ -15,7 +15,13 @@ from smcpn.cli.data import data_app, new
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.stream import stream
-from smcpn.cli.terminal import leave_closed_output, open_missing_streams, remark, say
+from smcpn.cli.terminal import (
+    discard_output,
+    leave_closed_output,
+    open_missing_streams,
+    remark,
+    say,
+)
 from smcpn.errors import LONGEST, InputError
 from smcpn.signals import exit_code, orderly_termination
 
@@ -40,10 +46,14 @@ class Commands(TyperGroup):
             finally:
                 sys.stdout.flush()
         except KeyboardInterrupt:
-            remark("smcpn: interrupted")
-            sys.exit(exit_code(signal.SIGINT))
+            _leave_interrupted()
         except BrokenPipeError:
             leave_closed_output()
+
+
+def _leave_interrupted() -> NoReturn:
+    remark("smcpn: interrupted")
+    sys.exit(exit_code(signal.SIGINT))
 
 
 app = typer.Typer(
@@ -112,7 +122,11 @@ def main() -> None:
     except InputError as error:
         remark(f"smcpn: {error}")
         sys.exit(2)
+    except KeyboardInterrupt:
+        # Before Click, which catches others, has a command to invoke.
+        _leave_interrupted()
     except OSError as error:
+        discard_output()
         remark(f"smcpn: {error.filename or 'standard output'}: {error.strerror or error}")
         sys.exit(2)
     except MemoryError:

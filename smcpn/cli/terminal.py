@@ -44,8 +44,13 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
-def leave_closed_output() -> None:
-    """Discard what is left for standard output, whose reader has left, and exit."""
+def discard_output() -> None:
+    """Discard what is left for standard output, which Python would try to write at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def leave_closed_output() -> None:
+    """Exit where the reader of standard output has left."""
+    discard_output()
     sys.exit(BROKEN_PIPE)
