@@ -41,7 +41,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume
 from tests.models import oscillator_problem, oscillator_record
 
-MUTATIONS, QUICK_MUTATIONS = 10_000, 300
+MUTATIONS, QUICK_MUTATIONS = 10_000, 200
 PARTICLES = 30
 """So few that all of them are verified."""
 MOST_READ = 1_000_000

@@ -88,7 +88,7 @@ def functions(quick: bool) -> Iterator[Row]:
         arguments = 2 if name in OF_TWO else 1
         work = rng.uniform(*RANGES[name], (BLOCKS, 3 * LANES))
         calls = [partial(make(name, arguments), work) for make in (library_loop, lane_loop)]
-        library, ours = (time / work.size * 3e9 for time in _best(calls, 100 if quick else 300))
+        library, ours = (time / work.size * 3e9 for time in _medians(calls, 100 if quick else 300))
         note = f"{library:.2f} and {ours:.2f} ns"
         if name in TARGETS:
             yield at_least(name, library / ours, TARGETS[name], note)
@@ -96,17 +96,17 @@ def functions(quick: bool) -> Iterator[Row]:
             yield Row(name, library / ours, note=note)
 
 
-def _best(calls: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Shortest processor seconds of each call, which take turns."""
-    shortest = [math.inf] * len(calls)
+def _medians(calls: list[Callable[[], object]], repeats: int) -> list[float]:
+    """Median processor seconds of each call, which take turns."""
+    taken = np.empty((repeats, len(calls)))
     for call in calls:
         call()
-    for _ in range(repeats):
+    for row in taken:
         for k, call in enumerate(calls):
             begin = time.process_time()
             call()
-            shortest[k] = min(shortest[k], time.process_time() - begin)
-    return shortest
+            row[k] = time.process_time() - begin
+    return np.median(taken, axis=0).tolist()
 
 
 @smcpn.ode
@@ -130,7 +130,7 @@ def pendulum_step(quick: bool) -> Iterator[Row]:
         likelihood = build_likelihood(problem, smcpn.EKF0(steps=8), threads=1)
         theta = problem.prior.natural(problem.prior.sample(rng, particles))
         calls.append(lambda k=likelihood, t=theta: k.evaluate(t, samples))
-    swinging, stiffening = _best(calls, 15 if quick else 60)
+    swinging, stiffening = _medians(calls, 15 if quick else 60)
     steps = (samples - 1) * 8 * particles
     note = f"{swinging / steps * 1e9:.2f} and {stiffening / steps * 1e9:.2f} ns"
     yield at_most("", swinging / stiffening, 1.6, note)
