@@ -47,7 +47,7 @@ class UnfitError(Exception):
 
 @dataclass(frozen=True)
 class Kind:
-    """What an argument may be.
+    """The values that an argument takes, with the words for them and the function that reads one.
 
     Attributes
     ----------

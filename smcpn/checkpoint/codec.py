@@ -546,7 +546,14 @@ def _require_course(snapshot: RunSnapshot, n_samples: int) -> None:
         one.exponent is not None if one.refining else one.exponent is None or one.sample < n_samples
         for one in snapshot.samplers
     )
-    if not (of_one and planned and on_the_way and snapshot.checked <= n_samples):
+    # Only particles that have the solver in force, or are carried over to it, verify it.
+    in_force = (
+        not snapshot.samplers
+        or any(one.refining for one in snapshot.samplers)
+        or snapshot.solver in snapshot.solvers
+    )
+    checked_within = snapshot.checked <= n_samples
+    if not (of_one and planned and on_the_way and in_force and checked_within):
         raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
 
 

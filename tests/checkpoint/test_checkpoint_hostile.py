@@ -128,6 +128,7 @@ CHANGES = {
     "further entry": entry("header", "further", value=1),
     "status is unknown": entry("state", "status", value="ready"),
     "solver is none": entry("state", "solver", "kind", value="os.system"),
+    "solver is of no population": entry("state", "solver", "steps", value=64),
     "a solver too many": entry("state", "solvers", value=[]),
     "deep": lambda f: put(f, "documents/state", np.bytes_(b"[" * 10_000)),
     "further array": lambda f: put(f, "populations/0/particles/further", np.zeros(3)),
