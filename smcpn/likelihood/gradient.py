@@ -88,7 +88,7 @@ class LogLikelihood:
     ) -> None:
         check_problem(problem)
         solver = chosen_solver(problem, solver, likelihood)
-        self.likelihood = likelihood_name(solver, likelihood)
+        self.likelihood = likelihood_name(problem, solver, likelihood)
         self.problem, self.names = problem, problem.names
         self.solver = first_solver(problem, solver, self.likelihood)
         self._threads = threads
