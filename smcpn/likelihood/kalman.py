@@ -235,7 +235,6 @@ class Kalman(Recursion):
         """See `Recursion.writer`."""
         return KalmanRowWriter(self.model, record, steps, number, interval)
 
-
     def smoothing_program(self) -> LaneProgram:
         """Program that emits at each sample what a smoother of the states needs.
 

@@ -76,9 +76,7 @@ class WindowFilter:
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
-        fine = WindowFilter(
-            self._problem, self._model, self._record, self._begins, 2 * self.steps
-        )
+        fine = WindowFilter(self._problem, self._model, self._record, self._begins, 2 * self.steps)
         one, other = (
             np.concatenate([part[:, :, 0] for _, _, part in run(theta)]) for run in (self, fine)
         )

@@ -2,15 +2,14 @@
 
 Rauch, Tung and Striebel (1965); Saerkkae and Svensson (2023), Bayesian Filtering and Smoothing,
 section 13.1. From sample k back to k - 1, with the filter's means m and covariances P, those
-predicted m^-, P^-, and the covariance C = cov(x_{k-1}, x_k | y_0, ..., y_{k-1}) of a state and
-the one an interval later,
+predicted m^-, P^-, and the product F_k of the derivatives of all solver steps between,
 
-    G = C (P_k^-)^-1,    m^s_{k-1} = m_{k-1} + G (m^s_k - m_k^-),
+    C = P_{k-1} F_k',    G = C (P_k^-)^-1,    m^s_{k-1} = m_{k-1} + G (m^s_k - m_k^-),
     P^s_{k-1} = P_{k-1} + G (P^s_k - P_k^-) G',
 
-and a path is drawn by x_{k-1} ~ N(m_{k-1} + G (x_k - m_k^-), P_{k-1} - G C'). C is the product of
-P_{k-1} with the derivatives of all solver steps of the interval, so that this is the smoother that
-goes back through every one of them, without their states being kept.
+and a path is drawn by x_{k-1} ~ N(m_{k-1} + G (x_k - m_k^-), P_{k-1} - G C'). C is the covariance
+of the states at the two samples, given those before k, so that this is the smoother that goes back
+through every solver step, without their states being kept.
 
 Arrays hold parameter vectors ("lanes") on their last axis.
 """
@@ -37,8 +36,8 @@ class Filtered:
     predicted : ndarray, (m, n, N)
         Mean given the samples before.
     predicted_covariance : ndarray, (m, n, n, N)
-    cross : ndarray, (m, n, n, N)
-        cov(x_{k-1}, x_k) given the samples before k; of no meaning at the first sample.
+    moved : ndarray, (m, n, n, N)
+        F, the derivative of a state by that at the sample before.
     mean : ndarray, (m, n, N)
         Given the sample too.
     covariance : ndarray, (m, n, n, N)
@@ -46,7 +45,7 @@ class Filtered:
 
     predicted: Array
     predicted_covariance: Array
-    cross: Array
+    moved: Array
     mean: Array
     covariance: Array
 
@@ -102,13 +101,14 @@ class Smoother:
 
         Those of the last sample of a record are zero and the factor of its own covariance.
         """
-        ahead = [stretch.predicted_covariance[1:], stretch.cross[1:]]
+        ahead, moved = stretch.predicted_covariance[1:], stretch.moved[1:]
         if self._later is not None:
-            more = self._later.predicted_covariance[:1], self._later.cross[:1]
-            ahead = [np.concatenate(pair) for pair in zip(ahead, more, strict=True)]
-        known = len(ahead[0])
+            ahead = np.concatenate([ahead, self._later.predicted_covariance[:1]])
+            moved = np.concatenate([moved, self._later.moved[:1]])
+        known = len(ahead)
         gain, whitened = np.zeros_like(stretch.covariance), np.zeros_like(stretch.covariance)
-        gain[:known], whitened[:known] = _gain(*ahead)
+        cross = np.einsum("tijn,tkjn->tikn", stretch.covariance[:known], moved)
+        gain[:known], whitened[:known] = _gain(ahead, cross)
         left = stretch.covariance - np.einsum("tikn,tjkn->tijn", whitened, whitened)
         return gain, _factor(left, stretch.covariance)
 

@@ -10,17 +10,15 @@ parameter vectors nor the covariances of a whole record.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
 from smcpn.likelihood.expected import written_rows
 from smcpn.likelihood.kalman import Kalman
@@ -137,7 +135,7 @@ class FilterRun:
     def __init__(self, recursion: Kalman, rows: Rows, values: Array) -> None:
         self._n, self._rows = recursion.model.x.numel(), rows
         self._theta = np.ascontiguousarray(values.T)
-        self._kernel = LaneKernel(moments_program(recursion))
+        self._kernel = LaneKernel(recursion.smoothing_program())
         emitted = self._kernel.program.emitted.numel() * len(values)
         length = max(LEAST_STRETCH, isqrt(len(rows)))
         length = max(1, min(length, NUMBERS // emitted))
@@ -158,34 +156,13 @@ class FilterRun:
         sizes = np.cumsum([n, n * n, n * n, n])
         for (a, b), state in reversed(list(zip(self._pieces, self._states, strict=True))):
             _, emitted, _ = self._kernel.advance(self._theta, state, self._rows, a, b, store=True)
-            mean, covariance, cross, filtered, after = np.split(emitted, sizes, axis=1)
+            mean, covariance, moved, filtered, after = np.split(emitted, sizes, axis=1)
             # casadi stacks columns: an entry (i, j) is found at (j, i).
             square = [
                 part.reshape(b - a, n, n, lanes).swapaxes(1, 2)
-                for part in (covariance, cross, after)
+                for part in (covariance, moved, after)
             ]
             yield a, Filtered(mean, square[0], square[1], filtered, square[2])
-
-
-def moments_program(recursion: Kalman) -> LaneProgram:
-    """A filter that emits `Filtered`: means and covariances, and that of states an interval apart.
-
-    A solver step with the derivative F moves the covariance C of the state before and the state
-    to C F'; at a sample it begins as that of the state with itself.
-    """
-    n, plain = recursion.model.x.numel(), recursion.program(ca.SX(0))
-    cross = ca.SX.sym("cross", n, n)
-    predicted, filtered = recursion.predicted, recursion.filtered
-    assert plain.interval is not None
-    parts = [predicted.mean, predicted.covariance, cross, filtered.mean, filtered.covariance]
-    return replace(
-        plain,
-        state=ca.vertcat(plain.state, ca.vec(cross)),
-        start=ca.vertcat(plain.start, ca.SX.zeros(n * n, 1)),
-        interval=ca.vertcat(plain.interval, ca.vec(ca.densify(filtered.covariance))),
-        step=ca.vertcat(plain.step, ca.vec(ca.densify(cross @ recursion.transition.jacobian.T))),
-        emitted=ca.vertcat(*[ca.vec(ca.densify(part)) for part in parts]),
-    )
 
 
 def states_of_particles(

@@ -260,14 +260,14 @@ def _remarks(output: Whiteness, learned: bool, level: float) -> list[str]:
 
 
 def _budget_lines(validation: Validation) -> list[str]:
-    lines = [
-        f"  process noise in the innovation variance: {validation.process_share:.3%} in the mean"
-        if validation.process_share
-        else f"  solver error in the innovation variance: {validation.solver_share:.3%} in the mean, "
-        f"{validation.largest_solver_share:.3%} at most"
-    ]
+    if validation.process_share:
+        what, share = "process noise", f"{validation.process_share:.3%} in the mean"
+    else:
+        what, share = "solver error", f"{validation.solver_share:.3%} in the mean, "
+        share += f"{validation.largest_solver_share:.3%} at most"
+    line = f"  {what} in the innovation variance: {share}"
     shift = validation.shift
-    return [*lines, f"  {'finer steps were not tried' if shift is None else shift}"]
+    return [line, f"  {'finer steps were not tried' if shift is None else shift}"]
 
 
 def _p(value: float) -> str:

@@ -33,14 +33,10 @@ def measured() -> np.ndarray:
 
 
 def lanes_last(systems: list[System], runs: list[Run]) -> Filtered:
-    cross = [
-        np.concatenate([np.zeros((1, 3, 3)), run.covariance[:-1] @ system.F.T])
-        for system, run in zip(systems, runs, strict=True)
-    ]
     parts = [
         [run.predicted for run in runs],
         [run.predicted_covariance for run in runs],
-        cross,
+        [np.repeat(system.F[None], T, axis=0) for system in systems],
         [run.mean for run in runs],
         [run.covariance for run in runs],
     ]
