@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
@@ -167,7 +169,47 @@ class Recursion(ABC):
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion from which `expected` and `local_error` are compiled."""
-        return cls(problem, solver, grid, **options)
+        return cls.shared(problem, solver, grid, **options)
+
+    @classmethod
+    def shared(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """Return the recursion of a model that all resolutions of a solver share.
+
+        ``options`` are those of the subclass.
+        """
+        solver = solver.unresolved()
+        known, key = problem.model.kernels, (cls, solver, grid, *sorted(options.items()))
+        if key not in known:
+            known[key] = cls(problem, solver, grid, **options)
+        return known[key]
+
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        """Values of a program's constants under a solver; by default those of the model."""
+        return self.model.constant_values
+
+    def kernel(
+        self,
+        solver: Solver,
+        threads: int | None = None,
+        write: Callable[[Self], LaneProgram] | None = None,
+        most_lanes: int = MAX_LANES,
+    ) -> LaneKernel:
+        """Return a kernel, compiled at its first use.
+
+        Parameters
+        ----------
+        write : callable, optional
+            From the recursion to the program; by default it emits the log density.
+        """
+        write = write or weighing_program
+        if write not in self._kernels:
+            self._kernels[write] = LaneKernel(write(self), threads, most_lanes)
+        kernel = self._kernels[write].with_constants(self.constant_values(solver))
+        return kernel.with_threads(threads)
+
+    @cached_property
+    def _kernels(self) -> dict[Callable[[Self], LaneProgram], LaneKernel]:
+        return {}
 
     @classmethod
     def build(
@@ -187,9 +229,8 @@ class Recursion(ABC):
                 "every sampling interval, leave it out",
                 argument="interval",
             )
-        recursion = cls(problem, solver, Grid.of(problem.records), **options)
-        kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
-        return recursion.over(problem.records, solver, kernel)
+        recursion = cls.shared(problem, solver, Grid.of(problem.records), **options)
+        return recursion.over(problem.records, solver, recursion.kernel(solver, threads))
 
     def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
         """The likelihood of records by its compiled kernel."""
@@ -199,6 +240,11 @@ class Recursion(ABC):
             return self.writer(record, steps, number, solver.interval).whole(record)
 
         return LaneLikelihood(kernel, records, solver, write)
+
+
+def weighing_program(recursion: Recursion) -> LaneProgram:
+    """Program that emits the log density of each sample."""
+    return recursion.program(recursion.log_density())
 
 
 def build_likelihood(
