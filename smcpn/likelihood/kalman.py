@@ -9,8 +9,8 @@ a covariance P from the initial state, which is known given theta (P = 0). A sol
     update    K = P H' S^-1,  m = m + K (y_n - g(m)),  P = P - K S K'
 
 (Jazwinski 1970, section 8.3; Sarkka and Svensson 2023, algorithm 7.4), E being the variance that
-the solver claims for its own error, if it does. Linear systems have their exact likelihood. Without
-process noise and with a solver that claims no error it is that of `classical`.
+the solver claims for its own error, if it does. Linear systems have their exact likelihood, up to
+what `step_factor` says; as G falls to zero it is that of `classical`.
 
 P is kept as L D L' (`covariance`): Thornton's orthogonalisation predicts, Bierman's downdate takes
 one output after the other, all linearised at the predicted mean. Neither subtracts from a variance,

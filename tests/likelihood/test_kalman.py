@@ -25,6 +25,7 @@ LINEAR = np.array([0.4, 2.0, 0.5])
 STEPS = 40
 """So many that what the noise's series neglects, of order h^4, is below 1e-10."""
 PRIOR = {name: stats.lognorm(1.0) for name in ("c", "k", "q")}
+QUIET = {"c": PRIOR["c"], "k": PRIOR["k"]}
 
 
 @smcpn.ode
@@ -61,7 +62,7 @@ def linear_problem(records, q="q", **changes):
         "noise": list(NOISE),
         "initial": [0.3, -0.2],
         "process_noise": {"v": q},
-        "prior": PRIOR if q == "q" else {"c": PRIOR["c"], "k": PRIOR["k"]},
+        "prior": PRIOR if q == "q" else QUIET,
     }
     return smcpn.Problem(driven, records, **(options | changes))
 
@@ -202,12 +203,10 @@ def test_without_process_noise_it_is_the_classical_likelihood(hold):
     record = record_of(hold=hold, missing=hold != "bandlimited")
     values = LINEAR[None, :2]
     quiet = linear_problem(record, q=1e-7)
-    still = linear_problem(record, q=1e-7, process_noise=None)
+    still = linear_problem(record, prior=QUIET, process_noise=None)
     kalman = build_likelihood(quiet, RK4(4), 1, "kalman").total(values)
     classical = build_likelihood(still, RK4(4), 1, "classical").total(values)
     np.testing.assert_allclose(kalman, classical, rtol=0, atol=1e-6)
-    nothing = build_likelihood(still, RK4(4), 1, "kalman").total(values)
-    np.testing.assert_allclose(nothing, classical, rtol=1e-13)
 
 
 def in_many_digits(t, y, rate, q, noise):
@@ -309,8 +308,8 @@ def test_the_error_that_the_solver_claims_vanishes_with_its_steps():
         others = [build_likelihood(problem, EKF0(order, n), 1, "kalman") for n in (4, 8)]
         pairs = zip(likelihoods, others, strict=True)
         errors = [abs((one.total(values) - other.total(values)).item()) for one, other in pairs]
-        # The steps themselves are of order nu + 1, and their claims of order 2 nu + 1 in variance.
-        assert errors[0] / errors[1] > 0.75 * 2 ** (order + 1)
+        # Their means are of order nu, the variances that they claim of order 2 nu + 1.
+        assert errors[0] / errors[1] > 0.75 * 2**order
 
 
 def test_the_first_order_step_is_that_of_heun_with_its_residual_as_error():
@@ -401,6 +400,10 @@ def test_other_likelihoods_refuse_process_noise_and_name_this_one():
 def test_what_it_cannot_use_is_refused():
     with pytest.raises(InputError, match="does not go with"):
         build_likelihood(linear_problem(record_of()), EKF1(2, 1), 1, "kalman")
+    with pytest.raises(InputError, match="process noise only"):
+        build_likelihood(
+            linear_problem(record_of(), prior=QUIET, process_noise=None), RK4(1), 1, "kalman"
+        )
     coloured = linear_problem(record_of(), noise=[AR1(0.3, 0.5), 0.5])
     with pytest.raises(InputError, match="no coloured noise"):
         build_likelihood(coloured, RK4(1), 1, "kalman")
