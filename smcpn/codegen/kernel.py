@@ -197,7 +197,7 @@ class LaneKernel:
         if len(parts) == 1:
             run(parts[0])
         else:
-            list(_pool(self.threads or processors(), os.getpid()).map(run, parts))
+            list(pool(self.threads or processors(), os.getpid()).map(run, parts))
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += max(steps, 0) * n
         return state, emitted, totals
@@ -324,6 +324,6 @@ def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
 
 
 @cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+def pool(threads: int, process: int) -> ThreadPoolExecutor:
     """The threads of this process: a forked child has none of its parent's and would wait."""
     return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

@@ -34,8 +34,8 @@ class Blocks:
         States, normals of a step, and parameters with constants.
     first : int
         Slot of the state at the first sample.
-    look : int
-        Slot of what is carried of the look-ahead function.
+    look, n_look : int
+        Slot of what is carried of the look-ahead function, and how many numbers that is.
     slots : dict of Value to int
         Where values of theta are among its own.
     widths : dict of str to int
@@ -52,6 +52,7 @@ class Blocks:
     n_theta: int
     first: int
     look: int
+    n_look: int
     slots: dict[Value, int]
     widths: dict[str, int]
 
@@ -147,6 +148,7 @@ class _Layout:
             n_theta=self.theta.numel(),
             first=at["first"],
             look=at["l"],
+            n_look=self.carried["l"].numel(),
             slots=self.slot,
             widths={name: symbols.numel() for name, symbols in self.rows.items()},
         )

@@ -34,9 +34,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.likelihood.classical import Classical
 from smcpn.model.process_noise import step_factor
+
+Array = NDArray[np.float64]
 
 
 def symmetric(entries: Sequence[ca.SX], n: int) -> ca.SX:
@@ -155,6 +159,11 @@ class Row:
 
     def __getitem__(self, name: str) -> ca.SX:
         return self._symbols[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in the order of their entries."""
+        return tuple(self._symbols)
 
     @property
     def symbols(self) -> ca.SX:
@@ -355,6 +364,18 @@ class Guide:
         row |= {"constant": ca.SX(0.0), "mean": ca.SX.zeros(k, 1), "gain": ca.SX.zeros(k, n)}
         row |= {"spread": ca.SX.eye(k), "factor": self.factor}
         return self.step_row.values(**row)
+
+    def look_after(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Path (T, n), information (T, n, n) and slope (T, n) after samples, of `sample_row`."""
+        ends = np.cumsum([self.sample_row[name].nnz() for name in self.sample_row.names])
+        parts = dict(zip(self.sample_row.names, np.split(rows, ends[:-1], axis=1), strict=True))
+        n, entries = self.n, parts["information"]
+        information = np.empty((len(rows), n, n))
+        for entry, (i, j) in enumerate(
+            zip(*self.sample_row["information"].sparsity().get_triplet(), strict=True)
+        ):
+            information[:, i, j] = information[:, j, i] = entries[:, entry]
+        return parts["path"], information, parts["slope"]
 
     # The particles, forward; the path is that of one without noise.
 

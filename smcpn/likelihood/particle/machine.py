@@ -9,10 +9,10 @@ from llvmlite import ir
 
 from smcpn.codegen.functions import apply
 from smcpn.codegen.loops import FAST, INTEGER, Function, Shared, number, run_lanes
-from smcpn.codegen.lower import Level, Value
+from smcpn.codegen.lower import Value
 from smcpn.codegen.machine_code import Block, Writer
-from smcpn.codegen.terms import DOUBLE, WIDTH
-from smcpn.likelihood.particle.blocks import OWN, Blocks
+from smcpn.codegen.terms import DOUBLE, WIDTH, vector
+from smcpn.likelihood.particle.blocks import Blocks
 from smcpn.likelihood.particle.normals import uniform, write_normals
 from smcpn.likelihood.particle.weights import real, write_resampling, write_weights
 
@@ -182,21 +182,25 @@ def _write_run(module: ir.Module, blocks: Blocks) -> None:
 
 
 class _Filter:
-    """Writes the filter of a theta; its work array holds states, log weight, normals, and copies.
+    """Writes the filter of a theta.
 
-    ``active`` is the theta's place in keys, state and increments.
+    The work array holds states, log weights, normals or weights, and copies of the states, each of
+    as many doubles as there are particles. ``active`` is the theta's place in keys, states and
+    increments.
     """
 
     def __init__(self, made: Function, blocks: Blocks, theta: Any, active: Any) -> None:
         self.made, self.blocks, self.theta, self.active = made, blocks, theta, active
         self.builder, self.lanes, self.rows = made.builder, made["particles"], _Rows(made, blocks)
         n, k = blocks.n, blocks.noises
-        self.log_weights = self._slot(n)
-        self.normals = self._slot(n + 1)
-        # The weights take the place of the normals.
+        self.log_weights, self.normals = self._slot(n), self._slot(n + 1)
         self.weights, self.copy = self.normals, self._slot(n + 1 + max(k, 1))
-        size = made.times(number(n + 1), self.lanes)
-        self.state = made.at(made["state"], made.times(active, size))
+        self.ancestors = made["ancestors"]
+        with self.builder.goto_entry_block():
+            self.log_sum = self.builder.alloca(DOUBLE)
+        count = self.builder.sitofp(self.lanes, DOUBLE)
+        self.log_count = apply(self.builder, "log", [count])
+        self.half = self.builder.fmul(count, real(0.5))
 
     def _slot(self, slot: int) -> Any:
         return self.made.at(self.made["work"], self.made.times(number(slot), self.lanes))
@@ -204,34 +208,99 @@ class _Filter:
     def write(self) -> None:
         """Write it."""
         made, builder = self.made, self.builder
+        held = made.times(number(self.blocks.n + 1), self.lanes)
+        state = made.at(made["state"], made.times(self.active, made.sum(held, number(1))))
         fresh = builder.icmp_signed("!=", made["fresh"], number(0))
         with builder.if_else(fresh) as (then, otherwise):
             with then:
                 self._lanes("start", {})
+                builder.store(self.log_count, self.log_sum)
             with otherwise:
-                self._move(self.state, made["work"], self.blocks.n + 1)
+                self._move(state, made["work"], held)
+                builder.store(builder.load(made.at(state, held), align=8), self.log_sum)
         self._lanes("enter", {})
-        count = builder.sitofp(self.lanes, DOUBLE)
-        self.log_count = apply(builder, "log", [count])
-        self.half = builder.fmul(count, real(0.5))
-        # The log of the sum of the weights before a sample.
-        cell = self._cell()
-        builder.store(self.log_count, cell)
-        with made.where(builder.not_(fresh)):
-            builder.store(builder.load(self._carried_sum()), cell)
         with made.loop(made["first"], made["last"]) as sample:
-            self._sample(sample, cell)
-        self._move(made["work"], self.state, self.blocks.n + 1)
+            self._sample(sample)
+        self._move(made["work"], state, held)
+        builder.store(builder.load(self.log_sum), made.at(state, held), align=8)
 
-    def _cell(self) -> Any:
-        with self.builder.goto_entry_block():
-            return self.builder.alloca(DOUBLE)
-
-    def _carried_sum(self) -> Any:
-        raise NotImplementedError
-
-    def _move(self, source: Any, target: Any, slots: int) -> None:
+    def _sample(self, sample: Any) -> None:
         made, builder = self.made, self.builder
-        with made.loop(number(0), made.times(number(slots), self.lanes)) as k:
-            value = builder.load(made.at(source, k), align=8)
-            builder.store(value, made.at(target, k), align=8)
+        overall = made.sum(made["sample_offset"], sample)
+        block = builder.sdiv(overall, number(KEY_SAMPLES))
+        key = builder.load(
+            made.at(made["keys"], made.times(self.active, made["n_keys"]), block), align=8
+        )
+        begin, end = self.rows.interval(sample)
+        with made.loop(begin, end) as step:
+            count = made.sum(made["step_offset"], step)
+            write_normals(made, self.normals, self.lanes, key, count, self.blocks.noises)
+            guide = self.rows.guide_step(step, "step", self.blocks.step)
+            self._lanes("step", self.rows.of_step(step) | {"q": guide})
+        look = self.rows.guide_sample(sample, "look", self.blocks.sample)
+        self._lanes("sample", self.rows.of_sample(sample) | {"v": look})
+        log_sum, total, squares = write_weights(made, self.log_weights, self.weights, self.lanes)
+        increment = builder.fsub(log_sum, builder.load(self.log_sum))
+        place = made.times(builder.sub(sample, made["first"]), made["stride"])
+        builder.store(increment, made.at(made["increments"], place, self.active), align=8)
+        kept = builder.icmp_unsigned("!=", made["kept"], ir.Constant(_NUMBERS, None))
+        since = builder.sub(sample, made["first"])
+        with made.where(kept):
+            held = made.times(number(self.blocks.n + 1), self.lanes)
+            self._move(made["work"], made.at(made["kept"], made.times(since, held)), held)
+        few = builder.fcmp_ordered(
+            "<", builder.fmul(total, total), builder.fmul(squares, self.half)
+        )
+        with builder.if_else(few) as (then, otherwise):
+            with then:
+                self._resample(total, uniform(builder, key, overall))
+                builder.store(self.log_count, self.log_sum)
+            with otherwise:
+                builder.store(log_sum, self.log_sum)
+        with made.where(kept):
+            row = made.at(made["kept_ancestors"], made.times(since, self.lanes))
+            with made.loop(number(0), self.lanes) as lane:
+                chosen = builder.load(made.at(self.ancestors, lane))
+                builder.store(builder.select(few, chosen, lane), made.at(row, lane))
+
+    def _resample(self, total: Any, chance: Any) -> None:
+        made, builder, n = self.made, self.builder, self.blocks.n
+        write_resampling(made, self.weights, total, chance, self.lanes, self.ancestors)
+        for state in range(n):
+            own = self._slot(state)
+            copy = made.at(self.copy, made.times(number(state), self.lanes))
+            with made.loop(number(0), self.lanes) as lane:
+                ancestor = builder.load(made.at(self.ancestors, lane))
+                builder.store(builder.load(made.at(own, ancestor)), made.at(copy, lane))
+        self._move(self.copy, made["work"], made.times(number(n), self.lanes))
+        with made.loop(number(0), self.lanes) as lane:
+            builder.store(real(0.0), made.at(self.log_weights, lane))
+
+    def _lanes(self, name: str, places: dict[str, Any]) -> None:
+        """Write a block for all particles; rows of the guide have a lane for every theta."""
+        made, blocks = self.made, self.blocks
+        first = {"x": blocks.first, "l": blocks.look}
+
+        def place(value: Value) -> Any:
+            vector, index = value.vector, value.index
+            if vector in places and vector not in "qv":
+                return made.at(places[vector], number(index))
+            base = made["own"]
+            if vector in places:
+                base = places[vector]
+            elif vector in first:
+                index += first[vector]
+            else:
+                index = blocks.slots[value]
+            return made.at(base, number(index * THETAS), self.theta)
+
+        shared = _Scalars(made, blocks.particle[f"{name}_shared"], place)
+        run_lanes(made, blocks.particle[name], self.lanes, WIDTH, shared)
+
+    def _move(self, source: Any, target: Any, count: Any) -> None:
+        """Copy so many doubles, a multiple of a vector of them."""
+        made, builder = self.made, self.builder
+        kind = vector(DOUBLE, WIDTH).as_pointer()
+        with made.loop(number(0), count, WIDTH) as k:
+            value = builder.load(builder.bitcast(made.at(source, k), kind), align=8)
+            builder.store(value, builder.bitcast(made.at(target, k), kind), align=8)
