@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical")
+LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "particle")
 METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")

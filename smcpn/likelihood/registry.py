@@ -83,6 +83,9 @@ class Recursion(ABC):
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
         Whether the state may be disturbed between samples.
+    estimated : bool
+        Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`), of a
+        problem with process noise.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -99,6 +102,7 @@ class Recursion(ABC):
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
+    estimated: ClassVar[bool] = False
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
@@ -154,7 +158,8 @@ class Recursion(ABC):
         """Whether it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
-        return takes_noise and (model.process_noise is None or cls.takes_process_noise)
+        needs = cls.takes_process_noise if model.process_noise is not None else not cls.estimated
+        return takes_noise and needs
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -283,6 +288,8 @@ def suitable_likelihood(
             takes = "no coloured noise: give standard deviations in place of AR1"
         if model.process_noise is not None and not LIKELIHOODS[name].takes_process_noise:
             argument, takes = "process_noise", "no process noise: leave it out"
+        elif model.process_noise is None and LIKELIHOODS[name].estimated and not model.coloured:
+            argument, takes = "process_noise", "problems with process noise: give process_noise"
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)

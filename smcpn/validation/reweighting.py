@@ -147,13 +147,17 @@ def log_likelihood_of(
     return _evaluated(recursion.over([record], solver, kernel), values)
 
 
+EXACT = tuple(name for name, kind in LIKELIHOODS.items() if not kind.estimated)
+"""Likelihoods that are no random estimates."""
+
+
 def compare_likelihoods(
     problem: Problem,
     solver: Solver,
     likelihood: str | None,
     theta: Array,
     log_weights: Array,
-    names: Sequence[str] = tuple(LIKELIHOODS),
+    names: Sequence[str] = EXACT,
 ) -> list[Reweighted]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 

@@ -98,7 +98,7 @@ class _Layout:
         guide, at, step_row = self.guide, self.at, self.guide.step_row.symbols
         sample_row, n = guide.sample_row.symbols, guide.n
         carried = {name: (symbols, at[name]) for name, symbols in self.carried.items()}
-        x, P, l = ({name: carried[name]} for name in "mPl")
+        x, P, ahead = ({name: carried[name]} for name in "mPl")
         on_path = {"m": (guide.x, PATH)}
         at_sample = {"m": (guide.x, SAMPLE)}
         in_row = {"q": (step_row, STEP)}
@@ -122,10 +122,14 @@ class _Layout:
                 [(filtered, at["m"]), (_lower(updated), at["P"]), (filtered, SAMPLE)], x | P, "s"
             ),
             "look": lambda: self._block(
-                [(ca.vertcat(*seen.entries), at["l"]), (sample_values, SAMPLE)], at_sample | l, "s"
+                [(ca.vertcat(*seen.entries), at["l"]), (sample_values, SAMPLE)],
+                at_sample | ahead,
+                "s",
             ),
             "back": lambda: self._block(
-                [(ca.vertcat(*stepped.entries), at["l"]), (step_values, STEP)], on_path | l, "rg"
+                [(ca.vertcat(*stepped.entries), at["l"]), (step_values, STEP)],
+                on_path | ahead,
+                "rg",
             ),
             "roll": lambda: self._block([(guide.x, PATH), (rolled, at["m"])], x | in_row, "rg"),
             "place": lambda: self._block([(guide.x, SAMPLE)], x, ""),
@@ -157,7 +161,7 @@ class _Layout:
         return self.start.initial(self.guide.model)
 
     def _particle(self) -> dict[str, Block]:
-        """Blocks whose lanes are the particles; their values are n states, a log weight, normals."""
+        """Blocks whose lanes are the particles: n states, a log weight, and normals each."""
         guide, n = self.guide, self.guide.n
         weight, normals = ca.SX.sym("w"), ca.SX.sym("z", guide.noises)
         state = {"m": (guide.x, 0), "w": (weight, n)}
@@ -166,7 +170,11 @@ class _Layout:
         first = ca.SX.sym("x0", n)
         shared = {"q": guide.step_row.symbols, "v": guide.sample_row.symbols}
         made = {
-            "step": ([(following, 0), (weight + growth, n)], state | {"z": (normals, n + 1)}, "rgq"),
+            "step": (
+                [(following, 0), (weight + growth, n)],
+                state | {"z": (normals, n + 1)},
+                "rgq",
+            ),
             "sample": ([(weight + guide.scored(), n)], state, "sv"),
             "start": ([(first, 0), (ca.SX(0.0), n)], {}, "x"),
             "enter": ([(weight + look.log(guide.x), n)], state, "l"),
@@ -241,7 +249,9 @@ class _Layout:
         """Values that depend on theta only."""
         read = set(_values(operand for s in self.hoisted for operand in s.operands))
         return Block(
-            loads=tuple((v, slot) for v, slot in self.slot.items() if v.vector == "p" and v in read),
+            loads=tuple(
+                (v, slot) for v, slot in self.slot.items() if v.vector == "p" and v in read
+            ),
             statements=tuple(self.hoisted),
             stores=tuple(
                 (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot

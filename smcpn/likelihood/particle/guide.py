@@ -6,7 +6,7 @@ psi_n(x) approximates the density of all samples to come given the state,
     log psi_n(x) = c + eta' (x - r) - (x - r)' Lambda (x - r) / 2,
 
 with r the point of a path about which the model is linearised. Backward over a step, with
-B = I + L' Lambda L, the integral of psi_{n+1} over the noise is, for the state m before it is added,
+B = I + L' Lambda L, the integral of psi_{n+1} over the noise is, for the state m before that,
 
     log int psi_{n+1}(m + L z) N(z; 0, I) dz = c~ + eta~' (m - r) - (m - r)' Lambda~ (m - r) / 2,
     K = B^-1 L' Lambda,  Lambda~ = (I - L K)' Lambda (I - L K) + K' K,  eta~ = (I - L K)' eta,
@@ -48,7 +48,9 @@ def symmetric(entries: Sequence[ca.SX], n: int) -> ca.SX:
     return ca.SX(
         ca.vertcat(
             *[
-                ca.horzcat(*[entries[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in range(n)])
+                ca.horzcat(
+                    *[entries[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in range(n)]
+                )
                 for i in range(n)
             ]
         )
@@ -100,9 +102,7 @@ class LookAhead:
     def symbols(cls, n: int) -> LookAhead:
         """Fresh symbols."""
         entries = [ca.SX.sym(f"lambda{k}") for k in range(n * (n + 1) // 2)]
-        return cls(
-            symmetric(entries, n), ca.SX.sym("eta", n), ca.SX.sym("c"), ca.SX.sym("r", n)
-        )
+        return cls(symmetric(entries, n), ca.SX.sym("eta", n), ca.SX.sym("c"), ca.SX.sym("r", n))
 
     def log(self, x: ca.SX) -> ca.SX:
         """Log psi(x)."""
@@ -212,9 +212,7 @@ class Guide:
         self.additive = noise.additive
         self.x, self.n = self.model.x, self.model.x.numel()
         step = self.step
-        self.factor = step_factor(
-            self.model, step.h, u=step.inputs[1], t=step.t + step.h / 2
-        )
+        self.factor = step_factor(self.model, step.h, u=step.inputs[1], t=step.t + step.h / 2)
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
         entries = [ca.SX.sym(f"P{k}") for k in range(self.n * (self.n + 1) // 2)]
@@ -260,7 +258,7 @@ class Guide:
 
     @cached_property
     def jacobian(self) -> ca.SX:
-        """dPhi / dx."""
+        """Derivative of Phi by the state, (n, n)."""
         return ca.densify(ca.jacobian(self.following, self.x))
 
     # The extended Kalman filter, forward.
@@ -358,9 +356,9 @@ class Guide:
     def unguided(self) -> ca.SX:
         """`step_row` of a bootstrap filter."""
         n, k = self.n, self.noises
-        row = {
-            name: ca.SX.zeros(n, 1) for name in ("slope", "offset", "slope_after", "about")
-        } | {name: ca.SX.zeros(n, n) for name in ("information", "information_after", "jacobian")}
+        row = {name: ca.SX.zeros(n, 1) for name in ("slope", "offset", "slope_after", "about")} | {
+            name: ca.SX.zeros(n, n) for name in ("information", "information_after", "jacobian")
+        }
         row |= {"constant": ca.SX(0.0), "mean": ca.SX.zeros(k, 1), "gain": ca.SX.zeros(k, n)}
         row |= {"spread": ca.SX.eye(k), "factor": self.factor}
         return self.step_row.values(**row)

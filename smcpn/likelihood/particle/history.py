@@ -18,7 +18,9 @@ class History:
     """Particles of one theta at T samples of a record.
 
     With the weights of `weights`, the particles of a sample are distributed as the state given the
-    samples up to it. A path drawn by `draw` is one of all samples, smoothed.
+    samples up to it; those of a filter that looks ahead lie where later samples have the state, so
+    that a bootstrap filter serves better here. A path drawn by `draw` is one given all samples,
+    and there it is the filter that looks ahead, which resamples seldom, that has many of them.
 
     Attributes
     ----------
@@ -71,9 +73,7 @@ class History:
         Paths of one filter share their beginnings where it has resampled; those of many filters,
         one each, are independent.
         """
-        place = rng.choice(
-            self.states.shape[2], size=size, p=_normalised(self.log_weights[-1:])[0]
-        )
+        place = rng.choice(self.states.shape[2], size=size, p=_normalised(self.log_weights[-1:])[0])
         paths = np.empty((size, *self.states.shape[:2]))
         for k in range(len(self.states) - 1, -1, -1):
             if k < len(self.states) - 1:

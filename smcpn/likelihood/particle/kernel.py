@@ -31,7 +31,6 @@ Array = NDArray[np.float64]
 
 SWEEPS = 2
 """Backward passes: about the path of the extended Kalman filter, and about the smoothed one."""
-LOOK_AHEAD, ALONE = True, False
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,8 @@ class ParticleKernel:
         CLOCK.compile_seconds += time.perf_counter() - begin
 
     @cached_property
-    def _functions(self) -> dict[str, Any]:
+    def functions(self) -> dict[str, Any]:
+        """Compiled functions by name, as `smcpn.likelihood.particle.machine` lists arguments."""
         counts = dict.fromkeys(("forward", "backward", "again", "alone"), len(PASS_ARGUMENTS))
         counts |= {"begin": len(BEGIN_ARGUMENTS), "run": len(FILTER_ARGUMENTS)}
         return {
@@ -149,7 +149,8 @@ class ParticleKernel:
             Which looked ahead: those whose guide is a number.
         """
         begin = time.perf_counter()
-        assert particles % GROUP == 0 and particles > 0
+        assert particles > 0
+        assert particles % GROUP == 0
         n = len(theta)
         if state is None:
             state = np.empty((n, self.state_size(particles)))
@@ -187,7 +188,7 @@ class _Call:
 
     def block(self, first: int) -> None:
         """Run the filters of thetas from ``first`` on, `THETAS` at most."""
-        blocks, piece, functions = self.kernel.blocks, self.piece, self.kernel._functions
+        blocks, piece, functions = self.kernel.blocks, self.piece, self.kernel.functions
         live = min(THETAS, len(self.theta) - first)
         samples = piece.last - piece.first
         own = np.zeros((blocks.own, THETAS))
@@ -228,7 +229,7 @@ class _Call:
         work = np.empty((2 * blocks.n + 1 + max(blocks.noises, 1)) * n)
         ancestors = np.empty(n + 1, dtype=np.int64)
         kept = self.kept
-        self.kernel._functions["run"](
+        self.kernel.functions["run"](
             *self._rows(), address(own), address(step), address(look), _integers(active), n,
             _integers(self.keys), self.keys.shape[1], self.piece.sample_offset,
             self.piece.step_offset, self.fresh, address(self.state), address(self.increments),
@@ -241,5 +242,6 @@ class _Call:
 
 def _integers(array: NDArray[Any]) -> int:
     """Where compiled code finds an array of 64-bit integers."""
-    assert array.dtype.itemsize == 8 and array.dtype.kind in "iu" and array.flags.c_contiguous
+    assert array.dtype.char in "lLqQ"
+    assert array.flags.c_contiguous
     return array.__array_interface__["data"][0]

@@ -28,7 +28,7 @@ from smcpn.likelihood.particle.kernel import Kept, ParticleKernel, Piece
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.particle.normals import GROUP
 from smcpn.likelihood.registry import number_of_steps
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
 
@@ -47,11 +47,7 @@ class Particle(Classical):
     takes_process_noise = True
     coloured_noise = False
     gaussian = False
-
-    @classmethod
-    def takes_noise(cls, model: Model) -> bool:
-        """Whether it can be computed with the noises of a model: it has to have process noise."""
-        return model.process_noise is not None and super().takes_noise(model)
+    estimated = True
 
     @classmethod
     def build(  # pyright: ignore[reportIncompatibleMethodOverride]

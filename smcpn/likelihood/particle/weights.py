@@ -9,7 +9,8 @@ where they begin tells the ancestors, without a branch or a search.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -162,13 +163,12 @@ def write_resampling(
     scale = builder.fdiv(builder.sitofp(lanes, DOUBLE), total)
     # Of c N / S - u, rounded up.
     shift = builder.fsub(real(1.0), uniform)
-    carried = _scalar_loop(function, lanes, [real(0.0), number(0)])
-    with carried as (lane, (before, begin), follow):
+    with _scalars(function, lanes, [real(0.0), number(0)]) as (lane, (before, begin), follow):
         builder.store(lane, function.at(ancestors, begin))
         cumulative = builder.fadd(before, builder.load(function.at(weights, lane)))
         end = builder.fptosi(builder.fadd(builder.fmul(cumulative, scale), shift), INTEGER)
         follow(cumulative, function.smaller(end, lanes))
-    with _scalar_loop(function, lanes, [number(0)]) as (lane, (largest,), follow):
+    with _scalars(function, lanes, [number(0)]) as (lane, (largest,), follow):
         place = function.at(ancestors, lane)
         mark = builder.load(place)
         largest = builder.select(builder.icmp_signed(">", mark, largest), mark, largest)
@@ -176,33 +176,29 @@ def write_resampling(
         follow(largest)
 
 
-class _scalar_loop:
-    """Write a loop over lanes that carries scalars."""
+@contextmanager
+def _scalars(
+    function: Function, lanes: Any, begins: list[Any]
+) -> Generator[tuple[Any, list[Any], Callable[..., None]]]:
+    """Write a loop over lanes that carries scalars: the lane, their values, what sets the next."""
+    builder = function.builder
+    before = builder.block
+    head, inside, after = (builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    lane = builder.phi(INTEGER)
+    lane.add_incoming(number(0), before)
+    carried = [builder.phi(begin.type) for begin in begins]
+    for phi, begin in zip(carried, begins, strict=True):
+        phi.add_incoming(begin, before)
+    builder.cbranch(builder.icmp_signed("<", lane, lanes), inside, after)
+    builder.position_at_end(inside)
 
-    def __init__(self, function: Function, lanes: Any, begins: list[Any]) -> None:
-        self._function, self._lanes, self._begins = function, lanes, begins
+    def follow(*values: Any) -> None:
+        for phi, value in zip(carried, values, strict=True):
+            phi.add_incoming(value, builder.block)
 
-    def __enter__(self) -> tuple[Any, list[Any], Callable[..., None]]:
-        builder = self._function.builder
-        before = builder.block
-        self._head, inside, self._after = (builder.append_basic_block() for _ in range(3))
-        builder.branch(self._head)
-        builder.position_at_end(self._head)
-        self._lane = builder.phi(INTEGER)
-        self._lane.add_incoming(number(0), before)
-        self._carried = [builder.phi(begin.type) for begin in self._begins]
-        for phi, begin in zip(self._carried, self._begins, strict=True):
-            phi.add_incoming(begin, before)
-        builder.cbranch(builder.icmp_signed("<", self._lane, self._lanes), inside, self._after)
-        builder.position_at_end(inside)
-        return self._lane, list(self._carried), self._follow
-
-    def _follow(self, *values: Any) -> None:
-        for phi, value in zip(self._carried, values, strict=True):
-            phi.add_incoming(value, self._function.builder.block)
-
-    def __exit__(self, *_: object) -> None:
-        function, builder = self._function, self._function.builder
-        self._lane.add_incoming(function.sum(self._lane, number(1)), builder.block)
-        builder.branch(self._head)
-        builder.position_at_end(self._after)
+    yield lane, carried, follow
+    lane.add_incoming(function.sum(lane, number(1)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
