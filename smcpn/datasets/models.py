@@ -59,3 +59,37 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     """
     friction = Fv * v + Fc * v / np.sqrt(v * v + width * width)
     return v, (force - friction - offset) / M
+
+
+OVERFLOW_RATE = 0.5
+"""1/s: how fast a level above the rim of `cascaded_tanks` falls to it."""
+RIM = 10.0
+"""Level at which a tank overflows, volts. The level of the upper tank is not measured: its unit is
+such that its rim is there too."""
+
+
+def positive(level, width):
+    """Smooth max(level, 0): (level + sqrt(level^2 + width^2)) / 2, positive everywhere."""
+    return (level + np.sqrt(level * level + width * width)) / 2
+
+
+@ode
+def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
+    """Two tanks in cascade with overflow, levels in volts of the level sensor.
+
+    h1' = pump u - q1 - w1,  h2' = ratio (q1 + share w1) - q2 - w2, where
+
+    q1 = out1 (h1 / 10)^(1/2)                           Bernoulli's outflow of the upper tank,
+    q2 = out2 ((h2 - zero) / (10 - zero))^power         of the lower tank, whose sensor reads
+                                                        ``zero`` when it is empty,
+    w  = max(h - 10, 0) / 2 s                           what flows over the rim.
+
+    Parameters are the rise per volt of the pump (1/s), outflows of full tanks (V/s), volts of the
+    lower tank per volt of the upper one, and the share of the upper overflow that falls into the
+    lower tank. The kinks are rounded over 10 mV (empty tanks) and 100 mV (rims).
+    """
+    q1 = out1 * np.sqrt(positive(h1, 0.01) / RIM)
+    q2 = out2 * (positive(h2 - zero, 0.01) / (RIM - zero)) ** power
+    w1 = OVERFLOW_RATE * positive(h1 - RIM, 0.1)
+    w2 = OVERFLOW_RATE * positive(h2 - RIM, 0.1)
+    return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2
