@@ -7,9 +7,8 @@ unknown levels. The upper tank can overflow, partly into the lower one.
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
-
-import numpy as np
 
 from smcpn.arguments import checked
 from smcpn.datasets.inventory import require_file
@@ -53,15 +52,15 @@ def cascaded_tanks(hold: str = "zoh") -> CascadedTanks:
     """
     path = require_file("cascaded_tanks", "dataBenchmark.csv", "from nonlinearbenchmark.org")
     try:
-        table = np.genfromtxt(path, delimiter=",", names=True)
-        columns = [np.asarray(table[key], dtype=float) for key in ("uEst", "yEst", "uVal", "yVal")]
-        lengths = {np.isfinite(column).sum() for column in columns}
-    except (ValueError, OSError, IndexError, TypeError) as error:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = [[float(row[key]) for row in rows] for key in ("uEst", "yEst", "uVal", "yVal")]
+    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
         raise InputError(
             f"{path} cannot be read as the record of the cascaded tanks ({error}): fetch it again"
         ) from error
-    if lengths != {SAMPLES} or len(columns[0]) != SAMPLES:
-        raise InputError(f"{path} has not {SAMPLES} samples of u and y: fetch it again")
+    if len(rows) != SAMPLES:
+        raise InputError(f"{path} has {len(rows)} samples, not {SAMPLES}: fetch it again")
     train, test = (
         Record(u=u, y=y, dt=INTERVAL, hold=hold, y_unit="V", name=f"cascaded tanks {what}")
         for what, u, y in (("training", *columns[:2]), ("test", *columns[2:]))

@@ -61,16 +61,26 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     return v, (force - friction - offset) / M
 
 
-OVERFLOW_RATE = 0.5
-"""1/s: how fast a level above the rim of `cascaded_tanks` falls to it."""
 RIM = 10.0
 """Level at which a tank overflows, volts. The level of the upper tank is not measured: its unit is
 such that its rim is there too."""
+OVERFLOW_RATE = 0.5
+"""1/s: how fast a level above the rim falls to it."""
 
 
-def positive(level, width):
-    """Smooth max(level, 0): (level + sqrt(level^2 + width^2)) / 2, positive everywhere."""
-    return (level + np.sqrt(level * level + width * width)) / 2
+def outflow(full, power):
+    """Outflow relative to a full tank's, ``full`` ** ``power``; smooth and odd where it is empty.
+
+    full (full^2 + 0.01^2)^((power - 1) / 2): a level below zero, of rounding or of noise, is
+    drawn back to it, and the slope at zero is finite.
+    """
+    return full * (full * full + 1e-4) ** ((power - 1) / 2)
+
+
+def overflow(level):
+    """What flows over the rim, V/s: 0 below, `OVERFLOW_RATE` times the excess above, 20 mV round."""
+    excess = level - RIM
+    return OVERFLOW_RATE * (excess + np.sqrt(excess * excess + 4e-4)) / 2
 
 
 @ode
@@ -79,17 +89,16 @@ def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
 
     h1' = pump u - q1 - w1,  h2' = ratio (q1 + share w1) - q2 - w2, where
 
-    q1 = out1 (h1 / 10)^(1/2)                           Bernoulli's outflow of the upper tank,
-    q2 = out2 ((h2 - zero) / (10 - zero))^power         of the lower tank, whose sensor reads
-                                                        ``zero`` when it is empty,
-    w  = max(h - 10, 0) / 2 s                           what flows over the rim.
+    q1 = out1 (h1 / 10)^(1/2)                     the upper tank's outflow after Bernoulli,
+    q2 = out2 ((h2 - zero) / (10 - zero))^power   the lower tank's, whose sensor reads ``zero``
+                                                  when it is empty,
+    w  = max(h - 10, 0) / (2 s)                   what flows over a rim.
 
-    Parameters are the rise per volt of the pump (1/s), outflows of full tanks (V/s), volts of the
+    Parameters: the pump's rise per volt (1/s), the outflows of full tanks (V/s), volts of the
     lower tank per volt of the upper one, and the share of the upper overflow that falls into the
-    lower tank. The kinks are rounded over 10 mV (empty tanks) and 100 mV (rims).
+    lower tank. The kinks of q and w are rounded: `outflow`, `overflow`.
     """
-    q1 = out1 * np.sqrt(positive(h1, 0.01) / RIM)
-    q2 = out2 * (positive(h2 - zero, 0.01) / (RIM - zero)) ** power
-    w1 = OVERFLOW_RATE * positive(h1 - RIM, 0.1)
-    w2 = OVERFLOW_RATE * positive(h2 - RIM, 0.1)
+    q1 = out1 * outflow(h1 / RIM, 0.5)
+    q2 = out2 * outflow((h2 - zero) / (RIM - zero), power)
+    w1, w2 = overflow(h1), overflow(h2)
     return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2
