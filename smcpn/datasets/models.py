@@ -78,7 +78,7 @@ def outflow(full, power):
 
 
 def overflow(level):
-    """What flows over the rim, V/s: 0 below, `OVERFLOW_RATE` times the excess above, 20 mV round."""
+    """What flows over the rim, V/s: 0 below it, `OVERFLOW_RATE` times the excess above."""
     excess = level - RIM
     return OVERFLOW_RATE * (excess + np.sqrt(excess * excess + 4e-4)) / 2
 
