@@ -5,7 +5,17 @@
 
 from __future__ import annotations
 
-LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "particle")
+LIKELIHOODS = (
+    "marginal",
+    "filtering",
+    "dalton",
+    "fenrir",
+    "adaptive",
+    "classical",
+    "kalman",
+    "kalman-iterated",
+    "particle",
+)
 METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")

@@ -147,17 +147,13 @@ def log_likelihood_of(
     return _evaluated(recursion.over([record], solver, kernel), values)
 
 
-EXACT = tuple(name for name, kind in LIKELIHOODS.items() if not kind.estimated)
-"""Likelihoods that are no random estimates."""
-
-
 def compare_likelihoods(
     problem: Problem,
     solver: Solver,
     likelihood: str | None,
     theta: Array,
     log_weights: Array,
-    names: Sequence[str] = EXACT,
+    names: Sequence[str] | None = None,
 ) -> list[Reweighted]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 
@@ -170,16 +166,23 @@ def compare_likelihoods(
         Of the posterior, as of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
     log_weights : ndarray, (N,)
-    names : sequence of str
-        Of `LIKELIHOODS`. A diffusion that has to be known is the most likely one at the posterior
-        centre. A likelihood that cannot be used with the problem, or is none at any diffusion or
-        for some of the weight, says why in place of figures.
+    names : sequence of str, optional
+        Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be
+        known is the most likely one at the posterior centre. A likelihood that cannot be used with
+        the problem, or is none at any diffusion or for some of the weight, says why in place of
+        figures.
 
     Raises
     ------
     InputError
         For an unknown name.
     """
+    if names is None:
+        names = [
+            name
+            for name, kind in LIKELIHOODS.items()
+            if kind.takes_noise(problem.model) and not kind.estimated
+        ]
     for name in names:
         check_likelihood(name)
     if not names:

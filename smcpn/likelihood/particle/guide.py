@@ -31,14 +31,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.classical import Classical
-from smcpn.model.process_noise import step_factor
+from smcpn.likelihood.classical import outputs_at
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.transition import Transition
+from smcpn.model.problem import Model
 
 Array = NDArray[np.float64]
 
@@ -189,11 +190,15 @@ class Guide:
 
     Parameters
     ----------
-    recursion : Classical
-        Step, sample, outputs and log density of a model.
+    model : Model
+    sample : SampleSymbols
+    transition : Transition
+        A solver step. The variance that a solver claims for its error is noise too.
 
     Attributes
     ----------
+    factor : casadi.SX, (n, k)
+        L; ``additive`` where it does not depend on the state.
     noises : int
         Normals of a step, k.
     look : LookAhead
@@ -204,15 +209,16 @@ class Guide:
         What particles take of a step and of a sample.
     """
 
-    def __init__(self, recursion: Classical) -> None:
-        self.model, self.sample, self.step = recursion.model, recursion.sample, recursion.step
-        self.outputs, self.log_density = recursion.outputs, recursion.log_density()
-        noise = self.model.process_noise
-        assert noise is not None
-        self.additive = noise.additive
-        self.x, self.n = self.model.x, self.model.x.numel()
-        step = self.step
-        self.factor = step_factor(self.model, step.h, u=step.inputs[1], t=step.t + step.h / 2)
+    def __init__(self, model: Model, sample: SampleSymbols, transition: Transition) -> None:
+        self.model, self.sample, self.step = model, sample, transition.step
+        self.x, self.n = model.x, model.x.numel()
+        self.outputs = outputs_at(model, self.x, sample)
+        self.following = transition.following
+        self.jacobian = ca.densify(transition.jacobian)
+        error = ca.diag(ca.sqrt(transition.error_variance))
+        claimed = [k for k in range(self.n) if not error[k, k].is_zero()]
+        self.factor = ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
+        self.additive = not ca.depends_on(self.factor, self.x)
         self.noises = self.factor.shape[1]
         self.look = LookAhead.symbols(self.n)
         entries = [ca.SX.sym(f"P{k}") for k in range(self.n * (self.n + 1) // 2)]
@@ -250,16 +256,6 @@ class Guide:
             information=_matrix("S", ca.Sparsity.lower(n)),
             slope=_matrix("s", ca.Sparsity.dense(n, 1)),
         )
-
-    @cached_property
-    def following(self) -> ca.SX:
-        """Phi(x)."""
-        return self.step.following
-
-    @cached_property
-    def jacobian(self) -> ca.SX:
-        """Derivative of Phi by the state, (n, n)."""
-        return ca.densify(ca.jacobian(self.following, self.x))
 
     # The extended Kalman filter, forward.
 
@@ -399,4 +395,4 @@ class Guide:
         row = self.sample_row
         away = row["jacobian"] @ self.x - row["at"]
         expected = row["a"] + (row["d"] - row["w"] * away / 2) * away
-        return self.log_density - ca.sum1(expected)
+        return ca.sum1(self._expansion()[1]) - ca.sum1(expected)

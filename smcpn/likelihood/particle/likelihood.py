@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
-from smcpn.likelihood.classical import Classical
 from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.history import History
@@ -40,12 +40,13 @@ CHUNK = 1024
 """Samples of a bootstrap filter whose rows are in memory at a time."""
 
 
-class Particle(Classical):
-    """A particle filter for each theta, twisted by the samples to come."""
+class Particle(Kalman):
+    """A particle filter for each theta, twisted by the samples to come.
+
+    What a sample is expected to be is that of the Kalman filter.
+    """
 
     name = "particle"
-    takes_process_noise = True
-    coloured_noise = False
     gaussian = False
     estimated = True
 
@@ -82,7 +83,7 @@ class Particle(Classical):
     @cached_property
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
-        return ParticleKernel(Guide(self))
+        return ParticleKernel(Guide(self.model, self.sample, self.transition))
 
 
 class ParticleLikelihood:

@@ -371,10 +371,12 @@ def test_built_by_its_name():
 
 def test_refused():
     plain = problem_of(process_noise=None, prior={"c": PRIOR["c"], "k": 2.0})
-    with pytest.raises(InputError, match="particle likelihood takes problems with process noise"):
+    with pytest.raises(
+        InputError, match="particle likelihood takes states with process noise only"
+    ):
         build_likelihood(plain, smcpn.RK4(steps=2), 1, "particle")
     for wrong in (0, 33, 64.0, True):
-        with pytest.raises(InputError, match="state_particles is .*: give a multiple of 32"):
+        with pytest.raises(InputError, match=r"state_particles is .*: give a multiple of 32"):
             likelihood_of().with_state_particles(wrong)
 
 
