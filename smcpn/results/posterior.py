@@ -80,11 +80,14 @@ class Posterior(WeightedDraws):
         steps: int | str = "auto",
         initialise: Index = 0,
         like: Record | None = None,
+        process_noise: bool = True,
+        seed: Seed = 0,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
         This is a free run: the input and the initial state go in, the outputs only compare. Its
-        band counts parameters, noise and the error of the simulation's own step. For a run that
+        band counts parameters, process noise (every particle has a disturbed path of its own),
+        measurement noise and the error of the simulation's own step. For a run that
         the measured outputs correct on the way see `predict`.
 
         Parameters
@@ -102,6 +105,10 @@ class Posterior(WeightedDraws):
             squares; they are not compared. With 0 the initial state is that of the problem.
         like : Record, optional
             The record learned from whose initial state this one shares, where these differ.
+        process_noise : bool
+            False for paths without the process noise of the model.
+        seed : int
+            Of the process noise.
 
         Raises
         ------
@@ -111,11 +118,11 @@ class Posterior(WeightedDraws):
         if initialise:
             return simulate_started(
                 self.problem, record, self.values, self.weights, initialise,
-                observe, steps, self.step_length,
+                observe, steps, self.step_length, process_noise, seed,
             )  # fmt: skip
         return simulate_particles(
             self.problem, record, self.values, self.weights, observe, steps,
-            step_length=self.step_length, like=like,
+            step_length=self.step_length, like=like, process_noise=process_noise, seed=seed,
         )  # fmt: skip
 
     def predict(

@@ -14,7 +14,7 @@ from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, whole_number
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.simulator import Simulator
+from smcpn.simulation.disturbed import simulator_of
 
 Array = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ TWO_SIDED_95 = 1.959963984540054
 
 
 class ParticleSimulator(Protocol):
-    """Outputs of every particle over a record, in chunks of time; `Simulator` is one."""
+    """Outputs of every particle over a record, in chunks of time, as a `Simulator` has them."""
 
     @property
     def steps(self) -> int | str:
@@ -47,12 +47,13 @@ class Simulation:
     ----------
     record : Record
     mean : ndarray, (T, q)
-        Posterior mean of the noise-free outputs.
+        Posterior mean of the outputs without measurement noise.
     sd : ndarray, (T, q)
         Predictive standard deviation: the root of the three variances below.
     parameter_variance : ndarray, (T, q)
-        Spread of the noise-free outputs over the particles. The solver's error during the
-        identification is in it, because the likelihood counted it.
+        Spread of these outputs over the particles: of the parameters and, where the model has
+        process noise, of the path of each. The solver's error during the identification is in it,
+        because the likelihood counted it.
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
         the problem does.
@@ -137,6 +138,8 @@ def simulate_particles(
     step_length: float | None = None,
     simulator: ParticleSimulator | None = None,
     like: Record | None = None,
+    process_noise: bool = True,
+    seed: int = 0,
 ) -> Simulation:
     """Simulate a record with weighted parameter values, (N, d) and (N,).
 
@@ -151,6 +154,10 @@ def simulate_particles(
         state; ``steps`` and ``step_length`` are then not used.
     like : Record, optional
         The record of the problem whose initial state this one shares, where these differ.
+    process_noise : bool
+        Whether every particle has a disturbed path of its own, where the model has such noise.
+    seed : int
+        Of the process noise.
 
     Raises
     ------
@@ -161,7 +168,8 @@ def simulate_particles(
     check_record(record, problem.ode, model.outputs.numel())
     if simulator is None:
         started = starting_like(problem, model, record if like is None else like)
-        simulator = Simulator(started, record, steps, step_length)
+        started = started if process_noise else replace(started, process_noise=None)
+        simulator = simulator_of(started, record, steps, step_length, seed=seed)
     theta = np.ascontiguousarray(values.T)
     moments = _Moments(record, model.outputs.numel(), weights)
     # A particle that diverges is found late: its part in what came before is taken back by a
