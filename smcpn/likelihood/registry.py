@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
@@ -80,7 +82,7 @@ class Recursion(ABC):
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
-        Whether the state may be disturbed between samples.
+        Whether the state is disturbed between samples: it takes models with process noise only.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -152,7 +154,7 @@ class Recursion(ABC):
         """Whether it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
-        return takes_noise and (model.process_noise is None or cls.takes_process_noise)
+        return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -167,7 +169,47 @@ class Recursion(ABC):
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion from which `expected` and `local_error` are compiled."""
-        return cls(problem, solver, grid, **options)
+        return cls.shared(problem, solver, grid, **options)
+
+    @classmethod
+    def shared(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """Return the recursion of a model that all resolutions of a solver share.
+
+        ``options`` are those of the subclass.
+        """
+        solver = solver.unresolved()
+        known, key = problem.model.kernels, (cls, solver, grid, *sorted(options.items()))
+        if key not in known:
+            known[key] = cls(problem, solver, grid, **options)
+        return known[key]
+
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        """Values of a program's constants under a solver; by default those of the model."""
+        return self.model.constant_values
+
+    def kernel(
+        self,
+        solver: Solver,
+        threads: int | None = None,
+        write: Callable[[Self], LaneProgram] | None = None,
+        most_lanes: int = MAX_LANES,
+    ) -> LaneKernel:
+        """Return a kernel, compiled at its first use.
+
+        Parameters
+        ----------
+        write : callable, optional
+            From the recursion to the program; by default it emits the log density.
+        """
+        write = write or weighing_program
+        if write not in self._kernels:
+            self._kernels[write] = LaneKernel(write(self), threads, most_lanes)
+        kernel = self._kernels[write].with_constants(self.constant_values(solver))
+        return kernel.with_threads(threads)
+
+    @cached_property
+    def _kernels(self) -> dict[Callable[[Self], LaneProgram], LaneKernel]:
+        return {}
 
     @classmethod
     def build(
@@ -187,9 +229,8 @@ class Recursion(ABC):
                 "every sampling interval, leave it out",
                 argument="interval",
             )
-        recursion = cls(problem, solver, Grid.of(problem.records), **options)
-        kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
-        return recursion.over(problem.records, solver, kernel)
+        recursion = cls.shared(problem, solver, Grid.of(problem.records), **options)
+        return recursion.over(problem.records, solver, recursion.kernel(solver, threads))
 
     def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
         """The likelihood of records by its compiled kernel."""
@@ -199,6 +240,11 @@ class Recursion(ABC):
             return self.writer(record, steps, number, solver.interval).whole(record)
 
         return LaneLikelihood(kernel, records, solver, write)
+
+
+def weighing_program(recursion: Recursion) -> LaneProgram:
+    """Program that emits the log density of each sample."""
+    return recursion.program(recursion.log_density())
 
 
 def build_likelihood(
@@ -235,8 +281,13 @@ def suitable_likelihood(
         takes = "Gaussian noise only: give standard deviations in noise"
         if model.density is None:
             takes = "no coloured noise: give standard deviations in place of AR1"
-        if model.process_noise is not None and not LIKELIHOODS[name].takes_process_noise:
-            argument, takes = "process_noise", "no process noise: leave it out"
+        disturbed = LIKELIHOODS[name].takes_process_noise
+        if disturbed != (model.process_noise is not None):
+            only = "states with process noise only: give it to the problem"
+            argument, takes = (
+                "process_noise",
+                only if disturbed else "no process noise: leave it out",
+            )
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)

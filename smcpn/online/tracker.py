@@ -25,9 +25,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.keyed import NO_KEYS
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
 
@@ -111,6 +113,7 @@ class Reweighting:
             state=state,
             ancestor=system.ancestor,
             lineage=system.lineage,
+            keys=system.keys,
         )
         if total > 0:
             self._log_weights, self._weights = log_weights, weights / total
@@ -173,7 +176,7 @@ class BlockTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.end
 
-    def evaluate(self, theta: Array) -> ParticleSystem:
+    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
         state, log_likelihood = self.likelihood.evaluate(values, self.sample)
@@ -187,6 +190,7 @@ class BlockTarget(Target):
             state=state,
             ancestor=np.zeros(n, dtype=np.int64),
             lineage=np.zeros(n, dtype=np.int64),
+            keys=keys,
         )
 
 
