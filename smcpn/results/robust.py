@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Index, Seed, checked
+from smcpn.arguments import Index, checked
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
@@ -79,8 +79,6 @@ class Robust:
         steps: int | str = "auto",
         initialise: Index = 0,
         like: Record | None = None,
-        process_noise: bool = True,
-        seed: Seed = 0,
     ) -> Simulation:
         """Simulate a record with every particle of `posterior`; parameters as of its `simulate`.
 
@@ -88,9 +86,8 @@ class Robust:
         amplitude, and nowhere less than the noise of the posterior.
         """
         run = self.posterior.simulate(
-            record, observe=observe, steps=steps, initialise=initialise, like=like,
-            process_noise=process_noise, seed=seed,
-        )  # fmt: skip
+            record, observe=observe, steps=steps, initialise=initialise, like=like
+        )
         if observe is not None or not self.levels or not record.n_outputs:
             return run
         residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])

@@ -1,7 +1,6 @@
 """Paths of a model with process noise, one for each parameter vector.
 
-A path takes the steps of the likelihoods: x+ = Phi_h(x) + L z with Runge-Kutta's step Phi_h, the
-factor L of `smcpn.model.process_noise.step_factor` and z ~ N(0, I).
+A path takes the steps of the likelihoods (`smcpn.likelihood.transition`), by Runge-Kutta's method.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.likelihood.classical import RungeKuttaStep, outputs_at, runge_kutta_program
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.transition import Transition
 from smcpn.model.graphs import Model
-from smcpn.model.process_noise import step_factor
 from smcpn.model.record import Record
-from smcpn.simulation.simulator import CHUNK, Simulator
+from smcpn.simulation.chunks import CHUNK
+from smcpn.simulation.simulator import Simulator
+from smcpn.solver import RK4
 
 Array = NDArray[np.float64]
 
@@ -97,9 +98,9 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
 
     Theta ends with the normals of `STEPS` steps, a row of a step with its number among these.
     """
-    sample, step = SampleSymbols.of(model), RungeKuttaStep.of(model)
-    program = runge_kutta_program(model, sample, outputs_at(model, model.x, sample), step)
-    factor = step_factor(model, step.h, u=step.inputs[1], t=step.t + step.h / 2)
+    sample, transition = SampleSymbols.of(model), Transition.of(model, RK4())
+    outputs, factor = outputs_at(model, model.x, sample), transition.factor
+    program = runge_kutta_program(model, sample, outputs, transition.step)
     normals, number = ca.SX.sym("normals", factor.shape[1], STEPS), ca.SX.sym("number")
     own = sum(
         (ca.if_else(number == k, normals[:, k], 0.0) for k in range(STEPS)),
@@ -109,7 +110,7 @@ def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:
         program,
         theta=ca.vertcat(model.theta, ca.vec(normals)),
         step_row=ca.vertcat(program.step_row, number),
-        step=program.step + factor @ own,
+        step=transition.following + factor @ own,
     )
     return LaneKernel(program), factor.shape[1]
 

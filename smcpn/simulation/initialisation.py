@@ -20,8 +20,8 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.disturbed import simulator_of
 from smcpn.simulation.particles import Simulation, simulate_particles
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
@@ -146,8 +146,6 @@ def simulate_started(
     observe: Any = None,
     steps: int | str = "auto",
     step_length: float | None = None,
-    process_noise: bool = True,
-    seed: int = 0,
 ) -> Simulation:
     """Simulate a record from states fitted to its first ``samples``; these do not count.
 
@@ -167,8 +165,7 @@ def simulate_started(
     interval = float(np.diff(record.t[:samples]).mean())
     per_sample = WINDOW_STEPS if step_length is None else max(1, round(interval / step_length))
     initial = fitted_initial_states(model, record[:samples], values, per_sample)
-    model = model if process_noise else replace(model, process_noise=None)
-    simulator = simulator_of(model, record, steps, step_length, initial, seed=seed)
+    simulator = Simulator(model, record, steps, step_length, initial)
     return simulate_particles(
         problem, record.hide(0, samples), values, weights, observe, simulator=simulator
     )

@@ -14,7 +14,7 @@ from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, whole_number
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.disturbed import simulator_of
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ TWO_SIDED_95 = 1.959963984540054
 
 
 class ParticleSimulator(Protocol):
-    """Outputs of every particle over a record, in chunks of time, as a `Simulator` has them."""
+    """Outputs of every particle over a record, in chunks of time; `Simulator` is one."""
 
     @property
     def steps(self) -> int | str:
@@ -31,6 +31,10 @@ class ParticleSimulator(Protocol):
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N)."""
+        ...
+
+    def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
+        """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
         ...
 
     def halving_change(self, theta: Array) -> Array:
@@ -47,13 +51,15 @@ class Simulation:
     ----------
     record : Record
     mean : ndarray, (T, q)
-        Posterior mean of the outputs without measurement noise.
+        Posterior mean of the noise-free outputs.
     sd : ndarray, (T, q)
-        Predictive standard deviation: the root of the three variances below.
+        Predictive standard deviation: the root of the sum of the variances below.
     parameter_variance : ndarray, (T, q)
-        Spread of these outputs over the particles: of the parameters and, where the model has
-        process noise, of the path of each. The solver's error during the identification is in it,
-        because the likelihood counted it.
+        Spread of the noise-free outputs over the particles. The solver's error during the
+        identification is in it, because the likelihood counted it.
+    process_variance : ndarray, (T, q)
+        What process noise adds, linearised about each particle's run without it; 0 where the
+        problem has none.
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
         the problem does.
@@ -79,6 +85,7 @@ class Simulation:
     mean: Array
     sd: Array
     parameter_variance: Array
+    process_variance: Array
     noise_variance: Array
     solver_variance: Array
     rmse: Array
@@ -100,7 +107,8 @@ class Simulation:
 
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q)."""
-        sd = np.sqrt(self.parameter_variance + variance + self.solver_variance)
+        model = self.parameter_variance + self.process_variance
+        sd = np.sqrt(model + variance + self.solver_variance)
         error, measured = np.abs(self.record.y - self.mean), np.isfinite(self.record.y)
         within = (error <= TWO_SIDED_95 * sd).sum(axis=0)
         with np.errstate(invalid="ignore"):
@@ -138,8 +146,6 @@ def simulate_particles(
     step_length: float | None = None,
     simulator: ParticleSimulator | None = None,
     like: Record | None = None,
-    process_noise: bool = True,
-    seed: int = 0,
 ) -> Simulation:
     """Simulate a record with weighted parameter values, (N, d) and (N,).
 
@@ -154,10 +160,6 @@ def simulate_particles(
         state; ``steps`` and ``step_length`` are then not used.
     like : Record, optional
         The record of the problem whose initial state this one shares, where these differ.
-    process_noise : bool
-        Whether every particle has a disturbed path of its own, where the model has such noise.
-    seed : int
-        Of the process noise.
 
     Raises
     ------
@@ -168,8 +170,7 @@ def simulate_particles(
     check_record(record, problem.ode, model.outputs.numel())
     if simulator is None:
         started = starting_like(problem, model, record if like is None else like)
-        started = started if process_noise else replace(started, process_noise=None)
-        simulator = simulator_of(started, record, steps, step_length, seed=seed)
+        simulator = Simulator(started, record, steps, step_length)
     theta = np.ascontiguousarray(values.T)
     moments = _Moments(record, model.outputs.numel(), weights)
     # A particle that diverges is found late: its part in what came before is taken back by a
@@ -180,7 +181,8 @@ def simulate_particles(
     # A density has no variance in the unit of the output: the band is then that of the output.
     noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
     solver = np.square(simulator.halving_change((moments.weights @ values)[:, None]))
-    sd = np.sqrt(moments.spread + noise + solver)
+    process = simulator.process_variance(problem, theta, moments.weights)
+    sd = np.sqrt(moments.spread + process + noise + solver)
     scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
@@ -188,6 +190,7 @@ def simulate_particles(
         mean=moments.mean,
         sd=sd,
         parameter_variance=moments.spread,
+        process_variance=process,
         noise_variance=noise,
         solver_variance=solver,
         rmse=moments.rmse,
@@ -205,15 +208,26 @@ def starting_like(problem: Problem, model: Model, record: Record) -> Model:
     Raises
     ------
     InputError
+        As `initial_number`.
+    """
+    return replace(model, initial=(model.initial[initial_number(problem, record)],))
+
+
+def initial_number(problem: Problem, record: Record) -> int:
+    """Number of the initial state of the problem's record that is ``record``.
+
+    Raises
+    ------
+    InputError
         If the problem's records start differently and this is none of them.
     """
-    initial = model.with_numbers().initial
+    initial = problem.model.with_numbers().initial
     zero = ca.SX.zeros(*initial[0].shape)
     if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):
-        return replace(model, initial=model.initial[:1])
+        return 0
     for number, own in enumerate(problem.records):
         if own is record:
-            return replace(model, initial=(model.initial[number],))
+            return number
     raise InputError(
         f"{record.name}: the problem's {len(problem.records)} records start from different states: "
         "choose which one with like=, one of these records"

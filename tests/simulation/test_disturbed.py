@@ -8,7 +8,6 @@ from scipy import stats
 
 import smcpn
 from smcpn.simulation.disturbed import DisturbedSimulator
-from smcpn.simulation.particles import simulate_particles
 from tests.reference.van_loan import van_loan
 
 
@@ -133,19 +132,6 @@ def test_noise_that_depends_on_the_state_converges_weakly() -> None:
         error, standard_error = brownian_error(steps)
         assert abs(error - expected) < 3.5 * standard_error, (steps, error, expected)
         assert abs(expected) < h
-
-
-def test_a_band_counts_process_noise_and_can_be_had_without() -> None:
-    prior = {"c": stats.lognorm(1.0), "q": stats.lognorm(1.0)}
-    whole = problem(mass, RECORD, observe="x", prior=prior, process_noise={"v": "q"})
-    values, weights = np.tile([0.4, 0.3], (500, 1)), np.full(500, 1 / 500)
-    with_noise = simulate_particles(whole, RECORD, values, weights, steps=2)
-    again = simulate_particles(whole, RECORD, values, weights, steps=2)
-    without = simulate_particles(whole, RECORD, values, weights, steps=2, process_noise=False)
-    exact = van_loan(np.array([[0.0, 1.0], [0.0, -0.4]]), np.array([[0.0], [0.3]]), 19 * 0.2)
-    assert with_noise.sd[-1, 0] == pytest.approx(np.sqrt(exact[0, 0]), rel=4 / np.sqrt(1000))
-    assert without.parameter_variance.max() < 1e-15
-    assert with_noise.sd.tobytes() == again.sd.tobytes()
 
 
 @pytest.mark.parametrize(
