@@ -13,6 +13,7 @@ from .model.ode import ODE, ode
 from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
+from .model.sde import sde
 from .online import Online
 from .pn.solution import Solution
 from .pn.solve import solve
@@ -74,6 +75,7 @@ __all__ = [
     "models",
     "ode",
     "resume",
+    "sde",
     "simulate",
     "solve",
 ]

@@ -190,7 +190,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
-            "likelihood": likelihood_name(solver, self.likelihood),
+            "likelihood": likelihood_name(problem, solver, self.likelihood),
             "method": self.method or (AUTO if self.start is None else "tempering"),
             "entropy": np.random.SeedSequence(self.seed).entropy,
         }

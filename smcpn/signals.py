@@ -74,6 +74,22 @@ def _leave(number: int) -> None:
     raise KeyboardInterrupt
 
 
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """Hold back Ctrl-C until the end, as where half a result would break the next call."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if held and callable(before):
+            before(*held[0])
+
+
 class Stop:
     """A request to stop, set by a signal or a limit and read between samples.
 

@@ -102,6 +102,10 @@ class Solver:
         """Return the same solver with so many steps per sampling interval, where they are given."""
         return replace(cast(Any, self), steps=steps)
 
+    def unresolved(self) -> Self:
+        """Return the one of the solvers whose kernels are the same that stands for all of them."""
+        return self.with_steps(1).divided(None)
+
 
 @dataclass(frozen=True, repr=False)
 class ProbabilisticSolver(Solver):
@@ -277,6 +281,10 @@ class AdaptiveEKF1(Solver):
         """See `Solver.with_steps`: its steps are its own."""
         _steps(steps)
         return self
+
+    def unresolved(self) -> Self:
+        """See `Solver.unresolved`: the tolerance reaches a kernel as a number."""
+        return replace(self, tolerance=FIRST_TOLERANCE)
 
 
 @dataclass(frozen=True, repr=False)

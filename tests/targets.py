@@ -103,3 +103,113 @@ class HalfNan(LinearRegression):
     def log_densities(self, values, a, b):
         densities = super().log_densities(values, a, b)
         return np.where(values[:, 0] < 0, np.nan, densities)
+
+
+@dataclass(frozen=True)
+class OrnsteinUhlenbeck:
+    """dx = -rate x dt + q dW, x_0 ~ N(0, 1), y_k = x(k h) + noise e: the Kalman likelihood."""
+
+    y: np.ndarray
+    h: float = 0.5
+    noise: float = 0.5
+    prior = Prior({"rate": stats.lognorm(0.5), "q": stats.lognorm(0.5)})
+
+    @classmethod
+    def simulated(cls, n: int = 40, rate: float = 1.0, q: float = 1.0, seed: int = 0):
+        rng, model = np.random.default_rng(seed), cls(np.zeros(n))
+        decay, sd = model.transition(np.array([[rate, q]]))
+        x = [rng.standard_normal()]
+        for _ in range(n - 1):
+            x.append(decay[0] * x[-1] + sd[0] * rng.standard_normal())
+        return cls(np.array(x) + model.noise * rng.standard_normal(n))
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.y)
+
+    def transition(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Factor of the state over a step, and standard deviation of what is added, (N,) each."""
+        rate, q = values.T
+        decay = np.exp(-rate * self.h)
+        return decay, q * np.sqrt((1 - decay**2) / (2 * rate))
+
+    def start(self, values):
+        return np.array([np.zeros(len(values)), np.ones(len(values))])
+
+    def advance(self, values, state, a, b):
+        decay, sd = self.transition(values)
+        (mean, variance), increments = state, np.empty((b - a, len(values)))
+        for k in range(a, b):
+            if k > 0:
+                mean, variance = decay * mean, decay**2 * variance + sd**2
+            total = variance + self.noise**2
+            residual = self.y[k] - mean
+            increments[k - a] = -0.5 * (residual**2 / total + np.log(2 * np.pi * total))
+            mean, variance = (
+                mean + variance / total * residual,
+                variance * self.noise**2 / total,
+            )
+        return np.array([mean, variance]), increments
+
+    def evaluate(self, values, b):
+        state, increments = self.advance(values, self.start(values), 0, b)
+        return state, increments.sum(axis=0)
+
+
+@dataclass(frozen=True)
+class BootstrapFilter:
+    """The same likelihood estimated by a bootstrap particle filter, resampled at every sample.
+
+    A block of samples has a key, of the generator Philox.
+    """
+
+    model: OrnsteinUhlenbeck
+    state_particles: int = 32
+    block: int = 10
+
+    @property
+    def n_samples(self) -> int:
+        return self.model.n_samples
+
+    def with_state_particles(self, number: int) -> BootstrapFilter:
+        return BootstrapFilter(self.model, number, self.block)
+
+    def n_keys(self, b: int) -> int:
+        return -(-b // self.block)
+
+    def guided(self, values, b):
+        return np.zeros(len(values), dtype=bool)
+
+    def start(self, values):
+        return np.zeros((self.state_particles, len(values)))
+
+    def draws(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Normals (block, N, N_x) and uniforms (block, N, 1) of one block of N filters."""
+        normal = np.empty((self.block, len(keys), self.state_particles))
+        uniform = np.empty((self.block, len(keys), 1))
+        for i, key in enumerate(keys):
+            rng = np.random.Generator(np.random.Philox(key=int(key)))
+            normal[:, i] = rng.standard_normal((self.block, self.state_particles))
+            uniform[:, i] = rng.random((self.block, 1))
+        return normal, uniform
+
+    def advance_keyed(self, values, keys, state, a, b):
+        decay, sd = (part[:, None] for part in self.model.transition(values))
+        x, increments = state.T, np.empty((b - a, len(values)))
+        for k in range(a, b):
+            if k == a or k % self.block == 0:
+                normal, uniform = self.draws(keys[:, k // self.block])
+            z, u = normal[k % self.block], uniform[k % self.block]
+            x = decay * x + sd * z if k > 0 else z
+            density = stats.norm.pdf(self.model.y[k], x, self.model.noise)
+            total = density.sum(axis=1)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                increments[k - a] = np.log(total / self.state_particles)
+                reached = np.cumsum(density, axis=1) / total[:, None]
+            places = (np.arange(self.state_particles) + u) / self.state_particles
+            index = (reached[:, None, :] < places[:, :, None]).sum(axis=2)
+            x = np.take_along_axis(x, np.minimum(index, self.state_particles - 1), axis=1)
+        return x.T.copy(), increments
+
+    def estimate(self, values, keys, b):
+        return self.advance_keyed(values, keys, self.start(values), 0, b)[1].sum(axis=0)

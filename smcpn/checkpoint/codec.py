@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import h5py
-import numba
 import numpy as np
 import scipy
 from numpy.typing import NDArray
@@ -305,7 +304,7 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "numpy": np.__version__,
         "scipy": scipy.__version__,
-        "numba": numba.__version__,
+        "numba": version("numba"),
         "casadi": version("casadi"),
     }
 

@@ -30,7 +30,7 @@ from smcpn.model.prior import Distribution, Prior
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import CONTEXT, Record
 
-RESULTS = 6
+RESULTS = 7
 """Of a model's table, before the initial state of each record."""
 MOST_ARGUMENTS = 16
 """Of a prior distribution."""
@@ -67,10 +67,11 @@ class ODEDocument(Document):
 
 
 class GivenDocument(Document):
-    """Outputs, noise and initial state as the user gave them, for tables and reports."""
+    """Outputs, noises and initial state as the user gave them, for tables and reports."""
 
     observe: list[Line]
     noise: list[Line | float]
+    process_noise: dict[Name, Line | float]
     initial: Line | float | Initial | list[Line | float | Initial]
 
 
@@ -302,7 +303,10 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
         "fixed": dict(problem.fixed),
         "diffusion": problem.diffusion or "",
         "given": {
-            "observe": problem.observe, "noise": problem.noise, "initial": problem.initial
+            "observe": problem.observe,
+            "noise": problem.noise,
+            "process_noise": dict(problem.process_noise),
+            "initial": problem.initial,
         },
     }  # fmt: skip
     arrays = table_arrays(problem)
@@ -318,7 +322,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
 
 def table_arrays(problem: Problem) -> Arrays:
     """Return the expression tables of a problem, and its constants."""
-    tables = {"ode": ExpressionTable.of(problem.ode.rhs), "model": problem.model.table()}
+    tables = {"ode": problem.ode.table(), "model": problem.model.table()}
     arrays: Arrays = {
         f"{owner}/{name}": values
         for owner, table in tables.items()
@@ -374,26 +378,32 @@ def restored_problem(
         noise=stored.given.noise,
         initial=stored.given.initial,
         diffusion=stored.diffusion or None,
+        process_noise=stored.given.process_noise,
     )
 
 
 def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> ODE:
     states, table = stored.states, _table(arrays, "ode")
     sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
-    if table.input_shapes.tolist() != [[n, 1] for n in sizes] or table.output_shapes.tolist() != [
-        [len(states), 1]
-    ]:
+    rhs, *diffusion = table.output_shapes.tolist() or [[]]
+    if (
+        table.input_shapes.tolist() != [[n, 1] for n in sizes]
+        or rhs != [len(states), 1]
+        or (diffusion and (len(diffusion) > 1 or diffusion[0][0] != len(states)))
+    ):
         raise InputError(f"the stored table of the ODE does not fit its names: {DAMAGED}")
     chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
+    equations = ODE.functions(table)
     return ODE(
         name=stored.name,
         states=tuple(states),
         inputs=tuple(stored.inputs),
         parameters=tuple(stored.parameters),
         defaults=stored.defaults,
-        rhs=table.function("rhs"),
+        rhs=equations[0],
+        diffusion=equations[1],
         chains=chains,
         doc=stored.doc,
     )

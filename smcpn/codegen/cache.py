@@ -10,23 +10,23 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
-import signal
+import pickle
 import sys
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import llvmlite
 import llvmlite.binding
 import numba
 from numba import njit
-from numba.core import config
+from numba.core import compiler, config, serialize
 
 from smcpn.codegen import store
 from smcpn.errors import InputError
+from smcpn.signals import uninterrupted
 
 _LOCK = threading.RLock()
 """A module that another thread is still compiling is not handed out."""
@@ -66,20 +66,51 @@ def _run(name: str, source: str, names: dict[str, Any]) -> None:
         raise
 
 
-@contextmanager
-def uninterrupted() -> Generator[None]:
-    """Hold back Ctrl-C until the end: half-compiled code would break the next call."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    held: list[tuple[int, FrameType | None]] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if held and callable(before):
-            before(*held[0])
+class StoredCode:
+    """The cache of one function, as numba asks for it.
+
+    numba's own keeps an index and code without a digest, and looks where a source file lies.
+
+    Parameters
+    ----------
+    function : callable
+        Of a module whose name says all that its machine code depends on.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._prefix = f"{function.__module__}.{function.__qualname__}"
+
+    @property
+    def cache_path(self) -> str:
+        """The folder."""
+        return str(store.folder())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code of a signature, or None."""
+        target_context.refresh()
+        entry = store.load(self._name(sig, target_context.codegen()))
+        if entry is None:
+            return None
+        rebuild = compiler.CompileResult._rebuild  # pyright: ignore[reportPrivateUsage]
+        return rebuild(target_context, *pickle.loads(entry))
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the code of a signature."""
+        if not data.library.has_dynamic_globals:
+            store.save(self._name(sig, data.codegen), serialize.dumps(data._reduce()))
+
+    def enable(self) -> None:
+        """Do nothing: it is always enabled."""
+
+    def disable(self) -> None:
+        """Do nothing, as `enable`."""
+
+    def flush(self) -> None:
+        """Do nothing: an entry that is not believed is written again."""
+
+    def _name(self, sig: Any, codegen: Any) -> str:
+        key = hashlib.sha256(repr((sig, codegen.magic_tuple())).encode()).hexdigest()
+        return f"{self._prefix}.{key[:24]}"
 
 
 def stored(signature: str | None = None, **options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -87,7 +118,7 @@ def stored(signature: str | None = None, **options: Any) -> Callable[[Callable[.
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher: Any = njit(**options)(function)
-        dispatcher._cache = store.StoredCode(function)
+        dispatcher._cache = StoredCode(function)
         if signature is not None:
             dispatcher.compile(signature)
             dispatcher.disable_compile()

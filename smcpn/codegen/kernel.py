@@ -151,6 +151,12 @@ class LaneKernel:
         other.program = replace(self.program, constant_values=values)
         return other
 
+    def with_threads(self, threads: int | None) -> LaneKernel:
+        """The same compiled code on other threads."""
+        other = copy(self)
+        other.threads = threads
+        return other
+
     def start(self, theta: Array, rows: Rows) -> Array:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()

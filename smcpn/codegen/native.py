@@ -20,10 +20,10 @@ import llvmlite
 from llvmlite import binding, ir
 
 from smcpn.codegen import store
-from smcpn.codegen.cache import uninterrupted
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 from smcpn.codegen.weights import write_update
+from smcpn.signals import uninterrupted
 
 _LOADED: dict[str, Any] = {}
 _LOCK = threading.RLock()

@@ -13,7 +13,6 @@ import functools
 import hashlib
 import hmac
 import os
-import pickle
 import secrets
 import shutil
 import stat
@@ -22,11 +21,9 @@ import warnings
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 from filelock import FileLock, Timeout
-from numba.core import compiler, serialize
 
 KERNELS_KEPT = 256
 DIGEST_BYTES = 32
@@ -131,7 +128,7 @@ def _write_new(path: Path, content: bytes, replacing: bool = True) -> None:
             Path(temporary).unlink(missing_ok=True)
 
 
-def load(name: str) -> Any:
+def load(name: str) -> bytes | None:
     """Return the entry of a name; None where there is none that this user wrote whole."""
     place = folder()
     try:
@@ -141,13 +138,13 @@ def load(name: str) -> Any:
     body = content[DIGEST_BYTES:]
     if not hmac.compare_digest(content[:DIGEST_BYTES], _digest(place, name, body)):
         return None
-    return pickle.loads(body)
+    return body
 
 
-def save(name: str, entry: Any) -> None:
+def save(name: str, entry: bytes) -> None:
     """Write the entry of a name, and remove those of the kernels that were used longest ago."""
-    place, body = folder(), serialize.dumps(entry)
-    _write_new(place / name, _digest(place, name, body) + body)
+    place = folder()
+    _write_new(place / name, _digest(place, name, entry) + entry)
     _keep_newest(place)
 
 
@@ -183,50 +180,3 @@ def locked(kernel: str) -> Generator[None]:
         yield
     finally:
         lock.release()
-
-
-class StoredCode:
-    """The cache of one function, as numba asks for it.
-
-    numba's own keeps an index and code without a digest, and looks where a source file lies.
-
-    Parameters
-    ----------
-    function : callable
-        Of a module whose name says all that its machine code depends on.
-    """
-
-    def __init__(self, function: Any) -> None:
-        self._prefix = f"{function.__module__}.{function.__qualname__}"
-
-    @property
-    def cache_path(self) -> str:
-        """The folder."""
-        return str(folder())
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code of a signature, or None."""
-        target_context.refresh()
-        found = load(self._name(sig, target_context.codegen()))
-        if found is None:
-            return None
-        rebuild = compiler.CompileResult._rebuild  # pyright: ignore[reportPrivateUsage]
-        return rebuild(target_context, *found)
-
-    def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the code of a signature."""
-        if not data.library.has_dynamic_globals:
-            save(self._name(sig, data.codegen), data._reduce())
-
-    def enable(self) -> None:
-        """Do nothing: it is always enabled."""
-
-    def disable(self) -> None:
-        """Do nothing, as `enable`."""
-
-    def flush(self) -> None:
-        """Do nothing: an entry that is not believed is written again."""
-
-    def _name(self, sig: Any, codegen: Any) -> str:
-        key = hashlib.sha256(repr((sig, codegen.magic_tuple())).encode()).hexdigest()
-        return f"{self._prefix}.{key[:24]}"

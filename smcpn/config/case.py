@@ -148,7 +148,7 @@ def _solver(root: Section, problem: Problem, settings: Settings) -> Solver | Non
             if kind is not None:
                 solver = solver_named(kind, problem, settings.likelihood)
             solver = solver_with(solver, **given)
-        likelihood_name(solver, settings.likelihood)
+        likelihood_name(problem, solver, settings.likelihood)
     return solver
 
 

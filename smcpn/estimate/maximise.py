@@ -270,7 +270,7 @@ def _log_likelihood(
             )
         return likelihood, False
     solver = chosen_solver(problem, solver, likelihood)
-    name = likelihood_name(solver, likelihood)
+    name = likelihood_name(problem, solver, likelihood)
     return LogLikelihood(problem, name, solver, threads), solver.automatic
 
 

@@ -27,6 +27,7 @@ has had: nothing depends on the units of time or state.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import casadi as ca
 import numpy as np
@@ -162,7 +163,7 @@ class Adaptive(Recursion):
     def __init__(self, problem: Problem, solver: AdaptiveEKF1, grid: Grid) -> None:
         self.model, self.order = problem.model, solver.order
         self.local_order = solver.order + 1
-        self.restarts, self._tolerance_value = grid.restarts, float(solver.tolerance)
+        self.restarts, self._solver = grid.restarts, solver
         model = self.model
         self.layout = Layout.connected(model.x, model.rhs, solver, model.outputs)
         rows = max(len(block.processes) for block in self.layout.blocks) * (solver.order + 1)
@@ -187,6 +188,10 @@ class Adaptive(Recursion):
         """See `Recursion.counterpart`; its steps are its own."""
         return AdaptiveEKF1().begun()
 
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        """See `Recursion.constant_values`."""
+        return (*self.model.constant_values, float(cast(AdaptiveEKF1, solver).tolerance))
+
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
         model, clock = self.model, self.clock
@@ -196,7 +201,7 @@ class Adaptive(Recursion):
         return LaneProgram(
             theta=model.theta,
             constants=ca.vertcat(model.constants, self.tolerance),
-            constant_values=(*model.constant_values, self._tolerance_value),
+            constant_values=self.constant_values(self._solver),
             state=ca.vertcat(clock.symbols, held),
             start_row=ca.vertcat(start.row, self.length),
             interval_row=ca.vertcat(self.sample.u, self.sample.t, *rates, self.length),

@@ -793,6 +793,10 @@ class Conditioned(Recursion):
         """See `Recursion.predicting`; each particle holds its covariances."""
         return super().predicting(problem, solver, grid, share=False, **options)
 
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        """See `Recursion.constant_values`."""
+        return self.symbols.constant_values(1.0)
+
     def over(
         self, records: Sequence[Record], solver: Solver, kernel: LaneKernel
     ) -> ConditionedLikelihood:

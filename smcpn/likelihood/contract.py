@@ -1,4 +1,4 @@
-"""Protocols of a likelihood as sequential samplers evaluate it: start, advance, evaluate."""
+"""Protocols of a likelihood as sequential samplers evaluate it, exact or estimated without bias."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Keys = NDArray[np.uint64]
 
 
 class Likelihood(Protocol):
@@ -49,4 +50,70 @@ class DiffusedLikelihood(Likelihood, Protocol):
 
     def at_diffusion(self, factor: float) -> Likelihood:
         """The same likelihood with the standard deviation of the diffusion times ``factor``."""
+        ...
+
+
+class EstimatedLikelihood(Protocol):
+    """p(y | theta) estimated without bias by a particle filter of the states, one for each theta.
+
+    A filter *is* its theta and one 64-bit key for each block of samples, from which all of its
+    random numbers come: the same arguments give the same bytes, for any threads, and in whatever
+    company a theta is evaluated. With independent uniform keys u, E_u Z(theta, u) = p(y | theta).
+    So a sampler over (theta, u) that targets p(theta) Z(theta, u) has the exact posterior as its
+    marginal, for any number of state particles (Andrieu and Roberts 2009).
+
+    ``values`` are parameter values in natural coordinates, (N, d); ``keys`` are (N, B) or wider,
+    B = `n_keys` of the samples in question, and no key is used by two blocks. An estimate of zero
+    (-inf), or NaN, excludes a theta.
+
+    References
+    ----------
+    Andrieu, C., Roberts, G. O. (2009). The pseudo-marginal approach for efficient Monte Carlo
+    computations. Annals of Statistics 37. Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013).
+    SMC^2. JRSS B 75.
+    """
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples T."""
+        ...
+
+    @property
+    def state_particles(self) -> int:
+        """Number of state particles N_x of each filter."""
+        ...
+
+    def with_state_particles(self, number: int) -> EstimatedLikelihood:
+        """The same likelihood, by the same compiled code, with another number of them."""
+        ...
+
+    def n_keys(self, b: int) -> int:
+        """Number of blocks of the first b samples: keys that their filter needs."""
+        ...
+
+    def estimate(self, values: Array, keys: Keys, b: int) -> Array:
+        """Log of the estimate of p(y_0, ..., y_{b-1} | theta), (N,).
+
+        The filter may look ahead as far as sample b - 1: the estimate of fewer samples is none of
+        its parts.
+        """
+        ...
+
+    def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
+        """Whether `estimate` looks ahead at a theta, (N,); elsewhere it is a bootstrap filter."""
+        ...
+
+    def start(self, values: Array) -> Array:
+        """State before the first sample, (k, N)."""
+        ...
+
+    def advance_keyed(
+        self, values: Array, keys: Keys, state: Array, a: int, b: int
+    ) -> tuple[Array, Array]:
+        """State after sample b - 1 from that before sample a, and log increments, (b - a, N).
+
+        The exponential of the sum of the increments l_0, ..., l_{b-1} is an unbiased estimate at
+        every sample b, and the same whatever the blocks in which it is computed: where a filter
+        looks ahead here, it is not beyond its block of samples.
+        """
         ...

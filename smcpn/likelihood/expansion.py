@@ -21,13 +21,18 @@ from numpy.typing import NDArray
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.measurement import masked_covariance, whitening
-from smcpn.likelihood.registry import Recursion
+from smcpn.likelihood.registry import Recursion, weighing_program
 
 Array = NDArray[np.float64]
 
 BLOCK = 128
 """Samples whose products are summed at once: so few that BLAS runs them on one thread, and sums
 come in the same order for any number of threads."""
+
+
+def tangent_program(recursion: Recursion) -> LaneProgram:
+    """Program of (theta, direction) that emits the log density and its derivative."""
+    return tangent(weighing_program(recursion))
 
 
 def expansion_program(recursion: Recursion) -> LaneProgram:

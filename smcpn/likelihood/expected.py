@@ -8,6 +8,7 @@ local error h D_n is h |z| (Bosch, Hennig, Tronarp 2021, (21) and (27)).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -68,6 +69,12 @@ class CompiledPrediction:
         )
         self.kernel, self.sizes = LaneKernel(longer), tuple(part.numel() for part in parts)
 
+    def under(self, solver: Solver) -> CompiledPrediction:
+        """The same kernel with the constants of a solver."""
+        other = copy(self)
+        other.kernel = self.kernel.with_constants(self.recursion.constant_values(solver))
+        return other
+
 
 def compiled_prediction(
     problem: Problem, solver: Solver, likelihood: str, record: Record
@@ -76,12 +83,12 @@ def compiled_prediction(
 
     It is compiled once and used by the search for the number of steps and by the error budget.
     """
-    solver, grid = solver.with_steps(1).divided(None), Grid.of([record])
-    known, key = problem.model.kernels, ("prediction", likelihood, solver, grid)
+    grid = Grid.of([record])
+    known, key = problem.model.kernels, ("prediction", likelihood, solver.unresolved(), grid)
     if key not in known:
         recursion = LIKELIHOODS[likelihood].predicting(problem, solver, grid)
         known[key] = CompiledPrediction(recursion)
-    return known[key]
+    return known[key].under(solver)
 
 
 @dataclass(frozen=True)

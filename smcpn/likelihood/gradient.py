@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Numbers, Positive, checked
 from smcpn.errors import InputError, listed
-from smcpn.likelihood.expansion import expansion_program, products
-from smcpn.likelihood.lanes import CHUNK, Grid, LaneLikelihood
+from smcpn.likelihood.expansion import expansion_program, products, tangent_program
+from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, likelihood_name
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
@@ -88,9 +88,10 @@ class LogLikelihood:
     ) -> None:
         check_problem(problem)
         solver = chosen_solver(problem, solver, likelihood)
-        self.likelihood = likelihood_name(solver, likelihood)
+        self.likelihood = likelihood_name(problem, solver, likelihood)
         self.problem, self.names = problem, problem.names
         self.solver = first_solver(problem, solver, self.likelihood)
+        self._threads = threads
         self._value = build_likelihood(problem, self.solver, threads, self.likelihood)
 
     def __repr__(self) -> str:
@@ -188,10 +189,12 @@ class LogLikelihood:
 
         Where `expands`, the samples emit `information_rows` after these.
         """
-        if not self.expands:
-            return self._value.tangent()
         kind, grid = LIKELIHOODS[self.likelihood], Grid.of(self.problem.records)
-        return self._value.running(expansion_program(kind(self.problem, self.solver, grid)))
+        recursion = kind.shared(self.problem, self.solver, grid)
+        write = expansion_program if self.expands else tangent_program
+        return self._value.running(
+            recursion.kernel(self.solver, self._threads, write, TANGENT_LANES)
+        )
 
     @property
     def expands(self) -> bool:

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.emit import LEAST_LANES
-from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import CHUNK, Grid, LaneLikelihood
-from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.registry import LIKELIHOODS, Recursion
 
 Array = NDArray[np.float64]
 
@@ -89,9 +89,12 @@ def _predicted(function: LogLikelihood) -> LaneLikelihood:
     problem, solver = function.problem, function.solver
     grid = Grid.of(problem.records)
     recursion = LIKELIHOODS[function.likelihood].predicting(problem, solver, grid)
+    kernel = recursion.kernel(solver, None, _predicting_program, LEAST_LANES)
+    return recursion.over(problem.records, solver, kernel)
+
+
+def _predicting_program(recursion: Recursion) -> LaneProgram:
     expected = recursion.expected()
     mean = expected.outputs + expected.noise_mean
     covariance = expected.covariance + ca.diag(expected.noise_variance)
-    emitted = ca.vertcat(mean, ca.densify(ca.vec(covariance)))
-    kernel = LaneKernel(tangent(recursion.program(emitted)), None, LEAST_LANES)
-    return recursion.over(problem.records, solver, kernel)
+    return tangent(recursion.program(ca.vertcat(mean, ca.densify(ca.vec(covariance)))))

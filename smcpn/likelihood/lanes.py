@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel
-from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -167,12 +166,13 @@ class LaneLikelihood:
 
         `total` and `emitted` then have two rows, log-density and derivative. Compiles.
         """
-        return self.running(tangent(self._kernel.program))
+        program = tangent(self._kernel.program)
+        return self.running(LaneKernel(program, self._kernel.threads, TANGENT_LANES))
 
-    def running(self, program: LaneProgram) -> LaneLikelihood:
-        """The same records and rows with the kernel of another program, such as a derivative's."""
+    def running(self, kernel: LaneKernel) -> LaneLikelihood:
+        """The same records and rows with another kernel, such as a derivative's."""
         other = copy(self)
-        other._kernel = LaneKernel(program, self._kernel.threads, TANGENT_LANES)
+        other._kernel = kernel
         return other
 
     def total(self, values: Array) -> Array:

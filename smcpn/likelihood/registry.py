@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
@@ -79,6 +81,8 @@ class Recursion(ABC):
         Whether measurements may scatter otherwise than Gaussian.
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
+    takes_process_noise : bool
+        Whether the state may be disturbed between samples.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -94,6 +98,7 @@ class Recursion(ABC):
     known_diffusion: ClassVar[bool] = False
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
+    takes_process_noise: ClassVar[bool] = False
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
@@ -146,9 +151,10 @@ class Recursion(ABC):
 
     @classmethod
     def takes_noise(cls, model: Model) -> bool:
-        """Whether it can be computed with the noise of a model."""
+        """Whether it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
-        return (gaussian or cls.any_density) and (white or cls.coloured_noise)
+        takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
+        return takes_noise and (model.process_noise is None or cls.takes_process_noise)
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -163,7 +169,47 @@ class Recursion(ABC):
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion from which `expected` and `local_error` are compiled."""
-        return cls(problem, solver, grid, **options)
+        return cls.shared(problem, solver, grid, **options)
+
+    @classmethod
+    def shared(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+        """Return the recursion of a model that all resolutions of a solver share.
+
+        ``options`` are those of the subclass.
+        """
+        solver = solver.unresolved()
+        known, key = problem.model.kernels, (cls, solver, grid, *sorted(options.items()))
+        if key not in known:
+            known[key] = cls(problem, solver, grid, **options)
+        return known[key]
+
+    def constant_values(self, solver: Solver) -> tuple[float, ...]:
+        """Values of a program's constants under a solver; by default those of the model."""
+        return self.model.constant_values
+
+    def kernel(
+        self,
+        solver: Solver,
+        threads: int | None = None,
+        write: Callable[[Self], LaneProgram] | None = None,
+        most_lanes: int = MAX_LANES,
+    ) -> LaneKernel:
+        """Return a kernel, compiled at its first use.
+
+        Parameters
+        ----------
+        write : callable, optional
+            From the recursion to the program; by default it emits the log density.
+        """
+        write = write or weighing_program
+        if write not in self._kernels:
+            self._kernels[write] = LaneKernel(write(self), threads, most_lanes)
+        kernel = self._kernels[write].with_constants(self.constant_values(solver))
+        return kernel.with_threads(threads)
+
+    @cached_property
+    def _kernels(self) -> dict[Callable[[Self], LaneProgram], LaneKernel]:
+        return {}
 
     @classmethod
     def build(
@@ -183,9 +229,8 @@ class Recursion(ABC):
                 "every sampling interval, leave it out",
                 argument="interval",
             )
-        recursion = cls(problem, solver, Grid.of(problem.records), **options)
-        kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
-        return recursion.over(problem.records, solver, kernel)
+        recursion = cls.shared(problem, solver, Grid.of(problem.records), **options)
+        return recursion.over(problem.records, solver, recursion.kernel(solver, threads))
 
     def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
         """The likelihood of records by its compiled kernel."""
@@ -195,6 +240,11 @@ class Recursion(ABC):
             return self.writer(record, steps, number, solver.interval).whole(record)
 
         return LaneLikelihood(kernel, records, solver, write)
+
+
+def weighing_program(recursion: Recursion) -> LaneProgram:
+    """Program that emits the log density of each sample."""
+    return recursion.program(recursion.log_density())
 
 
 def build_likelihood(
@@ -218,23 +268,24 @@ def build_likelihood(
 def suitable_likelihood(
     problem: Problem, solver: Solver, likelihood: str | None = None
 ) -> type[Recursion]:
-    """Return the likelihood of a name, or the solver's default, checked against the problem.
+    """Return the likelihood of a name, or the default, checked against the problem.
 
     Raises
     ------
     InputError
         As `build_likelihood`.
     """
-    name = likelihood_name(solver, likelihood)
-    if not LIKELIHOODS[name].takes_noise(problem.model):
+    name, model = likelihood_name(problem, solver, likelihood), problem.model
+    if not LIKELIHOODS[name].takes_noise(model):
+        argument = "noise"
         takes = "Gaussian noise only: give standard deviations in noise"
-        if problem.model.density is None:
+        if model.density is None:
             takes = "no coloured noise: give standard deviations in place of AR1"
-        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
-        raise InputError(
-            f"the {name} likelihood takes {takes}, or choose likelihood {' or '.join(fitting)}",
-            argument="noise",
-        )
+        if model.process_noise is not None and not LIKELIHOODS[name].takes_process_noise:
+            argument, takes = "process_noise", "no process noise: leave it out"
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
+        others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
+        raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "
@@ -243,8 +294,10 @@ def suitable_likelihood(
     return LIKELIHOODS[name]
 
 
-def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
+def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = None) -> str:
     """Name of the likelihood to use, checked against the solver.
+
+    By default it is the solver's own or, of a problem with process noise, the first that takes it.
 
     Raises
     ------
@@ -253,7 +306,9 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
     """
     check_solver(solver)
     if likelihood is None:
-        return solver.likelihood
+        disturbed = problem.model.process_noise is not None
+        fitting = [n for n in _with_process_noise() if LIKELIHOODS[n].goes_with(solver)]
+        return fitting[0] if disturbed and fitting else solver.likelihood
     check_likelihood(likelihood)
     if not LIKELIHOODS[likelihood].goes_with(solver):
         goes_with = LIKELIHOODS[likelihood].goes_with
@@ -261,7 +316,7 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
         raise InputError(
             f"the {likelihood} likelihood does not go with {solver!r}: give "
             f"solver={' or '.join(fitting)}, or leave likelihood out, which is "
-            f"{solver.likelihood} then",
+            f"{likelihood_name(problem, solver)} then",
             argument="likelihood",
         )
     return likelihood
@@ -270,15 +325,22 @@ def likelihood_name(solver: Solver, likelihood: str | None = None) -> str:
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of an identification that names none: `EKF0`, or the likelihood's.
 
+    With process noise it is that of the first likelihood that takes it.
+
     Raises
     ------
     InputError
         For a likelihood that needs a diffusion which neither solver nor problem gives.
     """
     if likelihood is None:
-        return EKF0()
+        fitting = _with_process_noise() if problem.model.process_noise is not None else []
+        return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
     check_likelihood(likelihood)
     return LIKELIHOODS[likelihood].default_solver(problem)
+
+
+def _with_process_noise() -> list[str]:
+    return [name for name, kind in LIKELIHOODS.items() if kind.takes_process_noise]
 
 
 def number_of_steps(solver: Solver) -> int:

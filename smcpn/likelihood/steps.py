@@ -282,7 +282,7 @@ def first_solver(problem: Problem, solver: Solver, likelihood: str | None = None
         return solver
     if solver.adaptive:
         return solver.begun()
-    if LIKELIHOODS[likelihood_name(solver, likelihood)].divides:
+    if LIKELIHOODS[likelihood_name(problem, solver, likelihood)].divides:
         solver = solver.divided(longest_interval(problem))
     guess = pilot_steps(problem, solver, pilot_values(problem), likelihood)
     median = problem.prior.natural(np.median(_prior_draws(problem), axis=0)[None, :])[0]

@@ -38,8 +38,9 @@ def chosen_solver(
 ) -> Solver:
     """Return the solver that is given; for None and ``"auto"`` the one that suits the problem.
 
-    That is `EKF0`, or `AdaptiveEKF1` where the problem is stiff; where a likelihood is named, it is
-    the solver that goes with it. The same problem gives the same solver, whatever the seed.
+    That is `EKF0`, or `AdaptiveEKF1` where the problem is stiff; where a likelihood is named, or
+    there is process noise, it is the solver that goes with it. The same problem gives the same
+    solver, whatever the seed.
 
     Raises
     ------
@@ -52,7 +53,7 @@ def chosen_solver(
         return given
     if likelihood is not None:
         return default_solver(problem, likelihood)
-    return stiff_solver(problem) or EKF0()
+    return stiff_solver(problem) or default_solver(problem, None)
 
 
 def stiff_solver(problem: Problem) -> Solver | None:

@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.disturbance import Disturbance
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
 from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.prior import Distribution
+from smcpn.model.process_noise import ProcessNoise
 from smcpn.model.trace import argument_names, trace
 
 
@@ -49,6 +51,8 @@ class Model:
         Standard deviation of a solver's Wiener processes, where the problem names it.
     density : OutputDensity or None
         Noise densities of the outputs, where not all are Gaussian.
+    process_noise : ProcessNoise or None
+        G of dx = f dt + G dW, where the state is disturbed.
     """
 
     x: ca.SX
@@ -65,6 +69,7 @@ class Model:
     constant_values: tuple[float, ...]
     diffusion: ca.SX | None = None
     density: OutputDensity | None = None
+    process_noise: ProcessNoise | None = None
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
@@ -94,6 +99,8 @@ class Model:
             diffusion=None if self.diffusion is None else numbers(self.diffusion),
             density=self.density
             and replace(self.density, log_density=numbers(self.density.log_density)),
+            process_noise=self.process_noise
+            and replace(self.process_noise, columns=numbers(self.process_noise.columns)),
             constants=ca.SX(0, 1),
             constant_values=(),
         )
@@ -104,7 +111,9 @@ class Model:
         density = self.density or OutputDensity(nothing, nothing, nothing)
         diffusion = nothing if self.diffusion is None else self.diffusion
         noise = [self.noise_variance, self.noise_correlation]
-        graphs = [self.rhs, self.outputs, *noise, diffusion, density.log_density, *self.initial]
+        columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
+        graphs = [self.rhs, self.outputs, *noise, diffusion, density.log_density, columns]
+        graphs += self.initial
         symbols = [self.x, self.u, self.t, self.gap, self.theta, self.constants]
         results = [ca.densify(graph) for graph in graphs]
         arguments = [*symbols, density.y, density.output]
@@ -122,13 +131,15 @@ class Model:
         if not _describes_model(table, len(constant_values)):
             raise InputError("the expression table is not that of a model: it is damaged")
         (x, u, t, gap, theta, constants, y, output), results = table.graphs()
-        rhs, outputs, noise_variance, noise_correlation, diffusion, log_density, *initial = results
+        rhs, outputs, noise_variance, noise_correlation, diffusion, log_density = results[:6]
+        columns, *initial = results[6:]
         return cls(
             x=x, u=u, t=t, theta=theta, rhs=rhs, outputs=outputs, noise_variance=noise_variance,
             noise_correlation=noise_correlation, gap=gap,
             initial=tuple(initial), constants=constants, constant_values=tuple(constant_values),
             diffusion=diffusion if diffusion.numel() else None,
             density=OutputDensity(y, output, log_density) if y.numel() else None,
+            process_noise=_process_noise(columns, x),
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
@@ -152,21 +163,29 @@ class Model:
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""
     arguments, results = table.input_shapes.tolist(), table.output_shapes.tolist()
-    if len(arguments) != 8 or len(results) < 7 or any(c != 1 for _, c in arguments + results):
+    if len(arguments) != 8 or len(results) < 8 or any(c != 1 for _, c in arguments + results):
         return False
     n, _, n_times, n_gaps, _, n_symbols, n_measured, n_expected = (rows for rows, _ in arguments)
-    rates, outputs, variances, correlations, diffusion, densities, *initial = (
+    rates, outputs, variances, correlations, diffusion, densities, columns, *initial = (
         rows for rows, _ in results
     )
     return (
-        n_times == n_gaps == 1
+        n > 0
+        and n_times == n_gaps == 1
         and n_symbols == n_constants
         and outputs == variances == correlations
         and diffusion in (0, 1)
         and n_measured == n_expected == densities
         and densities in (0, outputs)
+        and columns % n == 0
         and all(size == n for size in [rates, *initial])
     )
+
+
+def _process_noise(entries: ca.SX, x: ca.SX) -> ProcessNoise | None:
+    """Process noise of the entries of its columns, one column below the other."""
+    columns = ca.sparsify(ca.reshape(entries, x.numel(), entries.numel() // x.numel()))
+    return ProcessNoise(columns, x) if columns.nnz() else None
 
 
 Parameter = Callable[..., ca.SX]
@@ -282,6 +301,7 @@ def make_model(
     lacking: str = LACKING,
     diffusion: str | None = None,
     interval: float = 1.0,
+    disturbance: Disturbance | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -297,6 +317,8 @@ def make_model(
         Parameter that holds a solver's diffusion.
     interval : float
         Sampling interval, for which a correlation of noise holds that names none.
+    disturbance : Disturbance, optional
+        Process noise of an ODE that has none of its own.
 
     Returns
     -------
@@ -322,7 +344,8 @@ def make_model(
         return constants.symbol(default, f"{name}={default!r}")
 
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
-    rhs = ode.rhs(x, u, t, ca.vertcat(*[parameter(name) for name in ode.parameters]))
+    values = ca.vertcat(*[parameter(name) for name in ode.parameters])
+    rhs = ode.rhs(x, u, t, values)
     outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
     noise = one_per_output(noise, observe)
     gaussian = [as_gaussian(entry) for entry in noise]
@@ -338,6 +361,9 @@ def make_model(
     graphs = noise_graphs(gaussian, interval, of_noise)
     density = output_density([as_density(entry) for entry in noise], graphs.variance, of_noise)
     spread = None if diffusion is None else parameter(diffusion)
+    disturbed = disturbance and disturbance.process_noise(ode, x, of_noise)
+    if ode.diffusion is not None:
+        disturbed = ProcessNoise(ca.sparsify(ode.diffusion(x, u, t, values)), x)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,
@@ -354,6 +380,7 @@ def make_model(
         constant_values=tuple(constants.values),
         diffusion=spread,
         density=density,
+        process_noise=disturbed,
     )
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused

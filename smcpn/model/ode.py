@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import casadi as ca
@@ -34,6 +34,9 @@ class ODE:
         ``rhs(x, u, t, parameters)`` with vector arguments, the derivative of every state.
     chains : mapping of str to str
         State to the state that is its derivative (``{"x": "v"}`` for x' = v), read off the graph.
+    diffusion : casadi.Function or None
+        Of a stochastic differential equation dx = f dt + G dW, made by `smcpn.sde`: G (n, m) as a
+        function of the arguments of ``rhs``.
     """
 
     name: str
@@ -44,12 +47,37 @@ class ODE:
     rhs: ca.Function = field(repr=False)
     chains: Mapping[str, str] = field(repr=False)
     doc: str = field(default="", repr=False)
+    diffusion: ca.Function | None = field(default=None, repr=False)
+
+    @property
+    def drift(self) -> ODE:
+        """The same equation without the noise of a stochastic one."""
+        return replace(self, diffusion=None)
+
+    def table(self) -> ExpressionTable:
+        """``rhs``, and ``diffusion`` where there is one, as plain data."""
+        if self.diffusion is None:
+            return ExpressionTable.of(self.rhs)
+        arguments = self.rhs.sx_in()
+        results = [self.rhs(*arguments), self.diffusion(*arguments)]
+        return ExpressionTable.of(ca.Function("ode", arguments, results))
+
+    @staticmethod
+    def functions(table: ExpressionTable) -> tuple[ca.Function, ca.Function | None]:
+        """``rhs`` and ``diffusion`` of what `table` returned."""
+        arguments, results = table.graphs()
+        made = [
+            ca.Function(name, arguments, [graph])
+            for name, graph in zip(("rhs", "diffusion"), results, strict=False)
+        ]
+        return made[0], made[1] if len(made) > 1 else None
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rhs": ExpressionTable.of(self.rhs)}
+        return vars(self) | {"rhs": self.table(), "diffusion": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, rhs=state["rhs"].function("rhs"))
+        rhs, diffusion = self.functions(state["rhs"])
+        vars(self).update(state | {"rhs": rhs, "diffusion": diffusion})
 
 
 def ode(function: Callable[..., Any]) -> ODE:
@@ -74,47 +102,92 @@ def ode(function: Callable[..., Any]) -> ODE:
     ... def decay(x, *, rate):
     ...     return -rate * x
     """
-    positional, keyword = argument_names(function)
-    name = function_name(function)
-    if TIME in keyword:
-        raise InputError(
-            f"model '{name}' has a parameter '{TIME}', which is the time: rename the parameter, "
-            "or make the time a positional argument"
+    arguments = Arguments.of(function)
+    return arguments.equation(trace(function, arguments.positional, arguments.keyword))
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Symbols for the arguments of a function that describes an equation.
+
+    Attributes
+    ----------
+    function : callable
+    symbols : mapping of str to casadi.SX
+        Of the positional arguments, then of the keyword-only ones, which ``defaults`` names.
+    defaults : mapping of str to object
+        As `argument_names`.
+    """
+
+    function: Callable[..., Any]
+    symbols: Mapping[str, ca.SX]
+    defaults: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Arguments:
+        """Read the signature of a function.
+
+        Raises
+        ------
+        InputError
+            If it has arguments that an equation cannot have.
+        """
+        positional, keyword = argument_names(function)
+        if TIME in keyword:
+            raise InputError(
+                f"model '{function_name(function)}' has a parameter '{TIME}', which is the time: "
+                "rename the parameter, or make the time a positional argument"
+            )
+        symbols = {name: ca.SX.sym(name) for name in [*positional, *keyword]}
+        return cls(function, symbols, keyword)
+
+    @property
+    def positional(self) -> list[ca.SX]:
+        """Symbols of states, inputs and time."""
+        return [one for name, one in self.symbols.items() if name not in self.defaults]
+
+    @property
+    def keyword(self) -> dict[str, ca.SX]:
+        """Symbols of the parameters."""
+        return {name: self.symbols[name] for name in self.defaults}
+
+    def equation(self, derivatives: list[ca.SX], diffusion: ca.SX | None = None) -> ODE:
+        """Make the equation x' = ``derivatives``, or dx = ``derivatives`` dt + ``diffusion`` dW.
+
+        Raises
+        ------
+        InputError
+            If there are no derivatives, or more than arguments.
+        """
+        name = function_name(self.function)
+        untimed = [n for n in self.symbols if n not in self.defaults and n != TIME]
+        if not derivatives:
+            raise InputError(f"model '{name}' returns nothing: return the derivative of each state")
+        if len(derivatives) > len(untimed):
+            raise InputError(
+                f"model '{name}' returns {len(derivatives)} derivatives but names only "
+                f"{len(untimed)} states and inputs: name one positional argument per state"
+            )
+        states, inputs = untimed[: len(derivatives)], untimed[len(derivatives) :]
+        vectors = [
+            ca.vertcat(*[self.symbols[n] for n in names])
+            for names in (states, inputs, self.defaults)
+        ]
+        vectors.insert(2, self.symbols.get(TIME, ca.SX.sym(TIME)))
+        rhs = ca.Function("rhs", vectors, [ca.vertcat(*derivatives)])
+        return ODE(
+            name=name,
+            states=tuple(states),
+            inputs=tuple(inputs),
+            parameters=tuple(self.defaults),
+            defaults=_defaults(name, self.defaults),
+            rhs=rhs,
+            chains=_chains(states, [self.symbols[name] for name in states], derivatives),
+            doc=inspect.getdoc(self.function) or "",
+            diffusion=None
+            if diffusion is None
+            else ca.Function("diffusion", vectors, [ca.densify(diffusion)]),
         )
-    symbols = {name: ca.SX.sym(name) for name in [*positional, *keyword]}
-    derivatives = trace(
-        function, [symbols[n] for n in positional], {n: symbols[n] for n in keyword}
-    )
-    if not derivatives:
-        raise InputError(f"model '{name}' returns nothing: return the derivative of each state")
-    untimed = [name for name in positional if name != TIME]
-    if len(derivatives) > len(untimed):
-        raise InputError(
-            f"model '{name}' returns {len(derivatives)} derivatives but names only "
-            f"{len(untimed)} states and inputs: name one positional argument per state"
-        )
-    states, inputs = untimed[: len(derivatives)], untimed[len(derivatives) :]
-    time = symbols.get(TIME, ca.SX.sym(TIME))
-    rhs = ca.Function(
-        "rhs",
-        [
-            ca.vertcat(*[symbols[n] for n in states]),
-            ca.vertcat(*[symbols[n] for n in inputs]),
-            time,
-            ca.vertcat(*[symbols[n] for n in keyword]),
-        ],
-        [ca.vertcat(*derivatives)],
-    )
-    return ODE(
-        name=name,
-        states=tuple(states),
-        inputs=tuple(inputs),
-        parameters=tuple(keyword),
-        defaults=_defaults(name, keyword),
-        rhs=rhs,
-        chains=_chains(states, [symbols[name] for name in states], derivatives),
-        doc=inspect.getdoc(function) or "",
-    )
 
 
 def _defaults(model: str, keyword: Mapping[str, Any]) -> dict[str, float]:

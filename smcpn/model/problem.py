@@ -15,6 +15,7 @@ import numpy as np
 
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.disturbance import Disturbance
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.noise import Density, as_density
@@ -73,6 +74,11 @@ class Problem:
     diffusion : str, optional
         Name of the parameter that holds the diffusion (standard deviation) of a solver's Wiener
         processes; the solver names it too, ``EKF1(diffusion="kappa")``.
+    process_noise : mapping, optional
+        Disturbances of the state between samples, dx = f dt + G dW: state to the standard deviation
+        of the Wiener process that acts on it, a number or the name of a parameter, in the state's
+        unit per square root of a second. ``("x1", "x2")`` maps to the correlation of two of them.
+        Where it depends on the state, write the model with `smcpn.sde`.
 
     Attributes
     ----------
@@ -81,6 +87,8 @@ class Problem:
     observe, noise : list
     initial : str, list or dict
         As given, for tables, but a function by its name and a distribution by its text.
+    process_noise : dict of str to float or str
+        As given, a pair of states as ``"x1,x2"``; empty where there is none or the ODE has it.
     fixed : mapping of str to float
         Parameters whose value is known.
 
@@ -113,6 +121,7 @@ class Problem:
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
         diffusion: str | None = None,
+        process_noise: Mapping[Any, float | str] | None = None,
     ) -> None:
         check_ode(ode)
         self.ode = ode
@@ -126,6 +135,10 @@ class Problem:
         free, fixed = _split_prior(prior, ode.defaults)
         interval = _typical_interval(self.records[0])
         _check_noise(given_noise, self.records, interval, fixed, free)
+        disturbance = Disturbance.of(process_noise, ode)
+        if disturbance is not None:
+            disturbance.check(free, fixed)
+        self.process_noise = {} if disturbance is None else disturbance.labelled()
         self.model, added, unused = make_model(
             ode,
             observe=given_outputs,
@@ -136,6 +149,7 @@ class Problem:
             fixed=fixed,
             diffusion=diffusion,
             interval=interval,
+            disturbance=disturbance,
         )
         if self.model.coloured and self.model.density is not None:
             raise InputError(
@@ -165,6 +179,7 @@ class Problem:
         noise: list[Any],
         initial: Any,
         diffusion: str | None,
+        process_noise: Mapping[str, float | str],
     ) -> Problem:
         """Make a problem of its attributes, as they were read from a file; nothing is traced.
 
@@ -177,6 +192,7 @@ class Problem:
         problem.ode, problem.records, problem.model, problem.prior = ode, records, model, prior
         problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
         problem.initial, problem.diffusion = initial, diffusion
+        problem.process_noise = dict(process_noise)
         problem._check_records()
         return problem
 
@@ -199,6 +215,7 @@ class Problem:
             noise=self.noise,
             initial=self.initial,
             diffusion=self.diffusion,
+            process_noise=self.process_noise,
         )
 
     @property

@@ -74,14 +74,27 @@ def trace(
     Raises
     ------
     InputError
-        If the function branches on a symbol, returns something that is not a scalar
-        expression, or contains a NaN constant (``math.sin(x)`` and ``float(x)`` of a symbol
-        silently give one).
+        As `called` and `scalars`.
+    """
+    return scalars(called(function, positional, keyword), function_name(function))
+
+
+def called(
+    function: Callable[..., Any],
+    positional: list[ca.SX],
+    keyword: Mapping[str, ca.SX | float],
+) -> Any:
+    """Evaluate ``function`` on symbols and return what it returns.
+
+    Raises
+    ------
+    InputError
+        If the function branches on a symbol, or raises.
     """
     name = function_name(function)
     try:
         with _numpy_functions_on_symbols():
-            returned = function(*positional, **keyword)
+            return function(*positional, **keyword)
     except Exception as error:
         if "truth value" in str(error):
             raise InputError(
@@ -92,6 +105,17 @@ def trace(
         raise InputError(
             f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error
+
+
+def scalars(returned: Any, name: str) -> list[ca.SX]:
+    """Return the scalar graphs of a value that the function of this name returned.
+
+    Raises
+    ------
+    InputError
+        If it is something that is not a scalar expression, or contains a NaN constant
+        (``math.sin(x)`` and ``float(x)`` of a symbol silently give one).
+    """
     return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
 
 

@@ -77,7 +77,9 @@ class FreeStart:
     def __init__(self, problem: Problem) -> None:
         model, prior, self._states = problem.model, problem.prior, problem.ode.states
         diffusion = [] if model.diffusion is None else [model.diffusion]
-        noise = model.noise_variance, model.noise_correlation
+        noise = [model.noise_variance, model.noise_correlation]
+        if model.process_noise is not None:
+            noise.append(ca.vec(model.process_noise.columns))
         graph = ca.vertcat(model.rhs, model.outputs, *noise, *diffusion)
         numbers = [j for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])]
         names = [prior.names[j] for j in numbers]
@@ -95,6 +97,7 @@ class FreeStart:
             noise=problem.noise,
             initial=problem.initial,
             diffusion=problem.diffusion,
+            process_noise=problem.process_noise,
         )
 
     @property

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.cache import allocating, compiled
 from smcpn.codegen.vector_field import evaluate_field
-from smcpn.pn.iwp import extrapolate, extrapolate_rows, rescale
+from smcpn.pn.extrapolation import extrapolate, extrapolate_rows, rescale
 from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
 if TYPE_CHECKING:

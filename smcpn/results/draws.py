@@ -110,7 +110,7 @@ class WeightedDraws(Populations):
     @property
     def likelihood_name(self) -> str:
         """Name of the likelihood, also where it is the solver's default."""
-        return likelihood_name(self.solver, self.likelihood)
+        return likelihood_name(self.problem, self.solver, self.likelihood)
 
     @property
     def step_length(self) -> float:

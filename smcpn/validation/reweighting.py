@@ -180,7 +180,7 @@ def compare_likelihoods(
         check_likelihood(name)
     if not names:
         return []
-    own, values = likelihood_name(solver, likelihood), problem.prior.natural(theta)
+    own, values = likelihood_name(problem, solver, likelihood), problem.prior.natural(theta)
     weights = normalise(log_weights)
     centre = problem.prior.natural((weights @ theta)[None, :])
     before = _evaluated(build_likelihood(problem, solver, None, own), values)

@@ -57,6 +57,13 @@ def test_help_and_a_refusal_import_no_engine(arguments, code):
     assert done.stdout.splitlines()[-1] == f"[] {code}"
 
 
+def test_identify_and_fit_import_no_compiler_of_python_and_no_figures():
+    script = "import sys, smcpn.cli.outcome, smcpn.cli.fitting\nprint(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not {"numba", "h5py", "matplotlib", "pint"} & set(done.stdout.split())
+
+
 def test_names_in_the_help_are_those_of_the_registries():
     own = [name for name, kind in LIKELIHOODS.items() if kind.__module__.startswith("smcpn.")]
     assert tuple(own) == names.LIKELIHOODS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smcpn.codegen import store
+from smcpn.codegen import cache, store
 from smcpn.codegen.cache import load_kernel
 
 ANSWER = """
@@ -83,7 +83,7 @@ def test_an_entry_written_without_the_secret_is_not_run(folder, monkeypatch):
         other.setattr(store, "_secret", lambda place: b"of another user".ljust(32))
         assert compiled_anew(42)
     opened = []
-    monkeypatch.setattr(store.pickle, "loads", opened.append)
+    monkeypatch.setattr(cache.pickle, "loads", opened.append)
     assert compiled_anew(42)
     assert not opened
 
@@ -114,7 +114,7 @@ def test_only_the_newest_kernels_are_kept(folder, monkeypatch):
             file = folder / f"kernel_{age}.{part}"
             file.touch()
             os.utime(file, (1e9 - age, 1e9 - age))
-    store.save("kernel_new.start", 0)
+    store.save("kernel_new.start", b"code")
     left = {file.name.partition(".")[0] for file in folder.glob("kernel_*")}
     assert left == {"kernel_new", "kernel_0", "kernel_1"}
 

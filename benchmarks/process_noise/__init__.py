@@ -1,0 +1,1 @@
+"""Disturbed models: Kalman and particle likelihoods, SMC^2, states, streams, cascaded tanks."""
