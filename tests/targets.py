@@ -171,6 +171,10 @@ class BootstrapFilter:
     def n_samples(self) -> int:
         return self.model.n_samples
 
+    @property
+    def n_steps(self) -> int:
+        return self.n_samples - 1
+
     def with_state_particles(self, number: int) -> BootstrapFilter:
         return BootstrapFilter(self.model, number, self.block)
 

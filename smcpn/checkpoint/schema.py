@@ -1,7 +1,8 @@
 """What the arrays of a file may hold: types, shapes by common sizes, and bounds of their values.
 
 Sizes have names: ``N`` particles, ``d`` parameters, ``k`` numbers of a solver's state, ``T``
-samples. One that is not known before is that of the first array which has it.
+samples, ``B`` keys of an estimated likelihood. One that is not known before is that of the first
+array which has it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError
 from smcpn.io.plain import Array
+from smcpn.smc.estimation import MOST_STATE_PARTICLES
 from smcpn.smc.moves import Rejuvenation
 
 Sizes = dict[str, int]
@@ -117,6 +119,9 @@ POPULATION: dict[str, Values] = {
     "variance_at_start": finite(least=0.0),
     "unrelated_at_start": finite(**SHARE),
     "pareto_k": finite(**ANY),
+    "state_particles": counts(most=MOST_STATE_PARTICLES),
+    "log_floor": finite(missing=True),
+    "estimate_variance": finite(least=0.0, most=np.inf, missing=True),
 }
 """Attributes of a population, but for the state of its random generator."""
 PARTICLES: dict[str, Values] = {
@@ -129,6 +134,7 @@ PARTICLES: dict[str, Values] = {
     "state": finite("k", "N", **ANY),
     "ancestor": indices("N", of="N"),
     "lineage": indices("N", of="N"),
+    "keys": Values("u8", ("N", "B"), 0),
 }
 HISTORY: dict[str, Values] = {
     "kept": finite("kept", 2, missing=True),
@@ -158,6 +164,7 @@ REJUVENATIONS: dict[str, Values] = {
     "ancestors": counts("rows", most="N"),
     "lineages": counts("rows", most="N"),
     "unmoved": finite("rows", **SHARE),
+    "state_particles": counts("rows", most=MOST_STATE_PARTICLES),
     "evidence_log": finite("rows", least=-np.inf, missing=True),
     "evidence_variance": finite("rows", least=0.0, most=np.inf),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,7 @@ class DiffusedLikelihood(Likelihood, Protocol):
         ...
 
 
+@runtime_checkable
 class EstimatedLikelihood(Protocol):
     """p(y | theta) estimated without bias by a particle filter of the states, one for each theta.
 
@@ -76,6 +77,11 @@ class EstimatedLikelihood(Protocol):
     @property
     def n_samples(self) -> int:
         """Number of samples T."""
+        ...
+
+    @property
+    def n_steps(self) -> int:
+        """Solver steps over all records, of one state particle."""
         ...
 
     @property

@@ -23,9 +23,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.online.reweighting import Reweighted, Reweighting
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.keyed import NO_KEYS
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
 
@@ -62,7 +64,7 @@ class BlockTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.end
 
-    def evaluate(self, theta: Array) -> ParticleSystem:
+    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
         state, log_likelihood = self.likelihood.evaluate(values, self.sample)
@@ -76,6 +78,7 @@ class BlockTarget(Target):
             state=state,
             ancestor=np.zeros(n, dtype=np.int64),
             lineage=np.zeros(n, dtype=np.int64),
+            keys=keys,
         )
 
 

@@ -16,14 +16,14 @@ from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_ku
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.graphs import make_model
 from smcpn.model.ode import ODE
-from smcpn.model.problem import Model, check_ode, check_record
+from smcpn.model.problem import Model, Problem, check_ode, check_record
 from smcpn.model.record import Record
+from smcpn.simulation.chunks import output_chunks
+from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.solver import MAX_STEPS, RK4
 
 Array = NDArray[np.float64]
 
-CHUNK = 250_000
-"""Predicted numbers held at a time, whatever the length of the record: they stay in cache."""
 TOLERANCE = 1e-4
 """Change of the outputs, relative to their rms, when ``steps="auto"`` stops doubling."""
 LEAST_STEPS = 2
@@ -93,18 +93,6 @@ def simulate(
         )
     theta = np.array([[value] for value in values.values()])
     return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])
-
-
-def output_chunks(
-    kernel: LaneKernel, theta: Array, rows: Rows, n_outputs: int
-) -> Iterator[tuple[int, int, Array]]:
-    """Yield (a, b, outputs (b - a, q, N)) over the rows of a record, for parameters (p, N)."""
-    length = max(1, CHUNK // (theta.shape[1] * n_outputs))
-    state = kernel.start(theta, rows)
-    for a in range(0, len(rows), length):
-        b = min(a + length, len(rows))
-        state, emitted, _ = kernel.advance(theta, state, rows, a, b, store=True)
-        yield a, b, emitted
 
 
 class Simulator:
@@ -177,6 +165,15 @@ class Simulator:
             coarse = self._whole(theta, self._rows(steps))
             self._settled = self._whole(theta, self._rows(2 * steps)) - coarse
         return self._settled
+
+    def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
+        """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
+        q = self._model.outputs.numel()
+        if self._model.process_noise is None:
+            return np.zeros((len(self._record), q))
+        unseen, never = self._record.unmeasured(q), window_begins(self._record, None)
+        free = WindowFilter(problem, self._model, unseen, never, int(self.steps))
+        return free.process_variance(problem, self._with_initial(theta, self._initial), weights)
 
     def _with_initial(self, theta: Array, initial: Array) -> Array:
         """Return parameters and initial states, (p + n_states, N)."""

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.contract import EstimatedLikelihood
+from smcpn.smc.keyed import fresh_keys, stepwise
 from smcpn.smc.particles import Target, accumulated, ess_and_log_mean, finite_or_excluded
 from smcpn.smc.sampler import Sampler
 
@@ -23,11 +25,13 @@ class Ibis(Sampler):
     Particle i has the weight W_t^i = W_{t-1}^i p(y_t | y_0, ..., y_{t-1}, theta^i); where the
     effective sample size falls below its threshold, particles are resampled and moved by a kernel
     that leaves p(theta | y_0, ..., y_t) invariant. The population is the posterior given the
-    samples so far at any time.
+    samples so far at any time. With a likelihood that is estimated by a particle filter for every
+    particle this is SMC^2.
 
     References
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
+    Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
     """
 
     _block = SMALL_BLOCK
@@ -36,7 +40,7 @@ class Ibis(Sampler):
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
         if self.exponent is None:
             block = min(self._block, self.settings.block)
-            self._assimilate(min(self.sample + block, last))
+            self._assimilate(self._with_keys(min(self.sample + block, last)))
             self._block = 2 * block
         if self.exponent is not None:
             self._block = SMALL_BLOCK
@@ -46,24 +50,48 @@ class Ibis(Sampler):
     def _recomputed(self, index: Any) -> tuple[Array, Array, Array]:
         """See `Sampler.recomputed`."""
         values = self.prior.natural(self.system.theta[index])
-        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
+        likelihood = stepwise(self.likelihood, self.system.keys[index])
+        state, log_likelihood = likelihood.evaluate(values, self.sample)
         log_increment = np.zeros(len(values))
         if self.exponent is not None:
-            state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
+            state, increments = likelihood.advance(values, state, self.sample, self.sample + 1)
             log_increment = finite_or_excluded(increments[0])
         return state, finite_or_excluded(log_likelihood), log_increment
+
+    @property
+    def _keyed_samples(self) -> int:
+        """See `Sampler._keyed_samples`."""
+        return self.sample if self.exponent is None or self.finer is not None else self.sample + 1
+
+    def _with_keys(self, end: int) -> int:
+        """Draw keys for the next sample where they are needed; return how far they go, to ``end``.
+
+        Those of a block of samples are drawn when its first sample comes, whatever the blocks in
+        which samples are assimilated.
+        """
+        likelihood, keys = self.likelihood, self.system.keys
+        if not isinstance(likelihood, EstimatedLikelihood):
+            return end
+        missing = likelihood.n_keys(self.sample + 1) - keys.shape[1]
+        if missing > 0:
+            keys = np.hstack([keys, fresh_keys(self._rng, len(keys), missing)])
+            self.system = replace(self.system, keys=keys)
+        while likelihood.n_keys(end) > keys.shape[1]:
+            end -= 1
+        return end
 
     def _assimilate(self, end: int) -> None:
         """Assimilate samples up to ``end``, or up to the first that calls for a rejuvenation."""
         system, begin = self.system, self.sample
         values = self.prior.natural(system.theta)
-        state, increments = self.likelihood.advance(values, system.state, begin, end)
+        likelihood = stepwise(self.likelihood, system.keys)
+        state, increments = likelihood.advance(values, system.state, begin, end)
         increments = finite_or_excluded(increments)
         weights = accumulated(system.log_weights, increments)
         ess, log_means = ess_and_log_mean(weights[1:])
         low = np.flatnonzero(ess < self._threshold)
         calm = int(low[0]) if len(low) else end - begin
-        likelihood = np.add.reduce(np.vstack([system.log_likelihood, increments[:calm]]))
+        total = np.add.reduce(np.vstack([system.log_likelihood, increments[:calm]]))
         evidence = self._log_evidence_at_resampling + log_means[:calm]
         self.trace = self.trace.extended(ess[:calm], evidence)
         self.sample = begin + calm
@@ -71,11 +99,11 @@ class Ibis(Sampler):
         if not whole:
             crossing = begin + calm + 1
             if crossing < end:
-                state, _ = self.likelihood.advance(values, system.state, begin, crossing)
+                state, _ = likelihood.advance(values, system.state, begin, crossing)
         self.system = replace(
             system,
             log_weights=weights[calm],
-            log_likelihood=likelihood,
+            log_likelihood=total,
             log_increment=np.zeros(len(system)) if whole else increments[calm],
             state=state,
         )

@@ -20,6 +20,7 @@ from smcpn.arguments import Count, Positive, check_fields, checked, whole
 from smcpn.errors import InputError, NotStorableError
 from smcpn.smc.cross_fitting import CrossFitted, Fold, folds
 from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
+from smcpn.smc.keyed import fresh_keys, redrawn
 from smcpn.smc.mixing import unmoved_share
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.proposals import (
@@ -93,6 +94,10 @@ class IndependentKernel:
 
     All proposals of a round of moves are known before any is accepted, so they are evaluated in
     one call.
+
+    Where the likelihood is an estimate with keys u, (t', u') is drawn from q(t') m(u'), m being
+    uniform, and the target is pi(t, u) = p(t) Z(t, u) m(u): m cancels, and the same ratio leaves pi
+    invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
     """
 
     proposal: Proposal | CrossFitted
@@ -108,7 +113,8 @@ class IndependentKernel:
         """See `Kernel.moves`."""
         n = len(system)
         ratio = target.log_density(system) - self.proposal.log_density(system.theta)
-        proposed = target.evaluate(self.proposal.sample(rng, count * n))
+        theta = self.proposal.sample(rng, count * n)
+        proposed = target.evaluate(theta, fresh_keys(rng, count * n, system.keys.shape[1]))
         proposed_ratio = target.log_density(proposed) - self.proposal.log_density(proposed.theta)
         log_uniform = np.log1p(-rng.random((count, n)))
         for k in range(count):
@@ -126,8 +132,16 @@ class RandomWalkKernel:
 
     Each move needs the one before, so each evaluates its own proposals.
 
+    Where the likelihood is an estimate, the key of one block of samples is drawn anew with each
+    step: the estimates at both ends share most of their random numbers, and their difference has
+    about 1 / B of the variance. Drawing one of independent uniform keys anew is reversible with
+    respect to their distribution, as the step is to the uniform one, so that the ratio of the
+    targets alone leaves p(t) Z(t, u) m(u) invariant (block pseudo-marginal).
+
     References
     ----------
+    Tran, M.-N., Kohn, R., Quiroz, M., Villani, M. (2016). The block pseudo-marginal sampler.
+    arXiv:1603.02485.
     Roberts, G. O., Rosenthal, J. S. (2001). Optimal scaling for various Metropolis-Hastings
     algorithms. Statistical Science 16.
 
@@ -157,7 +171,7 @@ class RandomWalkKernel:
         density = target.log_density(system)
         for _ in range(count):
             steps = rng.standard_normal(system.theta.shape) @ self.factor.T
-            proposed = target.evaluate(system.theta + steps)
+            proposed = target.evaluate(system.theta + steps, redrawn(rng, system.keys))
             proposed_density = target.log_density(proposed)
             accept = np.log1p(-rng.random(len(system))) < proposed_density - density
             system = system.where(accept, proposed)
@@ -236,6 +250,8 @@ class Rejuvenation:
         The same since the evidence was last estimated independently of the ancestry.
     unmoved : float
         Share of the target that is expected not to have moved, see `smcpn.smc.mixing`.
+    state_particles : int
+        Of each filter of an estimated likelihood; 0 for an exact one.
     """
 
     sample: int
@@ -255,6 +271,7 @@ class Rejuvenation:
     ancestors: int = 0
     lineages: int = 0
     unmoved: float = 0.0
+    state_particles: int = 0
 
 
 class Rounds:
@@ -361,6 +378,7 @@ class Rounds:
             ancestors=len(np.unique(self.system.ancestor)),
             lineages=len(np.unique(self.system.lineage)),
             unmoved=float(np.exp(self._log_unmoved)),
+            state_particles=self.target.state_particles,
         )
 
     def _planned(self, log_stay: float) -> int:

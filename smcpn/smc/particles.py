@@ -8,17 +8,20 @@ exponents that the weights can bear, see `next_exponent`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.weights import weigh
-from smcpn.likelihood.contract import Likelihood
+from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
 from smcpn.model.prior import Prior
+from smcpn.smc.keyed import NO_KEYS, stepwise, whole
 
 Array = NDArray[np.float64]
+
+AnyLikelihood = Likelihood | EstimatedLikelihood
 
 WHOLE = 0.8
 """A sample is assimilated whole while the ESS stays above this share of the threshold."""
@@ -99,6 +102,8 @@ class ParticleSystem:
         Index of the ancestor at the start of the run.
     lineage : ndarray, (N,)
         Index of the ancestor when the evidence was last estimated independently of the ancestry.
+    keys : ndarray of uint64, (N, B)
+        Of the random numbers with which the likelihood is estimated; B = 0 where it is exact.
     """
 
     theta: Array
@@ -109,9 +114,32 @@ class ParticleSystem:
     state: Array
     ancestor: NDArray[np.int64]
     lineage: NDArray[np.int64]
+    keys: Keys = field(default_factory=lambda: NO_KEYS)
+
+    def __post_init__(self) -> None:
+        if self.keys is NO_KEYS:
+            object.__setattr__(self, "keys", np.empty((len(self.theta), 0), dtype=np.uint64))
 
     def __len__(self) -> int:
         return len(self.theta)
+
+    @classmethod
+    def of(
+        cls,
+        theta: Array,
+        log_prior: Array,
+        log_likelihood: Array,
+        log_increment: Array,
+        state: Array,
+        keys: Keys,
+    ) -> ParticleSystem:
+        """Particles of weight one, without ancestors."""
+        n = len(theta)
+        nothing = np.zeros(n, dtype=np.int64)
+        return cls(
+            theta, np.zeros(n), log_prior, log_likelihood, log_increment, state, nothing, nothing,
+            keys if keys.shape[1] else NO_KEYS,
+        )  # fmt: skip
 
     @property
     def weights(self) -> Array:
@@ -134,6 +162,7 @@ class ParticleSystem:
             state=self.state[:, index],
             ancestor=self.ancestor[index],
             lineage=self.lineage[index],
+            keys=self.keys[index],
         )
 
     @staticmethod
@@ -148,6 +177,7 @@ class ParticleSystem:
             state=np.concatenate([s.state for s in systems], axis=1),
             ancestor=np.concatenate([s.ancestor for s in systems]),
             lineage=np.concatenate([s.lineage for s in systems]),
+            keys=np.concatenate([s.keys for s in systems]),
         )
 
     def where(self, mask: NDArray[np.bool_], other: ParticleSystem) -> ParticleSystem:
@@ -159,6 +189,7 @@ class ParticleSystem:
             log_likelihood=np.where(mask, other.log_likelihood, self.log_likelihood),
             log_increment=np.where(mask, other.log_increment, self.log_increment),
             state=np.where(mask, other.state, self.state),
+            keys=np.where(mask[:, None], other.keys, self.keys),
         )
 
 
@@ -187,6 +218,10 @@ class MixedStart(Start, Protocol):
 class Target:
     """prior x p(y_<t | theta) x p(y_t | y_<t, theta)^exponent, in unconstrained coordinates.
 
+    Where the likelihood is an estimate, with keys u of its random numbers, this is a density over
+    (theta, u) times that of the keys, which are independent and uniform. At exponent 1 its marginal
+    over theta is the exact posterior, for the mean of the estimate over u is p(y | theta).
+
     Attributes
     ----------
     sample : int
@@ -196,7 +231,7 @@ class Target:
     """
 
     prior: Prior
-    likelihood: Likelihood
+    likelihood: AnyLikelihood
     sample: int
     exponent: float
 
@@ -205,21 +240,27 @@ class Target:
         """Samples whose likelihood an evaluation computes."""
         return self.sample + 1
 
-    def evaluate(self, theta: Array) -> ParticleSystem:
+    @property
+    def state_particles(self) -> int:
+        """Number of state particles of an estimate; 0 for an exact likelihood."""
+        return getattr(self.likelihood, "state_particles", 0)
+
+    def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
+        """The target with another estimate of the same likelihood."""
+        return replace(self, likelihood=likelihood)
+
+    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver up to sample t for parameters (n, d); return them with weight one."""
-        values = self.prior.natural(theta)
-        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
-        state, increments = self.likelihood.advance(values, state, self.sample, self.sample + 1)
-        n = len(theta)
-        return ParticleSystem(
-            theta=theta,
-            log_weights=np.zeros(n),
-            log_prior=self.prior.log_density(theta),
-            log_likelihood=finite_or_excluded(log_likelihood),
-            log_increment=finite_or_excluded(increments[0]),
-            state=state,
-            ancestor=np.zeros(n, dtype=np.int64),
-            lineage=np.zeros(n, dtype=np.int64),
+        values, likelihood = self.prior.natural(theta), stepwise(self.likelihood, keys)
+        state, log_likelihood = likelihood.evaluate(values, self.sample)
+        state, increments = likelihood.advance(values, state, self.sample, self.sample + 1)
+        return ParticleSystem.of(
+            theta,
+            self.prior.log_density(theta),
+            finite_or_excluded(log_likelihood),
+            finite_or_excluded(increments[0]),
+            state,
+            keys,
         )
 
     def log_density(self, system: ParticleSystem) -> Array:
@@ -249,21 +290,13 @@ class RecordTarget(Target):
         """Samples whose likelihood an evaluation computes."""
         return self.likelihood.n_samples
 
-    def evaluate(self, theta: Array) -> ParticleSystem:
+    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run the solver over the record for parameters (n, d); return them with weight one."""
-        state, log_likelihood = self.likelihood.evaluate(self.prior.natural(theta), self.n_samples)
-        n = len(theta)
+        likelihood = whole(self.likelihood, keys)
+        state, log_likelihood = likelihood.evaluate(self.prior.natural(theta), self.n_samples)
         begin, log_increment = self.parts(theta, log_likelihood)
-        return ParticleSystem(
-            theta=theta,
-            log_weights=np.zeros(n),
-            log_prior=begin,
-            log_likelihood=np.zeros(n),
-            log_increment=log_increment,
-            state=state,
-            ancestor=np.zeros(n, dtype=np.int64),
-            lineage=np.zeros(n, dtype=np.int64),
-        )
+        nothing = np.zeros(len(theta))
+        return ParticleSystem.of(theta, begin, nothing, log_increment, state, keys)
 
     def parts(self, theta: Array, log_likelihood: Array) -> tuple[Array, Array]:
         """Log density at exponent 0, and what is log_increment, of parameters (n, d)."""
@@ -276,39 +309,48 @@ class RecordTarget(Target):
 
 @dataclass(frozen=True)
 class RefinementTarget(Target):
-    """prior x L_n^(1 - exponent) x L_m^exponent, from a likelihood to a finer one.
+    """prior x (L_n + floor)^(1 - exponent) x L_m^exponent, from a likelihood to a finer one.
 
     Both are of the samples that are assimilated, p(y_<t | theta). A particle is excluded where
-    either of them is zero.
+    either of them is zero: with a floor above zero the coarser one excludes none.
 
     Attributes
     ----------
-    finer : Likelihood
+    finer : Likelihood or EstimatedLikelihood
         L_m; ``likelihood`` is L_n.
+    log_floor : float
+        Logarithm of the constant that is added to L_n; of zero, by default.
     """
 
-    finer: Likelihood
+    likelihood: Likelihood
+    finer: AnyLikelihood
+    log_floor: float = -np.inf
 
     @property
     def n_samples(self) -> int:
         """Samples whose likelihood an evaluation computes, of both."""
         return 2 * self.sample
 
-    def evaluate(self, theta: Array) -> ParticleSystem:
+    @property
+    def state_particles(self) -> int:
+        """See `Target.state_particles`."""
+        return getattr(self.finer, "state_particles", 0)
+
+    def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
+        """See `Target.with_estimate`."""
+        return replace(self, finer=likelihood)
+
+    def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """Run both solvers up to sample t for parameters (n, d); return them with weight one."""
-        n, values = len(theta), self.prior.natural(theta)
-        _, log_likelihood = self.likelihood.evaluate(values, self.sample)
-        state, finer = self.finer.evaluate(values, self.sample)
-        return ParticleSystem(
-            theta=theta,
-            log_weights=np.zeros(n),
-            log_prior=self.prior.log_density(theta),
-            log_likelihood=finite_or_excluded(log_likelihood),
-            log_increment=log_ratio(finer, log_likelihood),
-            state=state,
-            ancestor=np.zeros(n, dtype=np.int64),
-            lineage=np.zeros(n, dtype=np.int64),
-        )
+        values = self.prior.natural(theta)
+        coarse = self.floored(self.likelihood.evaluate(values, self.sample)[1])
+        state, finer = whole(self.finer, keys).evaluate(values, self.sample)
+        log_prior, change = self.prior.log_density(theta), log_ratio(finer, coarse)
+        return ParticleSystem.of(theta, log_prior, coarse, change, state, keys)
+
+    def floored(self, log_likelihood: Array) -> Array:
+        """Log of L_n + floor."""
+        return np.logaddexp(finite_or_excluded(log_likelihood), self.log_floor)
 
 
 def log_ratio(finer: Array, coarse: Array) -> Array:

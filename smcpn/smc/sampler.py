@@ -11,21 +11,25 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import Likelihood
+from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.model.prior import Prior
+from smcpn.smc.estimation import FIRST, enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
+from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
+    AnyLikelihood,
     ParticleSystem,
     RefinementTarget,
     Start,
     Target,
+    finite_or_excluded,
     log_mean_exp,
     log_ratio,
     next_exponent,
@@ -194,6 +198,8 @@ class Settings:
         One of `smcpn.smc.resampling`.
     start : Start, optional
         A density near the posterior to begin at, in place of the prior; `Tempering` can.
+    state_particles : int, optional
+        Of each filter that estimates a likelihood; by default 32, doubled until they are enough.
     """
 
     particles: int = 1000
@@ -202,6 +208,7 @@ class Settings:
     moves: MoveStrategy = field(default_factory=IndependentMetropolis)
     resample: Resample = systematic
     start: Start | None = None
+    state_particles: int | None = None
 
     def __post_init__(self) -> None:
         if self.particles < 10:
@@ -248,6 +255,12 @@ class Snapshot:
         Whether the increment is that to a finer likelihood of the same samples.
     pareto_k : float
         See `Sampler`.
+    state_particles : int
+        Of each filter of an estimated likelihood; 0 for an exact one.
+    log_floor : float
+        See `Sampler`.
+    estimate_variance : float
+        See `Sampler`.
     random_state : dict
         Of the bit generator, as numpy gives it.
     """
@@ -265,6 +278,9 @@ class Snapshot:
     factors: tuple[float, ...]
     refining: bool
     pareto_k: float
+    state_particles: int
+    log_floor: float
+    estimate_variance: float
     random_state: dict[str, Any]
 
 
@@ -284,8 +300,14 @@ class Sampler(ABC):
         Power of the likelihood increment that is assimilated, between two parts of a sample.
     factors : list of float
         Factors on the diffusion so far, on a path that lowers it.
-    finer : Likelihood or None
+    finer : Likelihood, EstimatedLikelihood or None
         The one that the population is carried over to, between `refine` and the end of that.
+    log_floor : float
+        Logarithm of what was added to an approximate likelihood on the way from it to an estimate,
+        see `smcpn.smc.estimation`; nan before, and for a run without.
+    estimate_variance : float
+        Variance of an estimated log-likelihood at the mean of the particles, as last measured.
+        Nan before.
     pareto_k : float
         Shape of the tail of the weights that led from another start than the prior to the
         posterior; nan before they are known, and for a run from the prior.
@@ -300,10 +322,12 @@ class Sampler(ABC):
     def __init__(
         self,
         prior: Prior,
-        likelihood: Likelihood,
+        likelihood: AnyLikelihood,
         settings: Settings,
         rng: np.random.Generator,
     ) -> None:
+        if isinstance(likelihood, EstimatedLikelihood):
+            likelihood = likelihood.with_state_particles(settings.state_particles or FIRST)
         if settings.start is not None and not self.takes_start:
             raise InputError(
                 "start is given, but only method='tempering' can begin elsewhere than at the "
@@ -326,8 +350,8 @@ class Sampler(ABC):
         self.sample = 0
         self.exponent: float | None = None
         self.factors: list[float] = []
-        self.finer: Likelihood | None = None
-        self.pareto_k = float("nan")
+        self.finer: AnyLikelihood | None = None
+        self.pareto_k, self.log_floor, self.estimate_variance = (float("nan"),) * 3
         self.rejuvenations: list[Rejuvenation] = []
         self.trace = Trace.empty()
         self._ess_before = float("nan")
@@ -338,10 +362,10 @@ class Sampler(ABC):
     def resumed(
         cls,
         prior: Prior,
-        likelihood: Likelihood,
+        likelihood: AnyLikelihood,
         settings: Settings,
         snapshot: Snapshot,
-        finer: Likelihood | None = None,
+        finer: AnyLikelihood | None = None,
     ) -> Self:
         """Return the sampler of a `snapshot`; continued, it ends in the same bytes.
 
@@ -367,8 +391,32 @@ class Sampler(ABC):
         sampler._log_pair_ratios = list(snapshot.log_pair_ratios)
         sampler.factors = list(snapshot.factors)
         sampler.finer = finer if snapshot.refining else None
-        sampler.pareto_k = snapshot.pareto_k
+        sampler.pareto_k, sampler.log_floor = snapshot.pareto_k, snapshot.log_floor
+        sampler.estimate_variance = snapshot.estimate_variance
+        sampler._require_keys()
         return sampler
+
+    def _require_keys(self) -> None:
+        """Refuse particles whose keys do not fit the likelihood.
+
+        Raises
+        ------
+        InputError
+        """
+        fewest, most, number = 0, 0, self.system.keys.shape[1]
+        if self.estimate is not None:
+            fewest = self.estimate.n_keys(self._keyed_samples)
+            most = self.estimate.n_keys(self.likelihood.n_samples)
+        if not fewest <= number <= most:
+            raise InputError(
+                f"particles have {number} keys, and {fewest} to {most} fit their likelihood: begin "
+                "anew"
+            )
+
+    @property
+    def _keyed_samples(self) -> int:
+        """Samples whose keys have been drawn at least."""
+        return self.sample
 
     def snapshot(self) -> Snapshot:
         """Return an immutable copy of the state, from which `resumed` continues."""
@@ -386,6 +434,9 @@ class Sampler(ABC):
             factors=tuple(self.factors),
             refining=self.finer is not None,
             pareto_k=self.pareto_k,
+            state_particles=self.state_particles,
+            log_floor=self.log_floor,
+            estimate_variance=self.estimate_variance,
             random_state=dict(self._rng.bit_generator.state),
         )
 
@@ -405,10 +456,26 @@ class Sampler(ABC):
         state : ndarray, (k, n)
         log_likelihood, log_increment : ndarray, (n,)
         """
-        if self.finer is None:
+        theta, keys = self.system.theta[index], self.system.keys[index]
+        if self.finer is not None:
+            system = self._between(self.finer).evaluate(theta, keys)
+            return system.state, system.log_likelihood, system.log_increment
+        if np.isnan(self.log_floor):
             return self._recomputed(index)
-        system = self._between(self.finer).evaluate(self.system.theta[index])
-        return system.state, system.log_likelihood, system.log_increment
+        values = self.prior.natural(theta)
+        state, log_likelihood = whole(self.likelihood, keys).evaluate(values, self.sample)
+        return state, finite_or_excluded(log_likelihood), np.zeros(len(theta))
+
+    @property
+    def estimate(self) -> EstimatedLikelihood | None:
+        """The estimated likelihood in use; None where it is exact."""
+        found = self.likelihood if self.finer is None else self.finer
+        return found if isinstance(found, EstimatedLikelihood) else None
+
+    @property
+    def state_particles(self) -> int:
+        """Number of state particles of `estimate`; 0 without one."""
+        return 0 if self.estimate is None else self.estimate.state_particles
 
     def compared(self, finer: Likelihood, index: Any = slice(None)) -> ParticleSystem:
         """Particles with the log ratio of a finer likelihood to theirs as the log increment.
@@ -439,6 +506,32 @@ class Sampler(ABC):
         self.finer, self.system = finer, compared
         self._begin_bridge()
 
+    def begin_estimate(self, estimate: EstimatedLikelihood) -> None:
+        """Begin to carry the posterior over to an estimated likelihood, evidence included.
+
+        `cross_refinement` goes on with it; `smcpn.smc.estimation` explains the way.
+        """
+        evidence = EvidenceEstimate(self.log_evidence, self._evidence_variance())
+        mixed = with_prior_share(self.system, self.prior, self._log_likelihood, self._rng)
+        self.log_floor = evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share))
+        self.finer = estimate.with_state_particles(self.settings.state_particles or FIRST)
+        target = self._between(self.finer)
+        self.system = replace(
+            mixed.system,
+            keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),
+        )
+        self._measure(target)
+        found = self._between(self.finer).evaluate(self.system.theta, self.system.keys)
+        self.system = replace(
+            self.system,
+            log_likelihood=found.log_likelihood,
+            log_increment=found.log_increment,
+            state=found.state,
+        )
+        self._log_evidence_at_resampling = evidence.log - float(np.log1p(-mixed.share))
+        self._begin_ancestry(evidence.variance)
+        self._begin_bridge()
+
     def cross_refinement(self) -> None:
         """Compute the next part on the way to the finer likelihood."""
         assert self.finer is not None
@@ -452,9 +545,54 @@ class Sampler(ABC):
         )
         self.trace = self.trace.corrected(self.log_evidence)
 
-    def _between(self, finer: Likelihood) -> RefinementTarget:
-        exponent = self.exponent or 0.0
-        return RefinementTarget(self.prior, self.likelihood, self.sample, exponent, finer)
+    def _between(self, finer: AnyLikelihood) -> RefinementTarget:
+        floor = -np.inf if np.isnan(self.log_floor) else self.log_floor
+        coarse = cast(Likelihood, self.likelihood)
+        return RefinementTarget(
+            self.prior, coarse, self.sample, self.exponent or 0.0, finer, floor
+        )  # fmt: skip
+
+    def _log_likelihood(self, theta: Array) -> Array:
+        """Exact log-likelihood of parameters (n, d), given the samples so far."""
+        likelihood = cast(Likelihood, self.likelihood)
+        return likelihood.evaluate(self.prior.natural(theta), self.sample)[1]
+
+    def _measure(self, target: Target) -> None:
+        """Choose the state particles of the estimate by their variance under a target."""
+        estimate = self.estimate
+        assert estimate is not None
+        if self.settings.state_particles is None:
+            estimate, self.estimate_variance = enough(target, estimate, self.system, self._rng)
+            self._put(estimate)
+        else:
+            self.estimate_variance = variance_at_mean(target, self.system, self._rng)
+
+    def _put(self, estimate: EstimatedLikelihood) -> None:
+        """Put an estimate in force."""
+        if self.finer is None:
+            self.likelihood = estimate
+        else:
+            self.finer = estimate
+
+    def _exchange(self, target: Target) -> Target:
+        """Take more state particles where they are too few for a target, keys drawn anew.
+
+        Returns the target with the estimate that is in force then.
+        """
+        before = self.estimate
+        if before is None:
+            return target
+        # On the way from an approximation all of the estimate is soon to count.
+        self._measure(target if self.finer is None else replace(target, exponent=1.0))
+        after = self.estimate
+        assert after is not None
+        if after.state_particles == before.state_particles:
+            return target
+        larger = target.with_estimate(after)
+        self.system = exchanged(self.system, target, larger, self._rng)
+        self._check_alive()
+        _log.info("%d state particles", after.state_particles)
+        return larger
 
     def reweight(self) -> None:
         """Replace the likelihood, and multiply the weights by the ratio of the new to the old one.
@@ -519,6 +657,7 @@ class Sampler(ABC):
         return whole
 
     def _rejuvenate(self, target: Target) -> None:
+        target = self._exchange(target)
         by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         previous = self.rejuvenations[-1] if self.rejuvenations else None
         self.system, record = self.settings.moves.rejuvenate(

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.contract import DiffusedLikelihood, Likelihood
+from smcpn.likelihood.contract import DiffusedLikelihood, Keys, Likelihood
 from smcpn.smc.evidence import stratified_variance
+from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.particles import (
     MixedStart,
     ParticleSystem,
@@ -79,7 +80,9 @@ class Tempering(Sampler):
     def _evidence_variance(self) -> float:
         """See `Sampler`; draws from a mixture, as long as none has moved, by its components."""
         start, weights = self.settings.start, self.system.log_weights
-        known = not self.rejuvenations and bool(np.isfinite(weights).any())
+        # From an approximate posterior on, the variance is that of the path behind it, and more.
+        drawn = not self.rejuvenations and np.isnan(self.log_floor)
+        known = drawn and bool(np.isfinite(weights).any())
         if known and isinstance(start, MixedStart):
             return stratified_variance(weights, start.memberships(self.system.theta))
         return super()._evidence_variance()
@@ -101,7 +104,8 @@ class Tempering(Sampler):
         nothing = np.zeros(len(values))
         if self.exponent is None and self.sample == 0:
             return self.likelihood.start(values), nothing, nothing
-        state, log_likelihood = self.likelihood.evaluate(values, self.likelihood.n_samples)
+        likelihood = whole(self.likelihood, self.system.keys[index])
+        state, log_likelihood = likelihood.evaluate(values, likelihood.n_samples)
         if self.exponent is None:
             return state, finite_or_excluded(log_likelihood), nothing
         return state, nothing, self._target.parts(self.system.theta[index], log_likelihood)[1]
@@ -111,15 +115,29 @@ class Tempering(Sampler):
         return RecordTarget(self.prior, self.likelihood, 0, 0.0, self.settings.start)
 
     def _evaluate(self) -> None:
-        values = self.prior.natural(self.system.theta)
-        state, log_likelihood = self.likelihood.evaluate(values, self.likelihood.n_samples)
-        begin, log_increment = self._target.parts(self.system.theta, log_likelihood)
+        found = self._target.evaluate(self.system.theta, self._record_keys())
         self.system = replace(
-            self.system, log_prior=begin, log_increment=log_increment, state=state
+            self.system,
+            log_prior=found.log_prior,
+            log_increment=found.log_increment,
+            state=found.state,
+            keys=found.keys,
         )
         if self.settings.start is not None:
-            self.pareto_k = pareto_k(log_increment)
+            self.pareto_k = pareto_k(found.log_increment)
         self.exponent = 0.0
+
+    @property
+    def _keyed_samples(self) -> int:
+        """See `Sampler._keyed_samples`."""
+        return self.sample if self.exponent is None else self.likelihood.n_samples
+
+    def _record_keys(self) -> Keys:
+        """Keys of the whole record for an estimated likelihood, drawn now; otherwise none."""
+        estimate = self.estimate
+        if estimate is None:
+            return self.system.keys
+        return fresh_keys(self._rng, len(self.system), estimate.n_keys(estimate.n_samples))
 
     def _assimilate_increment(self) -> None:
         system, log_prior = self.system, self.system.log_prior
