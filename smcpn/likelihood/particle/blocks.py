@@ -238,7 +238,6 @@ class _Layout:
             loads += [(v, self.slot[v]) for v in of_theta]
         places = [first + k for part, first in outputs for k in range(part.numel())]
         lane = Block(
-            arguments=shared.results,
             loads=tuple(sorted(loads, key=lambda pair: pair[1])),
             statements=tuple(graph.by_level[Level.LANE]),
             stores=tuple(zip(places, graph.outputs, strict=True)),

@@ -169,13 +169,13 @@ class Row:
     @property
     def symbols(self) -> ca.SX:
         """All stored entries, (R, 1)."""
-        return ca.vertcat(*[ca.vertcat(*s.nonzeros()) for s in self._symbols.values()])
+        return ca.vertcat(*[s.nz[:] for s in self._symbols.values()])
 
     def values(self, **values: ca.SX) -> ca.SX:
         """Values of the entries, (R, 1)."""
         return ca.vertcat(
             *[
-                ca.vertcat(*ca.project(ca.SX(values[name]), s.sparsity()).nonzeros())
+                ca.project(ca.SX(values[name]), s.sparsity()).nz[:]
                 for name, s in self._symbols.items()
             ]
         )
@@ -296,7 +296,8 @@ class Guide:
                 ca.substitute(graph, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs))
                 for graph in (density.log_density, density.expansion()[0], density.information())
             )
-        return jacobian, *(part * sample.present for part in (value, slope, information))
+        here = sample.present
+        return jacobian, value * here, slope * here, information * here
 
     def seen(self) -> tuple[LookAhead, ca.SX]:
         """Look-ahead function before a sample, from that after it, and its `sample_row`."""

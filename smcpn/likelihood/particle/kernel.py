@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK
-from smcpn.codegen.kernel import Rows, address, pool, processors
+from smcpn.codegen.kernel import Rows, address, processors, thread_pool
 from smcpn.codegen.native import loaded
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.particle.blocks import particle_blocks
@@ -164,7 +164,7 @@ class ParticleKernel:
             for first in firsts:
                 call.block(first)
         else:
-            list(pool(threads, os.getpid()).map(call.block, firsts))
+            list(thread_pool(threads, os.getpid()).map(call.block, firsts))
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += piece.steps * n * particles
         return state, call.increments, call.guided
@@ -199,8 +199,7 @@ class _Call:
         look = np.empty((samples, blocks.sample, THETAS))
         functions["begin"](address(own), address(piece.rows.start))
         arrays = [address(array) for array in (own, step, path, look)]
-        lanes = np.arange(THETAS)
-        waiting = lanes < live
+        waiting: NDArray[np.bool_] = np.less(np.arange(THETAS), live)
         if self.look_ahead:
             functions["forward"](*self._rows(), *arrays)
             for sweep in range(SWEEPS):
