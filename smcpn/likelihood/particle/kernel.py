@@ -206,7 +206,8 @@ class _Call:
                 if sweep:
                     functions["again"](*self._rows(), *arrays)
                 functions["backward"](*self._rows(), *arrays)
-            here = np.isfinite(own[blocks.look : blocks.look + blocks.n_look]).all(axis=0)
+            carried = own[blocks.look : blocks.look + blocks.n_look]
+            here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
             self.guided[first : first + live] = here[:live]
             if (waiting & here).any():
                 self._run(first, waiting & here, own, step, look)
