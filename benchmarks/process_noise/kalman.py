@@ -271,18 +271,20 @@ def covered(
 
 
 def fitzhugh(quick: bool) -> Iterator[Row]:
-    """FHN SDE: the whole posterior by `identify` as it comes, ten seeds."""
-    seeds = 3 if quick else 10
+    """FHN SDE: the whole posterior by `identify` as it comes.
+
+    Thirty seeds, as in one of twelve parameters an exact interval holds fewer than nine of ten.
+    """
+    seeds = 4 if quick else 30
     counts, longest = covered(fitzhugh_problem, FHN_TRUTH, seeds)
     yield at_most("longest, seconds", longest, 60.0, "compilation included")
     for name, count in counts.items():
-        least = seeds - 1
-        yield at_least(f"{name} in 95 %, of {seeds} seeds", count, least)
+        yield at_least(f"{name} in 95 %, of {seeds} seeds", count, seeds - max(seeds // 10, 1))
 
 
 def lotka_volterra(quick: bool) -> Iterator[Row]:
     """Lotka-Volterra SDE: noise levels in their intervals."""
-    seeds = 2 if quick else 10
+    seeds = 4 if quick else 10
     counts, longest = covered(predator_problem, LV_TRUTH, seeds)
     yield Row("longest, seconds", longest)
     for name in ("sigma_x", "sigma_y"):
