@@ -42,14 +42,25 @@ def disturbed(request) -> smcpn.Problem:
     return problem(request.param)
 
 
+class Stopped(Exception):  # noqa: N818
+    """Ends a run in a test."""
+
+
 def test_a_run_goes_on_from_the_file_alone(disturbed, tmp_path):
-    run = {"solver": smcpn.RK4(2), "particles": 60, "seed": 1, "progress": False, "method": "ibis"}
-    whole = smcpn.identify(disturbed, **run)
-    short = disturbed.with_records([disturbed.records[0][:20]])
-    path = tmp_path / "run.h5"
-    smcpn.identify(short, checkpoint=path, **run)
-    assert smcpn.load(path).problem.process_noise == disturbed.process_noise
-    again = smcpn.resume(path, data=disturbed.records[0])
+    run = {"solver": smcpn.RK4(2), "particles": 60, "seed": 1, "method": "ibis"}
+    whole = smcpn.identify(disturbed, progress=False, **run)
+    path, calls = tmp_path / "run.h5", 0
+
+    def stop(_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        smcpn.identify(disturbed, checkpoint=path, checkpoint_every=0.0, progress=stop, **run)
+    again = smcpn.resume(path, progress=False)
+    assert again.problem.process_noise == disturbed.process_noise
     assert again.likelihood_name == whole.likelihood_name == "kalman"
     assert again.problem.model.process_noise.columns.nnz() == 1
     assert again.theta.tobytes() == whole.theta.tobytes()
