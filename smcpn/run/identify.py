@@ -16,8 +16,8 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
+from smcpn.results.method import MethodRecord
 from smcpn.results.posterior import Posterior
-from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
@@ -221,9 +221,38 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
-        method=method_record(run),
+        method=_method_record(run),
         **vars(replace(populations, warnings=found)),
     )
+
+
+def _method_record(run: Run) -> MethodRecord:
+    """Return what a run, finished or not, has done so far."""
+    plan, modes = run.plan, None if run.plan is None else run.plan.modes
+    assert plan is not None
+    weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
+    pareto_k = [run.refused_k] if run.refused_k is not None else []
+    if run.start is not None:
+        pareto_k = [sampler.pareto_k for sampler in run.samplers]
+    return MethodRecord(
+        asked=run.settings.method,
+        used=plan.method,
+        searches=0 if modes is None else modes.searches,
+        modes=0 if modes is None else len(modes),
+        pareto_k=max(pareto_k, default=float("nan")),
+        fallback=_fallback(run),
+        weighings=run.work / weighing,
+        search_weighings=plan.work / weighing,
+    )
+
+
+def _fallback(run: Run) -> str:
+    plan = run.plan
+    if plan is None or plan.reason:
+        return "" if plan is None else plan.reason
+    if run.refused_k is not None:
+        return "the start misses a part of the posterior"
+    return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""
 
 
 def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:
