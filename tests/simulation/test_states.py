@@ -49,7 +49,7 @@ def discrete(problem: smcpn.Problem, c: float, q: float, u: np.ndarray) -> Syste
     Q = np.array(
         ca.Function("Q", [model.theta, length], [step_covariance(model, length)])([c, q], h)
     )
-    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((T, 2))
+    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((len(u), 2))
     for _ in range(STEPS):
         noise = F @ noise @ F.T + Q
         forced[1:] = forced[1:] @ F.T + np.outer(u[:-1], held)
