@@ -169,13 +169,13 @@ class Row:
     @property
     def symbols(self) -> ca.SX:
         """All stored entries, (R, 1)."""
-        return ca.vertcat(*[s.nz[:] for s in self._symbols.values()])
+        return ca.vertcat(*[ca.vec(s.nz[:]) for s in self._symbols.values()])
 
     def values(self, **values: ca.SX) -> ca.SX:
         """Values of the entries, (R, 1)."""
         return ca.vertcat(
             *[
-                ca.project(ca.SX(values[name]), s.sparsity()).nz[:]
+                ca.vec(ca.project(ca.SX(values[name]), s.sparsity()).nz[:])
                 for name, s in self._symbols.items()
             ]
         )

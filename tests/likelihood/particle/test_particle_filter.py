@@ -164,12 +164,20 @@ def growth(x, *, r, s):
     return r * (1.0 - np.exp(x)), s * (1.0 + 0.5 * np.sin(x))
 
 
-def counts(t, *rest):
-    return np.array([1, 2, 0, 1, 3, 2, 4, 3, 2, 3, 4, 2, 1, 3, 2, 2, 3, 4, 1, 2.0])
+COUNTS = np.array([1, 2, 0, 1, 3, 2, 4, 3, 2, 3, 4, 2, 1, 3, 2, 2, 3, 4, 1, 2.0])
+
+
+def observed(record: smcpn.Record, output: int) -> smcpn.Record:
+    """The same record with one of its outputs."""
+    return smcpn.Record(u=record.u, y=record.y[:, output], dt=0.2, hold="zoh")
 
 
 OTHERS = {
     "cubic": lambda: (problem_of(record_of()[:20], cubic=0.5), VALUES),
+    "one output": lambda: (
+        problem_of(observed(record_of()[:20], 0), cubic=0.5, observe="x"),
+        VALUES,
+    ),
     "student": lambda: (
         problem_of(noise=[smcpn.StudentT(0.2, 3.0), 0.2], cubic=1.0),
         VALUES,
@@ -183,7 +191,7 @@ OTHERS = {
     "diffusion of the state, counts": lambda: (
         smcpn.Problem(
             growth,
-            smcpn.Record(y=counts(0), dt=0.5),
+            smcpn.Record(y=COUNTS, dt=0.5),
             observe=lambda x: x + 0.7,
             noise=smcpn.Poisson(),
             prior={"r": stats.lognorm(0.3), "s": stats.lognorm(0.3, scale=0.4)},
