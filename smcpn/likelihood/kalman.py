@@ -239,6 +239,10 @@ class Kalman(Recursion):
         covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
         return Expected.with_white_noise(self.model, self.outputs, covariance, self.model.x)
 
+    def states(self) -> tuple[ca.SX, ca.SX]:
+        """See `Recursion.states`."""
+        return self.filtered.mean, ca.diag(ca.densify(self.filtered.covariance))
+
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`."""
         return self.transition.step.local_error()
