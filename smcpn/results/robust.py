@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Index, checked
+from smcpn.arguments import Count, Index, checked
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
