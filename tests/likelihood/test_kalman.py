@@ -409,6 +409,9 @@ def test_other_likelihoods_refuse_process_noise_and_name_this_one():
 def test_what_it_cannot_use_is_refused():
     with pytest.raises(InputError, match="does not go with"):
         build_likelihood(linear_problem(record_of()), EKF1(2, 1), 1, "kalman")
+    for solver in (EKF0(4, 1), EKF0(2, 1, diffusion=0.3), EKF0(2, 1, form="chain")):
+        with pytest.raises(InputError, match="of order 1 to 3"):
+            build_likelihood(linear_problem(record_of()), solver, 1, "kalman")
     with pytest.raises(InputError, match="process noise only"):
         build_likelihood(
             linear_problem(record_of(), prior=QUIET, process_noise=None), RK4(1), 1, "kalman"
@@ -429,6 +432,43 @@ def test_steps_are_chosen_by_what_changes_a_prediction():
     slow = smcpn.Record(y=np.zeros((9, 2)), u=np.zeros(9), dt=2.0)
     coarse = first_solver(linear_problem(slow), RK4())
     assert int(fine.steps) < int(coarse.steps) <= 64
+
+
+def test_a_state_that_noise_reaches_late_has_a_gradient():
+    """The first step leaves its variance zero, as noise reaches it through a nonlinear rate."""
+    record = smcpn.Record(y=0.1 * np.random.default_rng(0).standard_normal(30), dt=DT)
+    problem = smcpn.Problem(
+        swinging, record, observe="x", noise=0.05, initial=[0.0, 0.1], process_noise={"v": "q"},
+        prior={"k": stats.lognorm(1.0), "q": stats.lognorm(1.0)},
+    )  # fmt: skip
+    log_likelihood, values = smcpn.LogLikelihood(problem, solver=RK4(1)), np.array([1.2, 0.3])
+    _, gradient = log_likelihood.value_and_gradient(values[None, :])
+    steps = 1e-5 * np.eye(2)
+    numeric = (log_likelihood(values + steps) - log_likelihood(values - steps)) / 2e-5
+    np.testing.assert_allclose(gradient[0], numeric, rtol=1e-6)
+
+
+@smcpn.ode
+def swinging(x, v, *, k):
+    """Noise reaches the first state through a sine."""
+    return np.sin(v), -k * np.sin(x)
+
+
+def test_a_run_is_resumed_and_streamed_as_any_other(tmp_path):
+    problem = linear_problem(disturbed_record(linear_problem(record_of(30)), LINEAR, seed=2))
+    options = {"particles": 200, "seed": 1, "solver": RK4(2), "progress": False}
+    run = smcpn.identify(problem, checkpoint=tmp_path / "run.h5", method="ibis", **options)
+    assert run.likelihood_name == "kalman"
+    resumed = smcpn.resume(tmp_path / "run.h5")
+    np.testing.assert_array_equal(resumed.theta, run.theta)
+    tempered = smcpn.identify(problem, method="tempering", **options)
+    error = np.hypot(run.log_evidence_se, tempered.log_evidence_se)
+    assert abs(run.log_evidence - tempered.log_evidence) < 5 * error
+    live = smcpn.Online(problem, particles=100, seed=1, solver=RK4(2))
+    r = problem.records[0]
+    for k in range(5):
+        state = live.update(r.u[k], r.y[k], t=r.t[k])
+    assert np.isfinite(list(state.mean.values())).all()
 
 
 def disturbed_record(problem, values, seed):
