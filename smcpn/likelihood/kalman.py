@@ -14,9 +14,9 @@ what `step_factor` says; as G falls to zero it is that of `classical`.
 
 P is kept as L D L' (`covariance`): Thornton's orthogonalisation predicts, Bierman's downdate takes
 one output after the other, all linearised at the predicted mean. Neither subtracts from a variance,
-so that P stays positive and keeps its digits however small the noise of the outputs is; P itself,
-in Joseph's form, loses them where that is below a millionth of the state. Only entries that are not
-zero at all times are kept: states that nothing couples cost what they would alone.
+so that P stays positive and keeps its digits however small the noise of the outputs is. Only
+entries that are not zero at all times are kept: states that nothing couples cost what they would
+alone.
 
 Where a measured value is not Gaussian, the update is Laplace's approximation about the predicted
 output (`measurement.LaplaceMeasurement`).

@@ -217,8 +217,8 @@ def test_without_process_noise_it_is_the_classical_likelihood(hold):
     np.testing.assert_allclose(kalman, classical, rtol=0, atol=1e-6)
 
 
-def in_many_digits(t, y, rate, q, noise):
-    """Log-likelihood of an integrated Wiener process with drift in 60 digits."""
+def in_many_digits(t, y, q, noise):
+    """Log-likelihood of an integrated Wiener process that sensors measure, in 60 digits."""
     with mp.workdps(60):
         total, m, p = mpf(0), [mpf(0), mpf(0)], [[mpf(0)] * 2, [mpf(0)] * 2]
         for k, value in enumerate(y):
@@ -228,11 +228,12 @@ def in_many_digits(t, y, rate, q, noise):
                 p00 = p[0][0] + 2 * h * p[0][1] + h**2 * p[1][1] + mpf(q) ** 2 * h**3 / 3
                 p01 = p[0][1] + h * p[1][1] + mpf(q) ** 2 * h**2 / 2
                 p = [[p00, p01], [p01, p[1][1] + mpf(q) ** 2 * h]]
-            s, z = p[0][0] + mpf(noise) ** 2, mpf(value) - m[0]
-            total -= (mp.log(2 * mp.pi * s) + z**2 / s) / 2
-            gain = [p[0][0] / s, p[0][1] / s]
-            m = [m[0] + gain[0] * z, m[1] + gain[1] * z]
-            p = [[p[i][j] - gain[i] * s * gain[j] for j in (0, 1)] for i in (0, 1)]
+            for sensor in value:
+                s, z = p[0][0] + mpf(noise) ** 2, mpf(sensor) - m[0]
+                total -= (mp.log(2 * mp.pi * s) + z**2 / s) / 2
+                gain = [p[0][0] / s, p[0][1] / s]
+                m = [m[0] + gain[0] * z, m[1] + gain[1] * z]
+                p = [[p[i][j] - gain[i] * s * gain[j] for j in (0, 1)] for i in (0, 1)]
         return float(total)
 
 
@@ -245,16 +246,16 @@ def drifting(x, v, *, q):
 @pytest.mark.parametrize("noise", [1e-6, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("q", [1e-3, 1.0, 30.0])
 def test_digits_are_kept_for_any_noise(noise, q):
-    t = 0.1 * np.arange(50)
-    y = np.sin(t) + np.random.default_rng(0).standard_normal(50) * min(noise, 1.0)
+    """Two sensors of one state, after 100 s without any: P - K S K' has no digit for the second."""
+    t = 100.0 + 0.1 * np.arange(30)
+    t[0] = 0.0
+    y = np.sin(t)[:, None] + min(noise, 1.0) * np.random.default_rng(0).standard_normal((30, 2))
     problem = smcpn.Problem(
-        drifting, smcpn.Record(y=y, t=t), observe="x", noise=noise, process_noise={"v": "q"},
-        prior={"q": stats.lognorm(2.0)},
+        drifting, smcpn.Record(y=y, t=t), observe=["x", "x"], noise=[noise, noise],
+        process_noise={"v": "q"}, prior={"q": stats.lognorm(2.0)},
     )  # fmt: skip
     own = increments_of(problem, [q], RK4(1)).sum()
-    expected = in_many_digits(t, y, 0.0, q, noise)
-    # A standard deviation of 1e-6 of values near one leaves ten digits of their differences.
-    assert own == pytest.approx(expected, rel=1e-8)
+    assert own == pytest.approx(in_many_digits(t, y, q, noise), rel=1e-12)
 
 
 def test_a_state_without_noise_of_its_own_keeps_its_covariance_positive():
