@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
+from typing import Any, cast
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
@@ -42,6 +43,7 @@ def identify(
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
+    state_particles: int | str | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
@@ -93,6 +95,12 @@ def identify(
         to six searches, on a short record too. Where the Pareto k of the importance weights says
         that the mixture misses what matters, the run begins again at the prior, and a warning says
         so. An approximation brings its solver and likelihood, where none is given.
+    state_particles : int or "auto", optional
+        Of the particle filter that each particle has with ``likelihood="particle"``, which is
+        SMC^2. By default ``"auto"``: 32, doubled while the variance of the log-likelihood at the
+        mean of the particles is above one. The posterior is exact for any number. The particles
+        come from the posterior of the Kalman likelihood, and are carried over at rising exponents;
+        with ``method="ibis"`` they follow the samples from the prior on.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -132,6 +140,7 @@ def identify(
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
+    Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
     """
     check_problem(problem)
     near = approximation_of(start, problem)
@@ -150,6 +159,7 @@ def identify(
         resampling=resampling,
         replicates=replicates,
         start=start if near is None else near.start,
+        state_particles=cast(Any, state_particles),
         threads=threads,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from smcpn.results.method import MethodRecord
 from smcpn.run.run import Run
 
@@ -23,7 +27,36 @@ def method_record(run: Run) -> MethodRecord:
         fallback=_fallback(run),
         weighings=run.work / weighing,
         search_weighings=plan.work / weighing,
+        **_of_estimate(run),
     )
+
+
+def _of_estimate(run: Run) -> dict[str, Any]:
+    """What a run has done with an estimated likelihood so far, as far as it has come to it."""
+    begun = [sampler for sampler in run.samplers if sampler.state_particles]
+    if not begun:
+        return {}
+    made = [[r for r in sampler.rejuvenations if r.state_particles] for sampler in begun]
+    # Each part but the last is followed by a rejuvenation.
+    parts = [
+        1 + sum(r.exponent < 1.0 for r in records)
+        for sampler, records in zip(begun, made, strict=True)
+        if not np.isnan(sampler.log_floor)
+    ]
+    values = [run.problem.prior.natural(sampler.system.theta) for sampler in begun]
+    guided = [
+        sampler.estimate.guided(value, sampler.sample or sampler.likelihood.n_samples)
+        for sampler, value in zip(begun, values, strict=True)
+        if sampler.estimate is not None
+    ]
+    weights = [sampler.system.weights for sampler in begun]
+    return {
+        "state_particles": max(sampler.state_particles for sampler in begun),
+        "bridges": max(parts, default=0),
+        "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
+        "estimate_variance": max(sampler.estimate_variance for sampler in begun),
+        "guided": float(np.mean([g @ w for g, w in zip(guided, weights, strict=True)])),
+    }
 
 
 def _fallback(run: Run) -> str:
