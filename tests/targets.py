@@ -107,25 +107,41 @@ class HalfNan(LinearRegression):
 
 @dataclass(frozen=True)
 class OrnsteinUhlenbeck:
-    """dx = -rate x dt + q dW, x_0 ~ N(0, 1), y_k = x(k h) + noise e: the Kalman likelihood."""
+    """dx = -rate x dt + q dW, x_0 ~ N(0, spread^2), y_k = x(k h) + noise e: its likelihood."""
 
     y: np.ndarray
     h: float = 0.5
     noise: float = 0.5
+    spread: float = 1.0
     prior = Prior({"rate": stats.lognorm(0.5), "q": stats.lognorm(0.5)})
 
     @classmethod
-    def simulated(cls, n: int = 40, rate: float = 1.0, q: float = 1.0, seed: int = 0):
-        rng, model = np.random.default_rng(seed), cls(np.zeros(n))
+    def simulated(
+        cls, n: int = 40, rate: float = 1.0, q: float = 1.0, seed: int = 0, spread: float = 1.0
+    ):
+        rng, model = np.random.default_rng(seed), cls(np.zeros(n), spread=spread)
         decay, sd = model.transition(np.array([[rate, q]]))
-        x = [rng.standard_normal()]
+        x = [spread * rng.standard_normal()]
         for _ in range(n - 1):
             x.append(decay[0] * x[-1] + sd[0] * rng.standard_normal())
-        return cls(np.array(x) + model.noise * rng.standard_normal(n))
+        return cls(np.array(x) + model.noise * rng.standard_normal(n), spread=spread)
 
     @property
     def n_samples(self) -> int:
         return len(self.y)
+
+    def moments(self, points: int = 200) -> tuple[float, np.ndarray, np.ndarray]:
+        """Log-evidence, posterior mean and sd of theta, by a grid over the logarithms."""
+        axis = np.linspace(-2.5, 2.5, points)
+        theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        log_density = self.prior.log_density(theta)
+        log_density += self.evaluate(np.exp(theta), self.n_samples)[1]
+        weights = np.exp(log_density - log_density.max())
+        area = (axis[1] - axis[0]) ** 2
+        evidence = float(log_density.max() + np.log(weights.sum() * area))
+        weights /= weights.sum()
+        mean = weights @ theta
+        return evidence, mean, np.sqrt(weights @ (theta - mean) ** 2)
 
     def transition(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factor of the state over a step, and standard deviation of what is added, (N,) each."""
@@ -134,7 +150,7 @@ class OrnsteinUhlenbeck:
         return decay, q * np.sqrt((1 - decay**2) / (2 * rate))
 
     def start(self, values):
-        return np.array([np.zeros(len(values)), np.ones(len(values))])
+        return np.array([np.zeros(len(values)), np.full(len(values), self.spread**2)])
 
     def advance(self, values, state, a, b):
         decay, sd = self.transition(values)
@@ -204,7 +220,7 @@ class BootstrapFilter:
             if k == a or k % self.block == 0:
                 normal, uniform = self.draws(keys[:, k // self.block])
             z, u = normal[k % self.block], uniform[k % self.block]
-            x = decay * x + sd * z if k > 0 else z
+            x = decay * x + sd * z if k > 0 else self.model.spread * z
             density = stats.norm.pdf(self.model.y[k], x, self.model.noise)
             total = density.sum(axis=1)
             with np.errstate(divide="ignore", invalid="ignore"):

@@ -5,7 +5,16 @@
 
 from __future__ import annotations
 
-LIKELIHOODS = ("marginal", "filtering", "dalton", "fenrir", "adaptive", "classical")
+LIKELIHOODS = (
+    "marginal",
+    "filtering",
+    "dalton",
+    "fenrir",
+    "adaptive",
+    "classical",
+    "kalman",
+    "kalman-iterated",
+)
 METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")

@@ -111,8 +111,12 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
     """Whether half of the searches end in the highest mode, and it explains the outputs.
 
     Only Gaussian white noise tells what is explained: its log density is one of the mean square.
+    Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
+    the model adds nothing.
     """
     problem = density.log_likelihood.problem
+    if problem.model.process_noise is not None:
+        return True
     ends = np.array([one.log_density for one in found])
     best = found[int(np.argmax(ends))]
     agreeing = np.mean(ends > best.log_density - SAME)

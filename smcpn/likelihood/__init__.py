@@ -4,7 +4,8 @@
 by name, and `lanes` runs it as a compiled kernel. `marginal` and `classical` integrate the ODE
 whatever the data are; `filtering`, `dalton` and `fenrir` learn its solution from the data too, and
 are three schemes of `conditioned`; `adaptive` takes stiff problems, with steps of each particle's
-own. `growing` follows a stream with any of them; `stiffness` tells which solver suits a problem.
+own; `kalman` takes models with process noise. `growing` follows a stream with any of them;
+`stiffness` tells which solver suits a problem.
 """
 
 # Each registers itself; in the order in which they are listed to a user.
@@ -12,3 +13,4 @@ from smcpn.likelihood import marginal as marginal  # isort: skip
 from smcpn.likelihood import conditioned as conditioned  # isort: skip
 from smcpn.likelihood import adaptive as adaptive  # isort: skip
 from smcpn.likelihood import classical as classical  # isort: skip
+from smcpn.likelihood import kalman as kalman  # isort: skip

@@ -21,10 +21,11 @@ Where nothing in the recursion depends on a particle, all particles have the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
+from operator import truediv
 from typing import Any
 
 import casadi as ca
@@ -132,13 +133,17 @@ def free_entries(symbolic: Factor, factor: Factor) -> list[ca.SX]:
     return [v for place, v in zip(places, values, strict=True) if not place.is_constant()]
 
 
-def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
+def orthogonalised(
+    rows: Sequence[Row], weights: Row, divide: Callable[[Any, Any], Any] = truediv
+) -> Factor:
     """Factor L D L' = W diag(weights) W' with L unit lower triangular, by modified Gram-Schmidt.
 
     Parameters
     ----------
     rows : rows of W, (m, c)
     weights : (c,)
+    divide : callable
+        Quotient of a product and a pivot, for a W whose rank may be less than m.
     """
     remaining = [list(row) for row in rows]
     size = len(remaining)
@@ -149,7 +154,7 @@ def orthogonalised(rows: Sequence[Row], weights: Row) -> Factor:
         pivot = _dot(weighted, row)
         pivots.append(pivot)
         for i in range(j + 1, size):
-            ratio = _dot(weighted, remaining[i]) / pivot
+            ratio = divide(_dot(weighted, remaining[i]), pivot)
             lower[i][j] = ratio
             remaining[i] = [v - ratio * p for v, p in zip(remaining[i], row, strict=True)]
     return Factor(lower, pivots)

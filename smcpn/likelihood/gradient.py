@@ -53,7 +53,7 @@ class LogLikelihood:
     Parameters
     ----------
     problem : Problem
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "classical"}, optional
+    likelihood : str, optional
         By default the one of the solver, see `identify`.
     solver : EKF0, EKF1, AdaptiveEKF1, RK4 or "auto", optional
         By default ``"auto"``: what goes with ``likelihood`` and the problem, see `identify`.

@@ -83,7 +83,7 @@ class Recursion(ABC):
     coloured_noise : bool
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
-        Whether the state may be disturbed between samples.
+        Whether the state is disturbed between samples: it takes models with process noise only.
     approximation : str or None
         Name of the likelihood from whose posterior a run begins, where this one is an
         `EstimatedLikelihood`: what `build` returns is one then. None for others.
@@ -159,7 +159,7 @@ class Recursion(ABC):
         """Whether it can be computed with the noises of a model."""
         gaussian, white = model.density is None, not model.coloured
         takes_noise = (gaussian or cls.any_density) and (white or cls.coloured_noise)
-        return takes_noise and (model.process_noise is None or cls.takes_process_noise)
+        return takes_noise and cls.takes_process_noise == (model.process_noise is not None)
 
     @classmethod
     def default_solver(cls, problem: Problem) -> Solver:
@@ -314,8 +314,13 @@ def suitable_likelihood(
         takes = "Gaussian noise only: give standard deviations in noise"
         if model.density is None:
             takes = "no coloured noise: give standard deviations in place of AR1"
-        if model.process_noise is not None and not LIKELIHOODS[name].takes_process_noise:
-            argument, takes = "process_noise", "no process noise: leave it out"
+        disturbed = LIKELIHOODS[name].takes_process_noise
+        if disturbed != (model.process_noise is not None):
+            only = "states with process noise only: give it to the problem"
+            argument, takes = (
+                "process_noise",
+                only if disturbed else "no process noise: leave it out",
+            )
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)

@@ -43,7 +43,9 @@ class ErrorBudget:
         Variance that the likelihood counts; 0 for a solver that claims no error.
     change : float
         Squared change of the outputs when the steps are doubled (halved, where the limit is
-        near): about the error there is. inf where the solution diverges.
+        near): about the error there is. Where process noise acts it is in units of the variance
+        of a prediction, with half the squared relative change of that variance. inf where the
+        solution diverges.
     """
 
     claimed: float
@@ -71,7 +73,8 @@ def error_budget(
     """Measure the solver's error at parameter values (d,), in two ways.
 
     The claimed variance alone may be wrong: what the solver does not see, it does not claim. Of a
-    likelihood that sees the data both are errors of predictions one sample ahead.
+    likelihood that sees the data both are errors of predictions one sample ahead. Where process
+    noise acts, the variance of a prediction is not the solver's error, and counts as noise.
     """
     found = predictions(problem, solver, enumerate(problem.records), likelihood)
     return _budget(problem, found, values, int(solver.steps))
@@ -87,6 +90,11 @@ def _budget(problem: Problem, found: list[Prediction], values: Array, steps: int
         change = np.concatenate(
             [np.square(a - b) for (a, _), (b, _) in zip(own, other, strict=True)]
         )
+        if found[0].compiled.recursion.takes_process_noise:
+            finer = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in other])
+            scatter, more = variance + noise, finer - variance
+            change = change / scatter + 0.5 * np.square(more / scatter)
+            return ErrorBudget(0.0, _worst(change, measured))
         return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
 
 

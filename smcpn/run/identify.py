@@ -63,10 +63,12 @@ def identify(
         draws from the prior show that the problem is stiff, or what goes with ``likelihood``.
         Automatic steps begin coarse; the particles are carried over to finer ones until that shifts
         no direction by .1 posterior sd, nor the log-evidence by .1 (`Posterior.shift`).
-    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical"}, optional
+    likelihood : {"marginal", "filtering", "dalton", "fenrir", "adaptive", "classical", "kalman", \
+"kalman-iterated"}, optional
         By default the one of the solver: marginal for `EKF0`, filtering for `EKF1`, adaptive for
-        `AdaptiveEKF1`, classical for `RK4`. Filtering, dalton and fenrir
-        learn the solution from the data too, so that coarse steps and chaos do less harm.
+        `AdaptiveEKF1`, classical for `RK4`; kalman where the problem has process noise, which the
+        others do not take. Filtering, dalton and fenrir learn the solution from the data too, so
+        that coarse steps and chaos do less harm.
     particles : int
         Number of particles.
     seed : int, optional

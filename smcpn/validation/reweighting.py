@@ -153,7 +153,7 @@ def compare_likelihoods(
     likelihood: str | None,
     theta: Array,
     log_weights: Array,
-    names: Sequence[str] = tuple(LIKELIHOODS),
+    names: Sequence[str] | None = None,
 ) -> list[Reweighted]:
     """Reweight the particles of a posterior by other likelihoods over the same records.
 
@@ -166,8 +166,8 @@ def compare_likelihoods(
         Of the posterior, as of `smcpn.likelihood.registry.build_likelihood`.
     theta : ndarray, (N, d)
     log_weights : ndarray, (N,)
-    names : sequence of str
-        Of `LIKELIHOODS`. A diffusion that has to be known is the most likely one at the posterior
+    names : sequence of str, optional
+        Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be known is the most likely one at the posterior
         centre. A likelihood that cannot be used with the problem, or is none at any diffusion or
         for some of the weight, says why in place of figures.
 
@@ -176,6 +176,8 @@ def compare_likelihoods(
     InputError
         For an unknown name.
     """
+    if names is None:
+        names = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
     for name in names:
         check_likelihood(name)
     if not names:

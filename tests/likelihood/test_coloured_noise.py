@@ -252,7 +252,10 @@ def test_a_problem_is_the_same_from_a_file():
     )
 
 
-@pytest.mark.parametrize("name", [n for n, one in LIKELIHOODS.items() if not one.coloured_noise])
+STILL = [name for name, one in LIKELIHOODS.items() if not one.takes_process_noise]
+
+
+@pytest.mark.parametrize("name", [n for n in STILL if not LIKELIHOODS[n].coloured_noise])
 def test_other_likelihoods_refuse_it(name):
     problem, solver = problem_of(record_of()), EKF1(2, 1, diffusion=1.0)
     if not LIKELIHOODS[name].goes_with(solver):

@@ -1,0 +1,326 @@
+"""The likelihood of a model with process noise: a continuous-discrete extended Kalman filter.
+
+For dx = f(x, u, t; theta) dt + G dW, seen at samples y = g(x) + e, the filter carries a mean m and
+a covariance P from the initial state, which is known given theta (P = 0). A solver step
+(`transition`) and a sample are
+
+    predict   m = Phi(m),  P = F P F' + L L' + E,  F = dPhi/dx at m
+    measure   S = H P H' + R,  H = dg/dx at m,  log p(y_n | y_<n, theta) = log N(y_n - g(m); 0, S)
+    update    K = P H' S^-1,  m = m + K (y_n - g(m)),  P = P - K S K'
+
+(Jazwinski 1970, section 8.3; Sarkka and Svensson 2023, algorithm 7.4), E being the variance that
+the solver claims for its own error, if it does. Linear systems have their exact likelihood, up to
+what `step_factor` says; as G falls to zero it is that of `classical`.
+
+P is kept as L D L' (`covariance`): Thornton's orthogonalisation predicts, Bierman's downdate takes
+one output after the other, all linearised at the predicted mean. Neither subtracts from a variance,
+so that P stays positive and keeps its digits however small the noise of the outputs is; P itself,
+in Joseph's form, loses them where that is below a millionth of the state. Only entries that are not
+zero at all times are kept: states that nothing couples cost what they would alone.
+
+Where a measured value is not Gaussian, the update is Laplace's approximation about the predicted
+output (`measurement.LaplaceMeasurement`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.lower import LaneProgram
+from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at
+from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
+from smcpn.likelihood.measurement import measurement
+from smcpn.likelihood.registry import Expected, Recursion
+from smcpn.likelihood.rows import RowWriter, Window, WindowRows
+from smcpn.likelihood.transition import Transition
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.solver import RK4, Solver
+
+Array = NDArray[np.float64]
+
+LEAST_PIVOT = 1e-290
+"""Below it a variance counts as none, and what depends on it as uncorrelated."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Graphs of a mean and of a covariance L D L' of the states.
+
+    Attributes
+    ----------
+    mean : casadi.SX, (n, 1)
+    factor : Factor
+    """
+
+    mean: ca.SX
+    factor: Factor
+
+    @property
+    def covariance(self) -> ca.SX:
+        """L D L', (n, n)."""
+        lower = ca.vertcat(*[ca.horzcat(*row) for row in self.factor.rows])
+        return lower @ ca.diag(ca.vertcat(*self.factor.pivots)) @ lower.T
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """A filter after a sample.
+
+    Attributes
+    ----------
+    gaussian : Gaussian
+    log_density : casadi.SX, (1, 1)
+        Of the sample given those before.
+    """
+
+    gaussian: Gaussian
+    log_density: ca.SX
+
+
+def held_factor(kept: NDArray[np.bool_]) -> Factor:
+    """Factor (n, n) with a symbol in every kept entry: L below the diagonal, D on it."""
+    n = len(kept)
+    rows = [
+        [ca.SX.sym(f"L_{i}_{j}") if i > j and kept[i, j] else ca.SX(i == j) for j in range(n)]
+        for i in range(n)
+    ]
+    return Factor(rows, [ca.SX.sym(f"D_{j}") if kept[j, j] else ca.SX(0) for j in range(n)])
+
+
+def held_entries(factor: Factor, kept: NDArray[np.bool_]) -> list[ca.SX]:
+    """The kept entries of a factor, in the order of rows and columns."""
+    return [
+        factor.pivots[j] if i == j else factor.rows[i][j] for i, j in np.argwhere(kept).tolist()
+    ]
+
+
+def entries_in_use(factor: Factor) -> NDArray[np.bool_]:
+    """Which entries of a factor are not zero throughout, (n, n), as of `held_factor`."""
+    n = len(factor.pivots)
+    used = np.zeros((n, n), dtype=bool)
+    for i in range(n):
+        used[i, i] = not factor.pivots[i].is_zero()
+        used[i, :i] = [not factor.rows[i][j].is_zero() for j in range(i)]
+    return used
+
+
+def predicted_factor(factor: Factor, transition: Transition) -> Factor:
+    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton)."""
+    n, k = transition.factor.shape
+    lower = ca.vertcat(*[ca.horzcat(*row) for row in factor.rows])
+    moved = ca.densify(ca.horzcat(transition.jacobian @ lower, transition.factor, ca.SX.eye(n)))
+    weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(transition.error_variance)]
+    return orthogonalised([ca.horzsplit(moved[i, :]) for i in range(n)], weights, _divided)
+
+
+def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
+    """A quotient by a pivot, 0 where the pivot is: a state may have no noise of its own."""
+    return ca.SX(0) if value.is_zero() else value / ca.fmax(pivot, LEAST_PIVOT)
+
+
+class Kalman(Recursion):
+    """The filter of one particle.
+
+    The state of a lane holds the mean and the kept entries of L and D. A sample corrects them at
+    the beginning of the interval after it.
+
+    Attributes
+    ----------
+    transition : Transition
+        Of a solver step.
+    predicted : Gaussian
+        States at a sample, given those before; over the symbols of the lane's state.
+    """
+
+    name = "kalman"
+    divides = True
+    any_density = True
+    gaussian = True
+    takes_process_noise = True
+
+    def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+        self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
+        self.transition = Transition.of(self.model, solver)
+        self.local_order = self.transition.step.error_order
+        self._keep()
+
+    def _keep(self) -> None:
+        """Keep the entries of the factor that are not zero at all times, from P = 0."""
+        n = self.model.x.numel()
+        self._kept, grown = np.zeros((n, n), dtype=bool), True
+        while grown:
+            factor = held_factor(self._kept)
+            self.predicted = Gaussian(self.model.x, factor)
+            after_step = predicted_factor(factor, self.transition)
+            after_sample = self.corrected.gaussian.factor
+            kept = self._kept | entries_in_use(after_step) | entries_in_use(after_sample)
+            grown = bool((kept != self._kept).any())
+            self._kept = kept
+
+    @classmethod
+    def goes_with(cls, solver: type[Solver] | Solver) -> bool:
+        """Any solver that claims no error, and `EKF0`, of whose steps the error is known."""
+        return not solver.adaptive and solver.jacobian == "none"
+
+    @classmethod
+    def default_solver(cls, problem: Problem) -> Solver:
+        """`RK4`."""
+        return RK4()
+
+    @property
+    def outputs(self) -> ca.SX:
+        """Noise-free outputs at the predicted mean, (q, 1)."""
+        return outputs_at(self.model, self.model.x, self.sample)
+
+    @property
+    def slopes(self) -> ca.SX:
+        """H, their derivatives by the states there, (q, n)."""
+        return ca.jacobian(self.outputs, self.model.x)
+
+    @property
+    def corrected(self) -> Corrected:
+        """The filter after a sample."""
+        return corrected(self.model, self.sample, self.predicted, self.outputs, self.slopes)
+
+    @property
+    def filtered(self) -> Gaussian:
+        """States at a sample, given it and those before."""
+        return self.corrected.gaussian
+
+    def program(self, emitted: ca.SX) -> LaneProgram:
+        """See `Recursion.program`."""
+        model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
+        filtered, kept = self.filtered, self._kept
+        return LaneProgram(
+            theta=model.theta,
+            constants=model.constants,
+            constant_values=model.constant_values,
+            state=ca.vertcat(model.x, *held_entries(self.predicted.factor, kept)),
+            start_row=start.row,
+            interval_row=self.sample.row,
+            step_row=ca.vertcat(*step.inputs, step.t),
+            gain_row=step.h,
+            sample_row=self.sample.row,
+            start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1)),
+            interval=ca.vertcat(filtered.mean, *held_entries(filtered.factor, kept)),
+            step=ca.vertcat(
+                self.transition.following,
+                *held_entries(predicted_factor(self.predicted.factor, self.transition), kept),
+            ),
+            emitted=emitted,
+        )
+
+    def log_density(self) -> ca.SX:
+        """See `Recursion.log_density`."""
+        return self.corrected.log_density
+
+    def expected(self) -> Expected:
+        """See `Recursion.expected`: outputs and states given the samples before."""
+        covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
+        return Expected.with_white_noise(self.model, self.outputs, covariance, self.model.x)
+
+    def local_error(self) -> ca.SX:
+        """See `Recursion.local_error`."""
+        return self.transition.step.local_error()
+
+    def writer(
+        self, record: Record, steps: int, number: int = 0, interval: float | None = None
+    ) -> RowWriter:
+        """See `Recursion.writer`."""
+        return KalmanRowWriter(self.model, record, steps, number, interval)
+
+    def smoothing_program(self) -> LaneProgram:
+        """Program that emits at each sample what a smoother of the states needs.
+
+        That is, matrices by columns: mean (n) and covariance (n n) of the states given the samples
+        before, the product of F over the steps since the sample before (n n; I at the first), mean
+        (n) and covariance (n n) given the sample too. The last three and the first two of the next
+        sample make a step of Rauch, Tung and Striebel.
+        """
+        n = self.model.x.numel()
+        product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
+        moments = [
+            part for g in (self.predicted, self.filtered) for part in (g.mean, ca.vec(g.covariance))
+        ]
+        program = self.program(ca.vertcat(*moments[:2], ca.vec(product), *moments[2:]))
+        moved = ca.vec(self.transition.jacobian @ product)
+        assert program.interval is not None
+        return replace(
+            program,
+            state=ca.vertcat(program.state, ca.vec(product)),
+            start=ca.vertcat(program.start, one),
+            interval=ca.vertcat(program.interval, one),
+            step=ca.vertcat(program.step, moved),
+        )
+
+
+def corrected(
+    model: Model, sample: SampleSymbols, gaussian: Gaussian, outputs: ca.SX, slopes: ca.SX
+) -> Corrected:
+    """Condition states on one output of a sample after the other.
+
+    Parameters
+    ----------
+    outputs, slopes : casadi.SX, (q, 1) and (q, n)
+        Noise-free outputs at the mean, and their derivatives, of an approximation that is linear.
+    """
+    mean, factor = gaussian.mean, gaussian.factor
+    determinant, total = ca.SX(1), ca.SX(0)
+    for j in range(outputs.numel()):
+        expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
+        value = measurement(model, j, expected, sample.y[j], sample.present[j])
+        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
+        factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
+        mean = mean + ca.vertcat(*gain) * value.innovation
+        log_density, pivot = value.log_density(OutputGain({}, variance, spread))
+        determinant *= pivot
+        total += log_density
+    return Corrected(Gaussian(mean, factor), total - 0.5 * ca.log(determinant))
+
+
+class IteratedKalman(Kalman):
+    """`Kalman` with outputs linearised where the sample puts the states: the iterated filter.
+
+    Two Gauss-Newton steps from the predicted mean find the point (Bell and Cathey 1993). The log
+    density is Laplace's approximation there. Outputs that are linear in the states gain nothing.
+
+    References
+    ----------
+    Bell, B. M., Cathey, F. W. (1993). The iterated Kalman filter update as a Gauss-Newton method.
+    IEEE Trans. Automatic Control 38.
+    """
+
+    name = "kalman-iterated"
+    gaussian = False
+    iterations = 2
+    """Gauss-Newton steps before the last linearisation."""
+
+    @property
+    def corrected(self) -> Corrected:
+        """See `Kalman.corrected`."""
+        about = self.model.x
+        for _ in range(self.iterations):
+            about = self._corrected_about(about).gaussian.mean
+        return self._corrected_about(about)
+
+    def _corrected_about(self, about: ca.SX) -> Corrected:
+        """Condition on outputs that are linear about a point."""
+        x = self.model.x
+        outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])
+        outputs = outputs + slopes @ (x - about)
+        return corrected(self.model, self.sample, self.predicted, outputs, slopes)
+
+
+class KalmanRowWriter(ClassicalRowWriter):
+    """Rows of `Kalman.program`: those of an ODE's solver, and the sample before each interval."""
+
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
+        """See `RowWriter.rows`."""
+        rows, memory = super().rows(window, memory)
+        return rows._replace(intervals=np.ascontiguousarray(rows.samples[:-1])), memory
