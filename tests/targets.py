@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtri
 
 from smcpn import Prior
 
@@ -174,10 +175,7 @@ class OrnsteinUhlenbeck:
 
 @dataclass(frozen=True)
 class BootstrapFilter:
-    """The same likelihood estimated by a bootstrap particle filter, resampled at every sample.
-
-    A block of samples has a key, of the generator Philox.
-    """
+    """The same likelihood estimated by a bootstrap particle filter, resampled at every sample."""
 
     model: OrnsteinUhlenbeck
     state_particles: int = 32
@@ -203,32 +201,32 @@ class BootstrapFilter:
     def start(self, values):
         return np.zeros((self.state_particles, len(values)))
 
-    def draws(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normals (block, N, N_x) and uniforms (block, N, 1) of one block of N filters."""
-        normal = np.empty((self.block, len(keys), self.state_particles))
-        uniform = np.empty((self.block, len(keys), 1))
-        for i, key in enumerate(keys):
-            rng = np.random.Generator(np.random.Philox(key=int(key)))
-            normal[:, i] = rng.standard_normal((self.block, self.state_particles))
-            uniform[:, i] = rng.random((self.block, 1))
-        return normal, uniform
+    def uniforms(self, keys: np.ndarray) -> np.ndarray:
+        """Of one block of N filters, (block, N, N_x + 1), by SplitMix64 of key and counter."""
+        counter = np.arange(1, self.block * (self.state_particles + 1) + 1, dtype=np.uint64)
+        x = keys[:, None] + counter * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        uniform = ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
+        return np.moveaxis(uniform.reshape(len(keys), self.block, -1), 1, 0)
 
     def advance_keyed(self, values, keys, state, a, b):
         decay, sd = (part[:, None] for part in self.model.transition(values))
-        x, increments = state.T, np.empty((b - a, len(values)))
+        x, increments, size = state.T, np.empty((b - a, len(values))), self.state_particles
         for k in range(a, b):
             if k == a or k % self.block == 0:
-                normal, uniform = self.draws(keys[:, k // self.block])
-            z, u = normal[k % self.block], uniform[k % self.block]
+                uniforms = self.uniforms(keys[:, k // self.block])
+            z, u = ndtri(uniforms[k % self.block, :, 1:]), uniforms[k % self.block, :, :1]
             x = decay * x + sd * z if k > 0 else self.model.spread * z
-            density = stats.norm.pdf(self.model.y[k], x, self.model.noise)
-            total = density.sum(axis=1)
+            density = np.exp(-0.5 * ((self.model.y[k] - x) / self.model.noise) ** 2)
+            density /= self.model.noise * np.sqrt(2 * np.pi)
+            total = density.sum(axis=1, keepdims=True)
             with np.errstate(divide="ignore", invalid="ignore"):
-                increments[k - a] = np.log(total / self.state_particles)
-                reached = np.cumsum(density, axis=1) / total[:, None]
-            places = (np.arange(self.state_particles) + u) / self.state_particles
-            index = (reached[:, None, :] < places[:, :, None]).sum(axis=2)
-            x = np.take_along_axis(x, np.minimum(index, self.state_particles - 1), axis=1)
+                increments[k - a] = np.log(total[:, 0] / size)
+                reached = np.nan_to_num(np.cumsum(density, axis=1) / total)
+            reached[:, -1] = 1.0
+            copies = np.diff(np.ceil(size * reached - u), axis=1, prepend=0.0)
+            x = np.repeat(x.ravel(), copies.ravel().astype(int)).reshape(x.shape)
         return x.T.copy(), increments
 
     def estimate(self, values, keys, b):

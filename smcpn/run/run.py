@@ -351,8 +351,7 @@ class Run:
         """Accept the populations, or carry all of them over to finer steps."""
         behind = [k for k, solver in enumerate(self.solvers) if solver != self.solver]
         if behind:
-            for k in behind:
-                self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
+            self._begin_to_carry(behind)
             return
         if self._approaching:
             final = self.settings.solver
@@ -383,8 +382,14 @@ class Run:
             self._begin(finer)
             return
         self._take(finer)
+        self._begin_to_carry(numbers)
+
+    def _begin_to_carry(self, numbers: list[int]) -> None:
+        """Begin to carry populations over to the solver in force."""
+        assert self.exact is not None
+        likelihood = self._exact(self.exact, self.solver)
         for k in numbers:
-            self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
+            self.samplers[k].refine(likelihood, self.samplers[k].compared(likelihood))
 
     def _shift(self, finer: Solver, samplers: Sequence[Method]) -> DiscretisationShift:
         """Shift of populations together, by evenly chosen particles."""
