@@ -26,7 +26,8 @@ from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
 from .simulation.sampled import StateFilter
-from .simulation.simulator import simulate
+from .simulation.simulate import simulate
+from .simulation.states import States
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
@@ -63,6 +64,7 @@ __all__ = [
     "Simulation",
     "Solution",
     "StateFilter",
+    "States",
     "StudentT",
     "Validation",
     "WasteFree",

@@ -1,4 +1,4 @@
-"""Case studies: the systems of the PN-SMC paper, which are identified by name.
+"""Case studies: the systems of the PN-SMC paper and the cascaded tanks, identified by name.
 
 A case is a problem, its test records, and what to compare with. `smcpn identify NAME` runs one.
 """
@@ -34,6 +34,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "silverbox": _study("silverbox", "silverbox_case"),
     "emps": _study("emps", "emps_case"),
     "bouc-wen": _study("bouc_wen", "bouc_wen_case"),
+    "cascaded-tanks": _study("cascaded_tanks", "cascaded_tanks_case"),
 }
 
 

@@ -1,7 +1,17 @@
 """Benchmark records, read from the user's files or generated, never shipped."""
 
 from smcpn.datasets.bouc_wen import BoucWen, bouc_wen
+from smcpn.datasets.cascaded_tanks import CascadedTanks, cascaded_tanks
 from smcpn.datasets.emps import Emps, emps
 from smcpn.datasets.silverbox import Silverbox, silverbox
 
-__all__ = ["BoucWen", "Emps", "Silverbox", "bouc_wen", "emps", "silverbox"]
+__all__ = [
+    "BoucWen",
+    "CascadedTanks",
+    "Emps",
+    "Silverbox",
+    "bouc_wen",
+    "cascaded_tanks",
+    "emps",
+    "silverbox",
+]

@@ -59,3 +59,46 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     """
     friction = Fv * v + Fc * v / np.sqrt(v * v + width * width)
     return v, (force - friction - offset) / M
+
+
+RIM = 10.0
+"""Level at which a tank overflows, volts. The level of the upper tank is not measured: its unit is
+such that its rim is there too."""
+OVERFLOW_RATE = 0.5
+"""1/s: how fast a level above the rim falls to it."""
+
+
+def outflow(full, power):
+    """Outflow relative to a full tank's, ``full`` ** ``power``; smooth and odd where it is empty.
+
+    full (full^2 + 0.01^2)^((power - 1) / 2): a level below zero, of rounding or of noise, is
+    drawn back to it, and the slope at zero is finite.
+    """
+    return full * (full * full + 1e-4) ** ((power - 1) / 2)
+
+
+def overflow(level):
+    """What flows over the rim, V/s: 0 below it, `OVERFLOW_RATE` times the excess above."""
+    excess = level - RIM
+    return OVERFLOW_RATE * (excess + np.sqrt(excess * excess + 4e-4)) / 2
+
+
+@ode
+def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
+    """Two tanks in cascade with overflow, levels in volts of the level sensor.
+
+    h1' = pump u - q1 - w1,  h2' = ratio (q1 + share w1) - q2 - w2, where
+
+    q1 = out1 (h1 / 10)^(1/2)                     the upper tank's outflow after Bernoulli,
+    q2 = out2 ((h2 - zero) / (10 - zero))^power   the lower tank's, whose sensor reads ``zero``
+                                                  when it is empty,
+    w  = max(h - 10, 0) / (2 s)                   what flows over a rim.
+
+    Parameters: the pump's rise per volt (1/s), the outflows of full tanks (V/s), volts of the
+    lower tank per volt of the upper one, and the share of the upper overflow that falls into the
+    lower tank. The kinks of q and w are rounded: `outflow`, `overflow`.
+    """
+    q1 = out1 * outflow(h1 / RIM, 0.5)
+    q2 = out2 * outflow((h2 - zero) / (RIM - zero), power)
+    w1, w2 = overflow(h1), overflow(h2)
+    return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.estimate.log_density import LogDensity, prior_derivatives
+from smcpn.estimate.log_density import LogDensity, prior_expansion
 from smcpn.likelihood.gradient import DIFFERENCE
 from smcpn.likelihood.information import fisher_information, score_information
 
@@ -74,7 +74,7 @@ def _within(eigenvalues: Array, factor: float) -> NDArray[np.bool_]:
 def _posterior_information(density: LogDensity, theta: Array, information: Array) -> Array:
     """Information of the likelihood and of the prior, in units of the spread of the prior."""
     slopes = density.prior.slopes(theta[None, :])[0][0] * density.scale
-    prior = prior_derivatives(density.prior, theta[None, :], density.scale)[1][0]
+    prior = prior_expansion(density.prior, theta[None, :], density.scale)[2][0]
     own = np.maximum(-prior * density.scale**2, 0.0)
     return information * np.outer(slopes, slopes) + np.diag(own)
 

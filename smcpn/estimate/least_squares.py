@@ -236,7 +236,8 @@ class Climb:
             accepted = True
         else:
             self._left -= 1
-            gain = (value - self.value) / self._predicted
+            with np.errstate(over="ignore"):  # a promise of next to nothing
+                gain = (value - self.value) / self._predicted
             accepted = not obstacle and value > self.value and gain > 1e-4
             self._obstacle = obstacle
             self._adapt(float(gain) if accepted else 0.0)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
-from smcpn.model.prior import Identity, Prior, support
+from smcpn.model.prior import Identity, Prior, support, total_log_density
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
 Array = NDArray[np.float64]
@@ -23,8 +23,9 @@ _DRAWS = 1001
 _QUARTILES_OF_NORMAL = 1.3489795
 _STENCILS = (1e-2, 1e-4, 1e-6)
 """Spacings of differences, in prior standard deviations; the next where one meets a bound."""
-_FIRST = np.array([1 / 280, -4 / 105, 1 / 5, -4 / 5, 0.0, 4 / 5, -1 / 5, 4 / 105, -1 / 280])
-_SECOND = np.array([-1 / 560, 8 / 315, -1 / 5, 8 / 5, -205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560])
+_FIRST = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
+_CENTRE, _SECOND = -205 / 72, (8 / 5, -1 / 5, 8 / 315, -1 / 560)
+"""Weights of central differences of eighth order, of the points one to four spacings away."""
 
 
 class LogDensity:
@@ -89,8 +90,8 @@ class LogDensity:
             total, gradient = self.log_likelihood.value_and_gradient(values)
             gradient = gradient * self.prior.slopes(theta)[0]
             if self.target == POSTERIOR:
-                total = total + self.prior.log_density(theta)
-                gradient = gradient + prior_derivatives(self.prior, theta, self.scale)[0]
+                log_prior, slopes, _ = prior_expansion(self.prior, theta, self.scale)
+                total, gradient = total + log_prior, gradient + slopes
         return np.where(np.isfinite(total), total, -np.inf), gradient
 
     def expansion(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array]:
@@ -106,9 +107,8 @@ class LogDensity:
             second, gradient = gradient * bends, gradient * slopes
             second[:, self.noise] = 0.0
             if self.target == POSTERIOR:
-                total = total + self.prior.log_density(theta)
-                first, prior_second = prior_derivatives(self.prior, theta, self.scale)
-                gradient, second = gradient + first, second + prior_second
+                log_prior, first, prior_second = prior_expansion(self.prior, theta, self.scale)
+                total, gradient, second = total + log_prior, gradient + first, second + prior_second
             information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(slopes.T))
         return np.where(np.isfinite(total), total, -np.inf), gradient, information
 
@@ -122,30 +122,36 @@ class LogDensity:
             hessian = hessian * first[:, :, None] * first[:, None, :]
             diagonal = gradient * second
             if self.target == POSTERIOR:
-                diagonal += prior_derivatives(self.prior, theta, self.scale)[1]
+                diagonal += prior_expansion(self.prior, theta, self.scale)[2]
             return hessian + diagonal[:, :, None] * np.eye(theta.shape[1])
 
 
-def prior_derivatives(prior: Prior, theta: Array, scale: Array) -> tuple[Array, Array]:
-    """First and second derivative of `Prior.log_density` along each coordinate, (n, d) both.
+def prior_expansion(prior: Prior, theta: Array, scale: Array) -> tuple[Array, Array, Array]:
+    """`Prior.log_density` (n,), with first and second derivative along each coordinate, (n, d).
 
     A prior is any object with a ``logpdf``, of one number; these are differences of eighth order,
     exact to about 1e-12 where it is smooth.
     """
     n, d = theta.shape
-    first, second = np.full((n, d), np.nan), np.full((n, d), np.nan)
-    for j in range(d):
-        for share in _STENCILS:
-            spacing = share * scale[j]
-            points = np.repeat(theta, 9, axis=0)
-            points[:, j] += np.tile(spacing * np.arange(-4, 5), n)
-            along = prior.log_density_of(j, points[:, j]).reshape(n, 9)
-            missing = np.isnan(first[:, j])
-            first[missing, j] = _finite(along[missing] @ _FIRST / spacing)
-            second[missing, j] = _finite(along[missing] @ _SECOND / spacing**2)
-            if np.isfinite(first[:, j]).all():
-                break
-    return first, second
+    here, first, second = np.empty((n, d)), np.full((n, d), np.nan), np.full((n, d), np.nan)
+    for share in _STENCILS:
+        spacing = share * scale
+        points = theta + np.arange(-4, 5)[:, None, None] * spacing
+        along = prior.log_densities(points.reshape(-1, d)).reshape(9, n, d)
+        missing, here, pairs = (
+            np.isnan(first),
+            along[4],
+            list(zip(along[5:], along[3::-1], strict=True)),
+        )
+        with np.errstate(over="ignore", invalid="ignore"):
+            slope = sum(w * (up - down) for w, (up, down) in zip(_FIRST, pairs, strict=True))
+            bend = sum(w * (up + down) for w, (up, down) in zip(_SECOND, pairs, strict=True))
+            bend += _CENTRE * here
+        first = np.where(missing, _finite(slope / spacing), first)
+        second = np.where(missing, _finite(bend / spacing**2), second)
+        if np.isfinite(first).all():
+            break
+    return total_log_density(here), first, second
 
 
 def _finite(values: Array) -> Array:

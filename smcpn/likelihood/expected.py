@@ -155,16 +155,34 @@ class Prediction:
         return self._parts(emitted[:, :, 0])
 
     def _rows(self, steps: int) -> Rows:
-        """Rows; the steps of a record that is sampled more coarsely are not longer."""
-        own = steps
-        if self.divided is None:
-            own = max(1, int(np.ceil(steps * self.interval - 1e-6)))
+        own = steps if self.divided is not None else own_steps(steps, self.interval)
         writer = self.compiled.recursion.writer(self.record, own, self.number, self.divided)
         return writer.whole(self.record)
 
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states, error and noise, along the second axis."""
         return np.split(emitted, np.cumsum(self.compiled.sizes)[:-1], axis=1)
+
+
+def own_steps(steps: int, interval: float) -> int:
+    """Steps per sample of a record whose sampling interval is so many times as long.
+
+    Those of a record that is sampled more coarsely are not longer.
+    """
+    return max(1, int(np.ceil(steps * interval - 1e-6)))
+
+
+def written_rows(
+    recursion: Recursion, problem: Problem, solver: Solver, record: Record, number: int
+) -> Rows:
+    """Rows of a record that starts from the ``number``-th initial state of the problem.
+
+    The steps of the solver are counted per sampling interval of the problem's first record.
+    """
+    steps = int(solver.steps)
+    if solver.interval is None:
+        steps = own_steps(steps, _mean_interval(record) / _mean_interval(problem.records[0]))
+    return recursion.writer(record, steps, number, solver.interval).whole(record)
 
 
 def predictions(

@@ -84,9 +84,10 @@ class Recursion(ABC):
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
         Whether the state is disturbed between samples: it takes models with process noise only.
+    estimated : bool
+        Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
-        Name of the likelihood from whose posterior a run begins, where this one is an
-        `EstimatedLikelihood`: what `build` returns is one then. None for others.
+        Name of the likelihood from whose posterior a run comes to an estimated one.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -103,6 +104,7 @@ class Recursion(ABC):
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
+    estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import factorial
 
 import numpy as np
@@ -120,8 +121,11 @@ def _sinc_interpolate(record: Record, parts: int) -> Array:
     return fine
 
 
+@lru_cache(maxsize=2048)
 def sinc_taps(shift: float) -> Array:
     """Weights of the samples -63, ..., 64 about one for the input a ``shift`` after it, (128,)."""
     taps = np.arange(-CONTEXT + 1, CONTEXT + 1)
     window = np.i0(KAISER_BETA * np.sqrt(1 - ((taps - shift) / CONTEXT) ** 2))
-    return np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+    weights = np.sinc(taps - shift) * window / np.i0(KAISER_BETA)
+    weights.setflags(write=False)
+    return weights

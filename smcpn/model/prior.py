@@ -6,16 +6,18 @@ Distributions of `scipy.stats` and `particles.distributions` are taken by duck t
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, check_fields, checked
-from smcpn.errors import InputError, shown, whole_number
+from smcpn.errors import InputError, shown
 
 Array = NDArray[np.float64]
 
@@ -300,18 +302,31 @@ class Prior:
 
     def log_density(self, theta: Array) -> Array:
         """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
-        self._check("theta", theta)
-        total = np.zeros(len(theta))
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            for j in range(len(self)):
-                total += self.log_density_of(j, theta[:, j])
-        return np.where(np.isnan(total), -np.inf, total)
+        return total_log_density(self.log_densities(theta))
 
-    def log_density_of(self, j: int, z: Array) -> Array:
-        """Log density of one unconstrained coordinate, log-Jacobian included, shape (n,)."""
-        whole_number("j", j, 0, len(self) - 1)
-        coordinate, distribution = self.maps[j], self.distributions[self.names[j]]
-        return distribution.logpdf(coordinate.natural(z)) + coordinate.log_jacobian(z)
+    def log_densities(self, theta: Array) -> Array:
+        """Log density of each unconstrained coordinate, log-Jacobian included, (n, d)."""
+        self._check("theta", theta)
+        result = np.empty(theta.shape)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            values = self.natural(theta)
+            for columns, log_density in self._families:
+                result[:, columns] = log_density(values[:, columns])
+            for j, coordinate in enumerate(self.maps):
+                result[:, j] += coordinate.log_jacobian(theta[:, j])
+        return result
+
+    @cached_property
+    def _families(self) -> list[tuple[list[int], Callable[[Array], Array]]]:
+        """Columns of one family of distributions each, with their densities, (n, k) of (n, k)."""
+        members: dict[Any, list[int]] = {}
+        distributions = list(self.distributions.values())
+        for j, distribution in enumerate(distributions):
+            members.setdefault(_family(distribution) or j, []).append(j)
+        return [
+            (columns, _log_density_of([distributions[j] for j in columns]))
+            for columns in members.values()
+        ]
 
     def _check(self, name: str, values: Array) -> None:
         if values.ndim != 2 or values.shape[1] != len(self):
@@ -320,6 +335,41 @@ class Prior:
                 "parameters",
                 argument=name,
             )
+
+
+def total_log_density(log_densities: Array) -> Array:
+    """Sum over the coordinates, (n, d) to (n,); -inf where there is none."""
+    total = np.zeros(len(log_densities))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for column in log_densities.T:
+            total += column
+    return np.where(np.isnan(total), -np.inf, total)
+
+
+def _family(distribution: Any) -> tuple[Any, ...] | None:
+    """What frozen distributions share whose densities `scipy.stats` evaluates in one call."""
+    dist, stats = getattr(distribution, "dist", None), sys.modules.get("scipy.stats")
+    known = getattr(stats, getattr(dist, "name", None) or "", None)
+    # A class of the user's may bear the name of a family, or change its support.
+    if known is None or (type(known), known.a, known.b) != (type(dist), dist.a, dist.b):
+        return None
+    numbers = [*distribution.args, *distribution.kwds.values()]
+    if any(np.ndim(number) for number in numbers):
+        return None
+    return dist.name, len(distribution.args), *distribution.kwds
+
+
+def _log_density_of(distributions: list[Any]) -> Callable[[Array], Array]:
+    """Densities of one distribution, or of several of one family, each at its column."""
+    one = distributions[0]
+    if len(distributions) == 1:
+        return lambda values: one.logpdf(values[:, 0])[:, None]
+    args = [
+        np.array(column, dtype=float)
+        for column in zip(*(d.args for d in distributions), strict=True)
+    ]
+    kwds = {key: np.array([d.kwds[key] for d in distributions], dtype=float) for key in one.kwds}
+    return lambda values: one.dist.logpdf(values, *args, **kwds)
 
 
 def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:

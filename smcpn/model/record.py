@@ -230,6 +230,10 @@ class Record:
         """Return the record with ``n_outputs`` outputs of which no sample is known."""
         return self._with(y=np.full((len(self), n_outputs), np.nan))
 
+    def with_outputs(self, y: Any) -> Record:
+        """Return the record with other outputs, (T,) or (T, n_outputs); NaN is a missing sample."""
+        return self._with(y=y)
+
     def with_hold(self, hold: str) -> Record:
         """Return the record with another input between samples."""
         return self._with(hold=hold)

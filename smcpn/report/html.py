@@ -30,10 +30,12 @@ from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.sampler import run_caption, run_figure
+from smcpn.report.states import states_figure
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
 from smcpn.simulation.particles import Simulation
+from smcpn.simulation.states import States
 from smcpn.validation import Validation, frequency_response
 from smcpn.validation.reweighting import Reweighted, compare_likelihoods
 
@@ -232,6 +234,7 @@ def write_report(
     title: str | None = None,
     likelihoods: Sequence[str] = (),
     robust: Robust | None = None,
+    states: Sequence[States] = (),
 ) -> Path:
     """Write the report; see `smcpn.Posterior.report`.
 
@@ -245,6 +248,8 @@ def write_report(
         On the records learned from.
     published, truth, title, likelihoods, robust
         As of `smcpn.Posterior.report`.
+    states : sequence of States
+        Of the records learned from, where the problem has process noise.
 
     Raises
     ------
@@ -270,6 +275,7 @@ def write_report(
         likelihoods=likelihood_table(compared),
         robust=robust_table(robust),
         effective="" if robust is None else robust.effective,
+        states=_state_pictures(states),
         validation=str(validation),
         validation_pictures=_validation_pictures(validation),
         run=Picture.of(run_figure(posterior), run_caption(posterior)),
@@ -355,6 +361,17 @@ def _test_pictures(simulations: Mapping[str, Simulation]) -> list[tuple[str, lis
     return tests
 
 
+def _state_pictures(states: Sequence[States]) -> list[Picture]:
+    return [
+        Picture.of(
+            states_figure(one),
+            f"States of {one.record.name} given all of its samples, over {one.parameters} "
+            "parameter vectors of the posterior; filtered: given the samples up to each one.",
+        )
+        for one in states
+    ]
+
+
 def _validation_pictures(validation: Validation) -> list[Picture]:
     pictures = []
     for output in range(len(validation.outputs)):
@@ -365,8 +382,8 @@ def _validation_pictures(validation: Validation) -> list[Picture]:
             ),
             Picture.of(
                 error_budget_figure(validation, output),
-                "Error budget: what of the expected variance is solver error, and how far "
-                "finer steps move the posterior means (shaded: one posterior sd).",
+                "Error budget: what of the expected variance is measurement noise and what is not, "
+                "and how far finer steps move the posterior means (shaded: one posterior sd).",
             ),
         ]
     return pictures

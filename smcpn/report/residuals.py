@@ -91,7 +91,7 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
 
 @styled
 def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
-    """Share of the solver in the innovation variance, and the posterior's shift by finer steps.
+    """Share of the solver, or of process noise, in the innovation variance; shift by finer steps.
 
     Returns
     -------
@@ -140,12 +140,13 @@ def _plot_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: W
 
 
 def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None:
+    what = "process noise" if any(part.process_variance.any() for part in parts) else "solver"
     for number, part in enumerate(parts):
-        share = np.maximum(part.solver_share[:, output], NOTHING)
+        share = (part.solver_share + part.process_share)[:, output]
+        noise, share = 1.0 - share, np.maximum(share, NOTHING)
         style = ("-", "--", "-.", ":")[number % 4]
-        label = f"solver, {plain(part.record.name)}" if len(parts) > 1 else "solver"
+        label = f"{what}, {plain(part.record.name)}" if len(parts) > 1 else what
         axes.plot(*envelope(part.record.t, share), color=DARK, lw=0.8, ls=style, label=label)
-        noise = 1.0 - part.solver_share[:, output]
         axes.plot(
             *envelope(part.record.t, np.maximum(noise, NOTHING)), color=MIDDLE, lw=2.0, ls=style,
             label=None if number else "measurement noise",

@@ -17,6 +17,7 @@ from smcpn.results.robust import Robust, remark, robust_of, suspicion
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
+from smcpn.simulation.states import States, states_of_particles
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.sandwich import Sandwich, sandwich
 
@@ -84,8 +85,8 @@ class Posterior(WeightedDraws):
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
         This is a free run: the input and the initial state go in, the outputs only compare. Its
-        band counts parameters, noise and the error of the simulation's own step. For a run that
-        the measured outputs correct on the way see `predict`.
+        band counts parameters, process noise, measurement noise and the error of the simulation's
+        own step. For a run that the measured outputs correct on the way see `predict`.
 
         Parameters
         ----------
@@ -119,38 +120,91 @@ class Posterior(WeightedDraws):
         )  # fmt: skip
 
     def predict(
-        self, record: Record, horizon: Count, filter: StateFilter, *, like: Record | None = None
+        self,
+        record: Record,
+        horizon: Count = 1,
+        filter: StateFilter | None = None,
+        *,
+        like: Record | None = None,
     ) -> Simulation:
         """Predict up to ``horizon`` samples ahead, over windows that begin at a filtered state.
 
         At samples 0, k, 2 k, ... the run takes the state of an extended Kalman filter, which has
         seen the outputs up to that sample and none after it; in between it runs on the input
         alone. All samples count, so the errors are those of horizons 1 to k, each as often. The
-        filter is not the likelihood's: the user gives the disturbance that the model lacks.
+        filter is that of the problem's process noise, whose share is in the band. Without process
+        noise the user gives the disturbance that the model lacks as ``filter``.
 
         Parameters
         ----------
         record : Record
-            Uniformly sampled, with one output, measured as the problem observes.
+            Measured as the problem observes; with ``filter`` uniformly sampled, of one output.
         horizon : int
             k, samples.
-        filter : StateFilter
+        filter : StateFilter, optional
+            Only where the problem has no process noise.
         like : Record, optional
             The record learned from whose initial state this one shares, where these differ.
 
         Raises
         ------
         InputError
-            If the record does not fit, or the horizon is not positive.
+            If the record does not fit, the horizon is not positive, or a filter is given although
+            the problem has process noise, or is lacking.
 
         Examples
         --------
+        >>> posterior.predict(test).coverage  # doctest: +SKIP
         >>> posterior.predict(test, 100, smcpn.StateFilter(  # doctest: +SKIP
         ...     sensor=1e-3, disturbance=(0.0, 0.1), initial=(0.01, 1.0)))
         """
         return predict_particles(
             self.problem, record, self.values, self.weights, horizon, filter,
             self.step_length, like=like,
+        )  # fmt: skip
+
+    def states(
+        self,
+        record: Record | None = None,
+        *,
+        draws: Index = 0,
+        parameters: Count = 100,
+        seed: Seed = 0,
+        like: Record | None = None,
+    ) -> States:
+        """Filter and smooth the states of a record: means, bands and draws given its outputs.
+
+        The result counts the process noise and the posterior of the parameters. It comes from the
+        extended Kalman filter and its smoother (`smcpn.simulation.smoother`), or from the paths of
+        the particle filter where that is the likelihood.
+
+        Parameters
+        ----------
+        record : Record, optional
+            Measured as the problem observes; by default the first one learned from.
+        draws : int
+            Paths to draw from the joint distribution of all states.
+        parameters : int
+            Parameter vectors to draw from the posterior, over which the result is a mixture.
+        seed : int
+            Of both.
+        like : Record, optional
+            The record learned from whose initial state this one shares, where these differ.
+
+        Raises
+        ------
+        InputError
+            If the problem has no process noise, or the record does not fit.
+
+        Examples
+        --------
+        >>> states = posterior.states(draws=20)  # doctest: +SKIP
+        >>> states.plot().savefig("states.png")  # doctest: +SKIP
+        """
+        chosen = self.problem.records[0] if record is None else record
+        return states_of_particles(
+            self.problem, self.solver, self.likelihood, chosen, self.values, self.weights,
+            draws=draws, parameters=parameters, seed=seed, like=like,
         )  # fmt: skip
 
     def to_arviz(self, seed: Seed = 0) -> Any:
@@ -356,7 +410,9 @@ class Posterior(WeightedDraws):
             name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
             for name, test in (tests or {}).items()
         }
+        disturbed = self.problem.model.process_noise is not None
+        states = [self.states(one) for one in self.problem.records] if disturbed else []
         return write_report(
             self, path, simulations, self.validate(), published=published or {},
-            truth=truth, title=title, likelihoods=likelihoods, robust=robust,
+            truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
         )  # fmt: skip

@@ -33,6 +33,10 @@ class ParticleSimulator(Protocol):
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N)."""
         ...
 
+    def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
+        """Variance of the outputs by process noise, weighted over parameters (p, N), (T, q)."""
+        ...
+
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
         ...
@@ -49,10 +53,13 @@ class Simulation:
     mean : ndarray, (T, q)
         Posterior mean of the noise-free outputs.
     sd : ndarray, (T, q)
-        Predictive standard deviation: the root of the three variances below.
+        Predictive standard deviation: the root of the sum of the variances below.
     parameter_variance : ndarray, (T, q)
         Spread of the noise-free outputs over the particles. The solver's error during the
         identification is in it, because the likelihood counted it.
+    process_variance : ndarray, (T, q)
+        What process noise adds, linearised about each particle's run without it; 0 where the
+        problem has none.
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
         the problem does.
@@ -78,6 +85,7 @@ class Simulation:
     mean: Array
     sd: Array
     parameter_variance: Array
+    process_variance: Array
     noise_variance: Array
     solver_variance: Array
     rmse: Array
@@ -99,7 +107,8 @@ class Simulation:
 
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q)."""
-        sd = np.sqrt(self.parameter_variance + variance + self.solver_variance)
+        model = self.parameter_variance + self.process_variance
+        sd = np.sqrt(model + variance + self.solver_variance)
         error, measured = np.abs(self.record.y - self.mean), np.isfinite(self.record.y)
         within = (error <= TWO_SIDED_95 * sd).sum(axis=0)
         with np.errstate(invalid="ignore"):
@@ -172,7 +181,8 @@ def simulate_particles(
     # A density has no variance in the unit of the output: the band is then that of the output.
     noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
     solver = np.square(simulator.halving_change((moments.weights @ values)[:, None]))
-    sd = np.sqrt(moments.spread + noise + solver)
+    process = simulator.process_variance(problem, theta, moments.weights)
+    sd = np.sqrt(moments.spread + process + noise + solver)
     scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
@@ -180,6 +190,7 @@ def simulate_particles(
         mean=moments.mean,
         sd=sd,
         parameter_variance=moments.spread,
+        process_variance=process,
         noise_variance=noise,
         solver_variance=solver,
         rmse=moments.rmse,
@@ -197,15 +208,26 @@ def starting_like(problem: Problem, model: Model, record: Record) -> Model:
     Raises
     ------
     InputError
+        As `initial_number`.
+    """
+    return replace(model, initial=(model.initial[initial_number(problem, record)],))
+
+
+def initial_number(problem: Problem, record: Record) -> int:
+    """Number of the initial state of the problem's record that is ``record``.
+
+    Raises
+    ------
+    InputError
         If the problem's records start differently and this is none of them.
     """
-    initial = model.with_numbers().initial
+    initial = problem.model.with_numbers().initial
     zero = ca.SX.zeros(*initial[0].shape)
     if all(ca.is_equal(ca.densify(other - initial[0]), zero, 2) for other in initial[1:]):
-        return replace(model, initial=model.initial[:1])
+        return 0
     for number, own in enumerate(problem.records):
         if own is record:
-            return replace(model, initial=(model.initial[number],))
+            return number
     raise InputError(
         f"{record.name}: the problem's {len(problem.records)} records start from different states: "
         "choose which one with like=, one of these records"

@@ -22,10 +22,11 @@ from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.rows import RecordWindow, sample_rows
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
+from smcpn.simulation.chunks import output_chunks
+from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
-from smcpn.simulation.simulator import output_chunks
 
 Array = NDArray[np.float64]
 
@@ -81,6 +82,10 @@ class SampledSimulator(ABC):
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
         started = np.ascontiguousarray(np.vstack([theta, self.initial.T]))
         return output_chunks(self._kernel, started, self._rows, self.model.outputs.numel())
+
+    def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
+        """Nothing, (T, q): the plant is simulated without process noise."""
+        return np.zeros((len(self.record), self.model.outputs.numel()))
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs for parameters (p, 1) when the step is halved, (T, q)."""
@@ -235,7 +240,7 @@ def predict_particles(
     values: Array,
     weights: Array,
     horizon: int,
-    filter: StateFilter,
+    filter: StateFilter | None,
     step_length: float,
     like: Record | None = None,
 ) -> Simulation:
@@ -245,7 +250,8 @@ def predict_particles(
     ----------
     horizon : int
         Samples; see `WindowPrediction`.
-    filter : StateFilter
+    filter : StateFilter or None
+        None: the Kalman filter of the problem's process noise.
     step_length : float
         Seconds of a Runge-Kutta step, about.
     like : Record, optional
@@ -254,10 +260,27 @@ def predict_particles(
     Raises
     ------
     InputError
-        If the record does not fit, or the horizon is not positive.
+        If the record does not fit, or the horizon is not positive; if the problem has process
+        noise and a filter is given, or neither.
     """
     model = starting_like(problem, problem.model, record if like is None else like)
-    steps = max(1, round(record.interval / step_length))
+    steps = max(1, round(float(np.diff(record.t).mean()) / step_length))
+    if filter is None:
+        if model.process_noise is None:
+            raise InputError(
+                "predict needs filter=smcpn.StateFilter(...): the problem has no process noise, "
+                "from which a filter would know how far to trust the model",
+                argument="filter",
+            )
+        check_record(record, problem.ode, model.outputs.numel())
+        windows = WindowFilter(problem, model, record, window_begins(record, horizon), steps)
+        return simulate_particles(problem, record, values, weights, simulator=windows)
+    if model.process_noise is not None:
+        raise InputError(
+            "filter is given, but the problem has process noise, which is what its own filter "
+            "takes: leave filter out",
+            argument="filter",
+        )
     initial = model.initial_states(values)
     simulator = WindowPrediction(model, record, initial, horizon, filter, steps)
     return simulate_particles(problem, record, values, weights, simulator=simulator)

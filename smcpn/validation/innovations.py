@@ -7,7 +7,9 @@ where model, noise and solver are right, v / sqrt(S) is white with mean 0 and va
 noise variance shows in the variance, a wrong model in the correlations, and an error of the solver
 that is not small against the noise in both. Of coloured noise mu_n and R include what the samples
 before tell of it (`smcpn.likelihood.coloured`), so that v is whitened too. The likelihoods that see
-the data (filtering, dalton, fenrir) compare it with a prediction from the samples before.
+the data (filtering, dalton, fenrir) compare it with a prediction from the samples before. So do
+those of a model with process noise, whose free simulation has errors that are anything but white:
+mu_n is the one-step prediction of its Kalman filter and Sigma_n counts the process noise.
 
 The tests are those of L. Ljung (1999), System Identification, section 16.6, and of G. M. Ljung and
 G. E. P. Box (1978), Biometrika 65, 297-303.
@@ -180,7 +182,10 @@ class Innovations:
     variance : ndarray, (T, q)
         Diagonal of S: solver and noise.
     solver_variance : ndarray, (T, q)
-        Diagonal of J Sigma J', the solver's part of it.
+        Diagonal of J Sigma J', the solver's part of it; 0 of a model with process noise.
+    process_variance : ndarray, (T, q)
+        Diagonal of J Sigma J' of a model with process noise, in which a solver's error is counted
+        too where it claims one; else 0.
     normalised : ndarray, (T, q)
         L^-1 v with S = L L' over the outputs present: for one output v / sqrt(S). NaN where
         nothing was measured.
@@ -190,12 +195,18 @@ class Innovations:
     mean: Array
     variance: Array
     solver_variance: Array
+    process_variance: Array
     normalised: Array
 
     @property
     def solver_share(self) -> Array:
         """Share of the innovation variance that is solver error, (T, q), 0 to 1."""
         return self.solver_variance / self.variance
+
+    @property
+    def process_share(self) -> Array:
+        """Share of the innovation variance that is process noise, (T, q), 0 to 1."""
+        return self.process_variance / self.variance
 
 
 def innovations(
@@ -234,10 +245,11 @@ def innovations(
         own = [(number, one) for number, one in chosen if one is record]
         chosen = own or [(0, record)]
     found = predictions(problem, solver, chosen, likelihood)
-    return tuple(_normalised(one, values, int(solver.steps)) for one in found)
+    disturbed = problem.model.process_noise is not None
+    return tuple(_normalised(one, values, int(solver.steps), disturbed) for one in found)
 
 
-def _normalised(one: Prediction, values: Array, steps: int) -> Innovations:
+def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> Innovations:
     record, (outputs, numerical) = one.record, one.moments(values, steps)
     noise_mean, noise = one.noise(values, steps)
     mean, identity = outputs + noise_mean, np.eye(outputs.shape[1])
@@ -249,10 +261,13 @@ def _normalised(one: Prediction, values: Array, steps: int) -> Innovations:
     masked += np.where(present, 0.0, 1.0)[:, :, None] * identity
     error = np.where(present, record.y - mean, 0.0)
     whitened = np.linalg.solve(np.linalg.cholesky(masked), error[:, :, None])[:, :, 0]
+    states = np.diagonal(numerical, axis1=1, axis2=2).copy()
+    nothing = np.zeros_like(states)
     return Innovations(
         record=record,
         mean=mean,
         variance=np.diagonal(total, axis1=1, axis2=2).copy(),
-        solver_variance=np.diagonal(numerical, axis1=1, axis2=2).copy(),
+        solver_variance=nothing if disturbed else states,
+        process_variance=states if disturbed else nothing,
         normalised=np.where(present, whitened, np.nan),
     )

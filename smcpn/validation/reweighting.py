@@ -167,9 +167,10 @@ def compare_likelihoods(
     theta : ndarray, (N, d)
     log_weights : ndarray, (N,)
     names : sequence of str, optional
-        Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be known is the most likely one at the posterior
-        centre. A likelihood that cannot be used with the problem, or is none at any diffusion or
-        for some of the weight, says why in place of figures.
+        Of `LIKELIHOODS`, by default all that take the problem's noise. A diffusion that has to be
+        known is the most likely one at the posterior centre. A likelihood that cannot be used with
+        the problem, or is none at any diffusion or for some of the weight, says why in place of
+        figures.
 
     Raises
     ------
@@ -177,7 +178,11 @@ def compare_likelihoods(
         For an unknown name.
     """
     if names is None:
-        names = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
+        names = [
+            name
+            for name, kind in LIKELIHOODS.items()
+            if kind.takes_noise(problem.model) and not kind.estimated
+        ]
     for name in names:
         check_likelihood(name)
     if not names:

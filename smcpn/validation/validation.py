@@ -48,14 +48,17 @@ class Validation:
     outputs : tuple of Whiteness
         Tests of the innovations, one per output.
     learned : tuple of bool
-        Of each output, whether its noise or the diffusion was learned. The variance of the
-        innovations then fits whatever the model, and its test has no power.
+        Of each output, whether its noise, process noise or the diffusion was learned. The variance
+        of the innovations then fits whatever the model, and its test has no power.
     responses : tuple of FrequencyResponse
-        One per record and output; none where a record has not one input, or is too short.
+        One per record and output; none where a record has not one input, or is too short, and
+        none of a model with process noise, which predicts one step ahead here.
     solver_share : float
         Mean share of solver error in the innovation variance, of the worst output.
     largest_solver_share : float
         The largest at any sample.
+    process_share : float
+        Mean share of process noise in the innovation variance, of the worst output; 0 without.
     shift : DiscretisationShift or None
         That of the posterior: what finer steps would do to it, by which ``steps="auto"`` judges.
     pair : ParameterPair or None
@@ -77,6 +80,7 @@ class Validation:
     responses: tuple[FrequencyResponse, ...]
     solver_share: float
     largest_solver_share: float
+    process_share: float
     shift: DiscretisationShift | None
     pair: ParameterPair | None
     values: Array
@@ -147,6 +151,8 @@ def validate(
         if not np.isfinite(part.normalised).any():
             raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
     shares = np.concatenate([part.solver_share for part in parts])
+    process = np.concatenate([part.process_share for part in parts])
+    disturbed = problem.model.process_noise is not None
     inputs = [part.record.u for part in parts]
     return Validation(
         model=problem.ode.name,
@@ -156,9 +162,10 @@ def validate(
             for j in range(len(problem.observe))
         ),
         learned=_learned(problem),
-        responses=tuple(r for part in parts for r in _responses(part)),
+        responses=() if disturbed else tuple(r for part in parts for r in _responses(part)),
         solver_share=float(shares.mean(axis=0).max()),
         largest_solver_share=float(shares.max()),
+        process_share=float(process.mean(axis=0).max()),
         shift=shift,
         pair=worst_pair(problem.names, theta, weights),
         values=draw,
@@ -176,8 +183,11 @@ def _learned(problem: Problem) -> tuple[bool, ...]:
     """Of each output, whether a parameter scales the variance of its innovations."""
     model = problem.model
     variances = ca.vertsplit(model.noise_variance)
-    diffusion = problem.diffusion is not None
-    return tuple(diffusion or ca.depends_on(one, model.theta) for one in variances)
+    process = model.process_noise
+    of_states = problem.diffusion is not None or (
+        process is not None and ca.depends_on(process.columns, model.theta)
+    )
+    return tuple(of_states or ca.depends_on(one, model.theta) for one in variances)
 
 
 def _responses(part: Innovations) -> list[FrequencyResponse]:
@@ -197,7 +207,7 @@ def validation_text(validation: Validation) -> str:
     for number, output in enumerate(validation.outputs):
         label = "" if len(validation.outputs) == 1 else f", output {number + 1}"
         lines += [
-            f"normalised innovations{label}",
+            f"normalised {'one-step ' if validation.process_share else ''}innovations{label}",
             *_innovation_lines(output, validation.learned[number], level),
             "",
         ]
@@ -250,12 +260,14 @@ def _remarks(output: Whiteness, learned: bool, level: float) -> list[str]:
 
 
 def _budget_lines(validation: Validation) -> list[str]:
-    lines = [
-        f"  solver error in the innovation variance: {validation.solver_share:.3%} in the mean, "
-        f"{validation.largest_solver_share:.3%} at most"
-    ]
+    if validation.process_share:
+        what, share = "process noise", f"{validation.process_share:.3%} in the mean"
+    else:
+        what, share = "solver error", f"{validation.solver_share:.3%} in the mean, "
+        share += f"{validation.largest_solver_share:.3%} at most"
+    line = f"  {what} in the innovation variance: {share}"
     shift = validation.shift
-    return [*lines, f"  {'finer steps were not tried' if shift is None else shift}"]
+    return [line, f"  {'finer steps were not tried' if shift is None else shift}"]
 
 
 def _p(value: float) -> str:

@@ -83,3 +83,33 @@ def test_draws_at_the_bound_have_a_finite_coordinate(distribution):
     theta = prior.sample(np.random.default_rng(0), 2000)
     assert np.isfinite(theta).all()
     assert np.isfinite(prior.log_density(theta)).all()
+
+
+class Shifted(type(stats.norm)):
+    """A family of the user's that bears the name of another one."""
+
+    def _logpdf(self, x):
+        return super()._logpdf(x - 1.0)
+
+
+def test_densities_are_those_of_each_distribution():
+    distributions = {
+        "a": stats.lognorm(0.5, scale=2.0),
+        "b": stats.lognorm(1.5, scale=3.0),
+        "c": stats.lognorm(s=0.7),
+        "d": stats.truncnorm(-1.0, 2.0),
+        "e": stats.truncnorm(0.5, 3.0),
+        "f": stats.norm(1.0, 2.0),
+        "g": Shifted(name="norm")(1.0, 2.0),
+        "h": stats.rv_histogram((np.array([1.0, 2.0]), np.array([0.0, 1.0, 2.0])))(),
+        "i": stats.rv_histogram((np.array([3.0, 1.0]), np.array([0.0, 1.0, 2.0])))(),
+    }
+    prior = Prior(distributions)
+    theta = prior.sample(np.random.default_rng(0), 50)
+    values = prior.natural(theta)
+    alone = [
+        distribution.logpdf(values[:, j]) + prior.maps[j].log_jacobian(theta[:, j])
+        for j, distribution in enumerate(distributions.values())
+    ]
+    np.testing.assert_allclose(prior.log_densities(theta), np.transpose(alone), rtol=1e-13)
+    np.testing.assert_allclose(prior.log_density(theta), np.sum(alone, axis=0), rtol=1e-13)

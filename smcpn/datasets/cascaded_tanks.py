@@ -1,0 +1,68 @@
+"""Two tanks in cascade: a pump fills the upper one, the level of the lower one is measured.
+
+M. Schoukens and J.-P. Noel (2016), "Cascaded tanks", nonlinearbenchmark.org. Pump and level are in
+volts, 1024 samples each to learn from and to test on, 4 s apart. Both records begin with the same
+unknown levels. The upper tank can overflow, partly into the lower one.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+
+from smcpn.arguments import checked
+from smcpn.datasets.inventory import require_file
+from smcpn.errors import InputError
+from smcpn.model.record import Record
+
+SAMPLES = 1024
+INTERVAL = 4.0
+"""Seconds."""
+SATURATION = 10.0
+"""Volts, the highest reading of the level sensor."""
+
+
+@dataclass(frozen=True)
+class CascadedTanks:
+    """The records of the benchmark: pump voltage in, level of the lower tank out.
+
+    Attributes
+    ----------
+    train, test : Record
+        As measured. A level of `SATURATION` says only that the level was not lower.
+    """
+
+    train: Record
+    test: Record
+
+
+@checked
+def cascaded_tanks(hold: str = "zoh") -> CascadedTanks:
+    """Read ``dataBenchmark.csv``.
+
+    Parameters
+    ----------
+    hold : str
+        The input between samples. A computer's output is held.
+
+    Raises
+    ------
+    InputError
+        If the file is missing or is not what it should be.
+    """
+    path = require_file("cascaded_tanks", "dataBenchmark.csv", "from nonlinearbenchmark.org")
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        columns = [[float(row[key]) for row in rows] for key in ("uEst", "yEst", "uVal", "yVal")]
+    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
+        raise InputError(
+            f"{path} cannot be read as the record of the cascaded tanks ({error}): fetch it again"
+        ) from error
+    if len(rows) != SAMPLES:
+        raise InputError(f"{path} has {len(rows)} samples, not {SAMPLES}: fetch it again")
+    train, test = (
+        Record(u=u, y=y, dt=INTERVAL, hold=hold, y_unit="V", name=f"cascaded tanks {what}")
+        for what, u, y in (("training", *columns[:2]), ("test", *columns[2:]))
+    )
+    return CascadedTanks(train, test)

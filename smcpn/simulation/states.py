@@ -1,0 +1,256 @@
+"""States of a model with process noise, given its record: `States`, by filter and smoother.
+
+The posterior of the states is a mixture over the posterior of the parameters. It is taken over a
+subsample of equal weights: for each of these parameter vectors the filter runs forwards and the
+smoother back (`smoother`). The filter's state is kept every so many samples only, and the run
+between is made again when the smoother gets there, so that memory holds neither samples times
+parameter vectors nor the covariances of a whole record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import checked
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.errors import InputError
+from smcpn.likelihood.expected import written_rows
+from smcpn.likelihood.kalman import Kalman
+from smcpn.likelihood.lanes import Grid
+from smcpn.model.problem import Problem, check_record
+from smcpn.model.record import Record
+from smcpn.simulation.particles import TWO_SIDED_95, initial_number
+from smcpn.simulation.smoother import Filtered, Smoother
+from smcpn.smc.resampling import systematic
+from smcpn.solver import Solver
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+LEAST_STRETCH = 32
+"""Samples between two kept states, at least."""
+NUMBERS = 2_000_000
+"""Moments of the filter held at a time, about."""
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class States:
+    """States of a record given its outputs, over the posterior of the parameters.
+
+    Attributes
+    ----------
+    record : Record
+    names : tuple of str
+        Of the n states, in the order of the columns below.
+    mean, sd : ndarray, (T, n)
+        Smoothed: given all samples of the record.
+    filtered_mean, filtered_sd : ndarray, (T, n)
+        Given the samples up to each one (and the parameters' posterior, which knows all).
+    draws : ndarray, (D, T, n)
+        Paths drawn from the joint distribution of all states given all samples, parameters
+        included.
+    parameters : int
+        Parameter vectors, drawn from the posterior, over which all of this is a mixture.
+    measured : tuple of int or None
+        For each state, the output that measures it directly.
+    """
+
+    record: Record
+    names: tuple[str, ...]
+    mean: Array
+    sd: Array
+    filtered_mean: Array
+    filtered_sd: Array
+    draws: Array
+    parameters: int
+    measured: tuple[int | None, ...]
+
+    def __repr__(self) -> str:
+        return (
+            f"<States {', '.join(self.names)} of {self.record.name}: {len(self.record)} samples, "
+            f"{len(self.draws)} draws, {self.parameters} parameter vectors>"
+        )
+
+    @property
+    def lower(self) -> Array:
+        """Lower end of the smoothed 95 % band, (T, n)."""
+        return self.mean - TWO_SIDED_95 * self.sd
+
+    @property
+    def upper(self) -> Array:
+        """Upper end of the smoothed 95 % band, (T, n)."""
+        return self.mean + TWO_SIDED_95 * self.sd
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Times and moments by name, as `numpy.savez` takes them."""
+        names = ("mean", "sd", "filtered_mean", "filtered_sd", "draws")
+        return {"t": self.record.t} | {name: getattr(self, name) for name in names}
+
+    def plot(self) -> Figure:
+        """Plot every state with its 95 % band, beside what was measured of it."""
+        from smcpn.report.states import states_figure
+
+        return states_figure(self)
+
+
+class Mixture:
+    """Mean and standard deviation over parameter vectors, sample by sample.
+
+    Attributes
+    ----------
+    mean, sd : ndarray, (T, n)
+    """
+
+    def __init__(self, samples: int, n: int) -> None:
+        self.mean, self.sd = np.empty((samples, n)), np.empty((samples, n))
+
+    def put(self, a: int, mean: Array, variance: Array) -> None:
+        """Mix means and variances (m, n, N) of the samples from ``a`` on."""
+        b = a + len(mean)
+        self.mean[a:b] = mean.mean(axis=-1)
+        between = np.square(mean - self.mean[a:b, :, None]).mean(axis=-1)
+        self.sd[a:b] = np.sqrt(np.maximum(variance.mean(axis=-1) + between, 0.0))
+
+
+class FilterRun:
+    """A Kalman filter that ran over a record, whose moments are had again piece by piece.
+
+    Parameters
+    ----------
+    recursion : Kalman
+    rows : Rows
+        Of the record.
+    values : ndarray, (N, d)
+    """
+
+    def __init__(self, recursion: Kalman, rows: Rows, values: Array) -> None:
+        self._n, self._rows = recursion.model.x.numel(), rows
+        self._theta = np.ascontiguousarray(values.T)
+        self._kernel = LaneKernel(recursion.smoothing_program())
+        emitted = self._kernel.program.emitted.numel() * len(values)
+        length = max(LEAST_STRETCH, isqrt(len(rows)))
+        length = max(1, min(length, NUMBERS // emitted))
+        self._edges = [*range(0, len(rows), length), len(rows)]
+        state = self._kernel.start(self._theta, rows)
+        self._states = [state]
+        for a, b in self._pieces[:-1]:
+            state, _, _ = self._kernel.advance(self._theta, state, rows, a, b, store=False)
+            self._states.append(state)
+
+    @property
+    def _pieces(self) -> list[tuple[int, int]]:
+        return list(zip(self._edges, self._edges[1:], strict=False))
+
+    def backwards(self) -> Iterator[tuple[int, Filtered]]:
+        """Yield the first sample and the moments of each stretch, the last one first."""
+        n, lanes = self._n, self._theta.shape[1]
+        sizes = np.cumsum([n, n * n, n * n, n])
+        for (a, b), state in reversed(list(zip(self._pieces, self._states, strict=True))):
+            _, emitted, _ = self._kernel.advance(self._theta, state, self._rows, a, b, store=True)
+            mean, covariance, moved, filtered, after = np.split(emitted, sizes, axis=1)
+            # casadi stacks columns: an entry (i, j) is found at (j, i).
+            square = [
+                part.reshape(b - a, n, n, lanes).swapaxes(1, 2)
+                for part in (covariance, moved, after)
+            ]
+            yield a, Filtered(mean, square[0], square[1], filtered, square[2])
+
+
+def states_of_particles(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str | None,
+    record: Record,
+    values: Array,
+    weights: Array,
+    *,
+    draws: int,
+    parameters: int,
+    seed: int,
+    like: Record | None = None,
+) -> States:
+    """Filter and smooth a record with weighted parameter values, (N, d) and (N,).
+
+    Raises
+    ------
+    InputError
+        If the problem has no process noise, or the record does not fit.
+    """
+    if problem.model.process_noise is None:
+        raise InputError(
+            "states needs a problem with process noise: without, the parameters determine the "
+            "states, which posterior.simulate(record, observe=[...]) gives"
+        )
+    check_record(record, problem.ode, len(problem.observe))
+    rng = np.random.default_rng(seed)
+    chosen = values[rng.permutation(systematic(weights, rng, parameters))]
+    return kalman_states(problem, solver, record, chosen, draws, rng, like)
+
+
+def kalman_states(
+    problem: Problem,
+    solver: Solver,
+    record: Record,
+    values: Array,
+    draws: int,
+    rng: np.random.Generator,
+    like: Record | None = None,
+) -> States:
+    """Filter and smooth a record with equally weighted parameter values, (N, d).
+
+    Parameters
+    ----------
+    solver : Solver
+        With a number of steps, counted per sampling interval of the problem's first record.
+    draws : int
+        Paths to draw, each of the next parameter vector.
+    like : Record, optional
+        The record of the problem whose initial state this one shares, where these differ.
+
+    Raises
+    ------
+    InputError
+        If the filter of a parameter vector diverges.
+    """
+    recursion = Kalman(problem, solver, Grid.of([record]))
+    number = initial_number(problem, record if like is None else like)
+    rows = written_rows(recursion, problem, solver, record, number)
+    run = FilterRun(recursion, rows, values)
+    n = len(problem.ode.states)
+    smoothed, filtered = Mixture(len(record), n), Mixture(len(record), n)
+    paths = np.empty((draws, len(record), n))
+    smoother = Smoother(np.arange(draws) % len(values), rng)
+    diagonal = np.arange(n)
+    for a, stretch in run.backwards():
+        if not np.isfinite(stretch.covariance).all():
+            raise InputError(f"{record.name}: the filter diverges at parameters of the posterior")
+        mean, covariance, path = smoother.back(stretch)
+        smoothed.put(a, mean, covariance[:, diagonal, diagonal])
+        filtered.put(a, stretch.mean, stretch.covariance[:, diagonal, diagonal])
+        paths[:, a : a + len(path)] = np.moveaxis(path, -1, 0)
+    return States(
+        record=record,
+        names=tuple(problem.ode.states),
+        mean=smoothed.mean,
+        sd=smoothed.sd,
+        filtered_mean=filtered.mean,
+        filtered_sd=filtered.sd,
+        draws=paths,
+        parameters=len(values),
+        measured=measured_states(problem),
+    )
+
+
+def measured_states(problem: Problem) -> tuple[int | None, ...]:
+    """For each state, the output that measures it directly."""
+    observe: list[Any] = problem.observe
+    return tuple(observe.index(s) if s in observe else None for s in problem.ode.states)
