@@ -30,7 +30,7 @@ from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
-from smcpn.smc.estimation import MOST_STATE_PARTICLES
+from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.resampling import SCHEMES
@@ -146,9 +146,10 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     start: Annotated[Modes | str | None, PlainValidator(_start)] = None
     state_particles: Annotated[int | None, BeforeValidator(_automatic)] = Field(
         None,
-        ge=2,
+        ge=FIRST,
         le=MOST_STATE_PARTICLES,
-        description=f"give a whole number from 2 to {MOST_STATE_PARTICLES}, or 'auto'",
+        multiple_of=FIRST,
+        description=f"give a multiple of {FIRST} up to {MOST_STATE_PARTICLES}, or 'auto'",
     )
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"

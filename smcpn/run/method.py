@@ -8,6 +8,8 @@ import numpy as np
 
 from smcpn.results.method import MethodRecord
 from smcpn.run.run import Run
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.sampler import Sampler
 
 
 def method_record(run: Run) -> MethodRecord:
@@ -43,20 +45,22 @@ def _of_estimate(run: Run) -> dict[str, Any]:
         for sampler, records in zip(begun, made, strict=True)
         if not np.isnan(sampler.log_floor)
     ]
-    values = [run.problem.prior.natural(sampler.system.theta) for sampler in begun]
-    guided = [
-        sampler.estimate.guided(value, sampler.sample or sampler.likelihood.n_samples)
-        for sampler, value in zip(begun, values, strict=True)
-        if sampler.estimate is not None
-    ]
-    weights = [sampler.system.weights for sampler in begun]
     return {
         "state_particles": max(sampler.state_particles for sampler in begun),
         "bridges": max(parts, default=0),
         "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
         "estimate_variance": max(sampler.estimate_variance for sampler in begun),
-        "guided": float(np.mean([g @ w for g, w in zip(guided, weights, strict=True)])),
+        "guided": float(np.mean([_guided(run, sampler) for sampler in begun])),
     }
+
+
+def _guided(run: Run, sampler: Sampler) -> float:
+    """Share of a population whose filters look ahead; none do that follow the samples."""
+    estimate, system = sampler.estimate, sampler.system
+    if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.log_floor)):
+        return 0.0
+    looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
+    return float(looks @ system.weights)
 
 
 def _fallback(run: Run) -> str:
