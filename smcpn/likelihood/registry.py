@@ -137,6 +137,13 @@ class Recursion(ABC):
     def expected(self) -> Expected:
         """Mean and solver covariance of a sample's outputs, as its likelihood predicts them."""
 
+    def states(self) -> tuple[ca.SX, ca.SX]:
+        """Mean (n, 1) of the states at a sample, given it and those before, and their variances.
+
+        Without process noise they are those of the solution, and there are no variances, (0, 1).
+        """
+        return self.expected().states, ca.SX(0, 1)
+
     @abstractmethod
     def local_error(self) -> ca.SX:
         """Local error of each state over what a step is made of, (n, 1)."""

@@ -398,6 +398,8 @@ class Online:
             status=status,
             missing=missing,
             approximate=windows.approximate,
+            state_names=tuple(self.problem.ode.states),
+            _states=population.states() if population.sample else None,
             _sampler=tracker.sampler,
             _particles=population.particles,
             _prior=windows.current.prior,

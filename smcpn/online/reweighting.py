@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,12 +64,41 @@ class Reweighted:
         """The same particles after a later sample."""
         return Reweighted(self._base, update, population)
 
-    def states(self, n_outputs: int) -> tuple[Array, Array] | None:
-        """States of the model (n, N) and weights (N,), where the last sample was an update."""
+    def moments(self) -> tuple[Array, Array] | None:
+        """Moments (m, N) and weights (N,), where the last sample was an update."""
         if self._update is None or self._population is None:
             return None
-        moments = self._update.moments(self._population)
-        return moments[2 * n_outputs :], self._update.weights(self._population)
+        return self._update.moments(self._population), self._update.weights(self._population)
+
+
+class HiddenStates(NamedTuple):
+    """States of the model at a sample, given it and those before, for every particle.
+
+    Attributes
+    ----------
+    mean : ndarray, (n, N)
+    variance : ndarray, (n, N), or (0, N) without process noise
+    weights : ndarray, (N,)
+        Normalised.
+    """
+
+    mean: Array
+    variance: Array
+    weights: Array
+
+    def mixture(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each state over the particles, (n,) each."""
+        mean = _weighted(self.mean, self.weights)
+        spread = np.square(self.mean - mean[:, None])
+        if len(self.variance):
+            spread += self.variance
+        return mean, np.sqrt(_weighted(spread, self.weights))
+
+
+def _weighted(values: Array, weights: Array) -> Array:
+    """Weighted mean of (n, N); a particle without weight may be no number."""
+    mean = values @ weights
+    return mean if np.isfinite(mean).all() else np.nan_to_num(values) @ weights
 
 
 class Reweighting:
@@ -103,17 +133,17 @@ class Reweighting:
         ess, log_mean = summary[:2].tolist()
         return particles.followed_by(update, population), ess, log_mean, summary[2:]
 
-    def state_mean(self, particles: Reweighted, sample: int) -> Array:
-        """Posterior mean of the states at the sample that was assimilated last, (n,)."""
-        known = particles.states(self._likelihood.history.n_outputs)
+    def states(self, particles: Reweighted, sample: int) -> HiddenStates:
+        """States at the sample that was assimilated last."""
+        known = particles.moments()
         if known is None:
             self._prepared(particles.theta, sample)
             system = particles.system
-            known = self._likelihood.states(self._columns, system.state, sample), system.weights
-        states, weights = known
-        weights = weights / weights.sum()
-        mean = states @ weights
-        return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
+            known = self._likelihood.moments(self._columns, system.state, sample), system.weights
+        moments, weights = known
+        first = 2 * self._likelihood.history.n_outputs
+        last = first + self._likelihood.n_states
+        return HiddenStates(moments[first:last], moments[last:], weights / weights.sum())
 
     def _prepared(self, theta: Array, sample: int) -> Update:
         """What assimilates a sample, for parameters in unconstrained coordinates."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -39,17 +40,21 @@ def disturbed_problem(record: smcpn.Record) -> smcpn.Problem:
     )
 
 
+@cache
+def step_noise(problem: smcpn.Problem) -> ca.Function:
+    """Covariance of the noise of a step of length h, Q(theta, h)."""
+    model, h = problem.model.with_numbers(), ca.SX.sym("h")
+    return ca.Function("Q", [model.theta, h], [step_covariance(model, h)])
+
+
 def discrete(problem: smcpn.Problem, c: float, q: float, u: np.ndarray) -> System:
     """The system of a sample: Runge-Kutta steps of the held input, and their noise."""
     A, B, h = np.array([[0.0, 1.0], [-2.0, -c]]), np.array([0.0, 1.0]), DT / STEPS
     powers = [np.linalg.matrix_power(A * h, k) for k in range(5)]
     F = sum(p / f for p, f in zip(powers, (1, 1, 2, 6, 24), strict=True))
     held = h * sum(p / f for p, f in zip(powers[:4], (1, 2, 6, 24), strict=True)) @ B
-    model, length = problem.model.with_numbers(), ca.SX.sym("h")
-    Q = np.array(
-        ca.Function("Q", [model.theta, length], [step_covariance(model, length)])([c, q], h)
-    )
-    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((T, 2))
+    Q = np.array(step_noise(problem)([c, q], h))
+    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((len(u), 2))
     for _ in range(STEPS):
         noise = F @ noise @ F.T + Q
         forced[1:] = forced[1:] @ F.T + np.outer(u[:-1], held)
