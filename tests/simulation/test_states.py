@@ -200,3 +200,31 @@ def test_a_report_shows_states_and_the_share_of_process_noise(posterior, tmp_pat
     page = posterior.report(tmp_path / "report.html").read_text()
     assert "<h2>States</h2>" in page
     assert "process noise in the innovation variance" in page
+
+
+def test_particle_filters_have_the_states_of_the_textbook(problem):
+    record, vectors = problem.records[0], 60
+    found = states_of_particles(
+        problem,
+        RK4(steps=STEPS),
+        "particle",
+        record,
+        np.array([[0.3, 0.4]]),
+        np.ones(1),
+        draws=5,
+        parameters=vectors,
+        seed=1,
+    )
+    run = kalman(discrete(problem, 0.3, 0.4, record.u[:, 0]), record.y)
+    mean, covariance = smooth(discrete(problem, 0.3, 0.4, record.u[:, 0]), run)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))[1:]
+    # The mean of a filter's 64 paths is off by .125 to .2 sd, and 60 filters are independent.
+    assert (np.abs(found.mean - mean)[1:] <= 4.5 * 0.2 / np.sqrt(vectors) * sd).all()
+    assert np.allclose(found.sd[1:] / sd, 1.0, rtol=0, atol=0.1)
+    spread = np.sqrt(np.diagonal(run.covariance, axis1=1, axis2=2))[1:]
+    # Of bootstrap filters, from whose 256 particles a measured value leaves a part.
+    error = np.abs(found.filtered_mean - run.mean)[1:] / spread
+    assert error.max() <= 4.5 * 0.25 / np.sqrt(vectors)
+    assert np.allclose(found.filtered_sd[1:] / spread, 1.0, rtol=0, atol=0.1)
+    assert found.draws.shape == (5, T, 2)
+    assert (np.abs(found.draws[:, 1:] - mean[1:]) <= 6 * sd).all()
