@@ -49,6 +49,7 @@ class Particle(Kalman):
     name = "particle"
     gaussian = False
     estimated = True
+    approximation = "kalman"
 
     @classmethod
     def build(  # pyright: ignore[reportIncompatibleMethodOverride]
