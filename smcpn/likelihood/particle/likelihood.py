@@ -49,6 +49,7 @@ class Particle(Kalman):
     name = "particle"
     gaussian = False
     estimated = True
+    approximation = "kalman"
     looks_ahead: ClassVar[bool] = True
 
     @classmethod
