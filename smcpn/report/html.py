@@ -63,6 +63,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
         "solver": str(posterior.solver),
+        **({} if posterior.method is None else {"method": str(posterior.method)}),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
     }
