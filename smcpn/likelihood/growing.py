@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
@@ -384,6 +385,8 @@ class GrowingRecursion:
     kernel : LaneKernel
         It emits the log-density of a sample; its moments are mean and variance of the outputs,
         noise included, and the states.
+    row_code : RowCode, optional
+        Writes the rows of one sample, where that is compiled.
     """
 
     def __init__(
@@ -400,6 +403,8 @@ class GrowingRecursion:
             n_outputs=mean.numel(),
         )
         self.kernel = LaneKernel(program, threads)
+        graph = self.writer.graph()
+        self.row_code = None if graph is None else RowCode(graph)
 
 
 class GrowingLikelihood:
@@ -422,6 +427,7 @@ class GrowingLikelihood:
         # What the rows need of those before, at the first sample of each chunk and at the last one.
         self._memory: dict[int, Array] = {0: self._writer.memory}
         self._latest = self._writer.memory
+        self._framed: tuple[int, NDArray[np.int64]] | None = None
         self.n_samples = 0
 
     def emptied(self) -> GrowingLikelihood:
@@ -506,8 +512,12 @@ class GrowingLikelihood:
         """Write the rows of the samples before ``end``, after which they count."""
         for chunk, first, last in self.history.pieces(self.n_samples, end):
             rows = self._rows_of(chunk)
-            before = max(first - 1, 0)
-            self._latest = self._write(chunk, rows, before, last, self._latest)
+            code = self._compiled.row_code
+            if code is not None and last - first == 1 and first > 1:
+                frame = self._frame(code, chunk, rows)
+                self._latest = code(frame, first, self.n_samples, self._latest)
+            else:
+                self._latest = self._write(chunk, rows, max(first - 1, 0), last, self._latest)
             self.n_samples = chunk.begin + last
             if last == chunk.intervals + 1:
                 self._memory[chunk.number + 1] = self._latest
@@ -529,6 +539,12 @@ class GrowingLikelihood:
             if rows.intervals.size:
                 rows.intervals[a : b - 1] = part.intervals
         return memory
+
+    def _frame(self, code: RowCode, chunk: Chunk, rows: Rows) -> int:
+        """Address of what the compiled writer is told of a chunk in memory."""
+        if self._framed is None or self._framed[0] != chunk.number:
+            self._framed = chunk.number, code.frame(chunk.samples, rows)
+        return self._framed[1].ctypes.data
 
     def _rows_of(self, chunk: Chunk) -> Rows:
         rows = self._rows.get(chunk.number)
