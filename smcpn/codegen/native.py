@@ -62,7 +62,7 @@ def native(plan: Plan) -> Native:
     return Native(
         _callable(engine, "advance", len(ARGUMENTS)),
         _callable(engine, "start", len(START_ARGUMENTS)),
-        _callable(engine, "update", 5) if plan.n_outputs else None,
+        _callable(engine, "update", 4) if plan.n_outputs else None,
         engine,
     )
 

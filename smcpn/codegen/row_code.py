@@ -26,7 +26,8 @@ Array = NDArray[np.float64]
 
 _NUMBERS = DOUBLE.as_pointer()
 _FRAME = (
-    "measured", "width", "steps", "table", "constants", "inputs", "gains", "intervals", "samples"
+    "measured", "width", "steps", "table", "constants", "memory", "inputs", "gains", "intervals",
+    "samples",
 )  # fmt: skip
 """Addresses and integers that the code is given in an array."""
 
@@ -71,7 +72,14 @@ class RowGraph:
 
 
 class RowCode:
-    """A `RowGraph`, compiled."""
+    """A `RowGraph`, compiled.
+
+    Attributes
+    ----------
+    write : callable
+        Writes the rows of a sample and of the interval before it: of the address of a `frame`, the
+        number of the sample in its chunk, from 1 on, and that in the stream.
+    """
 
     def __init__(self, graph: RowGraph) -> None:
         self._constants = np.ascontiguousarray(graph.constant_values)
@@ -88,40 +96,25 @@ class RowCode:
         self._engine = loaded(
             f"rows\n{self._table.shape[1]}\n{text}", lambda module: self._write(module, *blocks)
         )
-        kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 5))
-        self._call = kind(self._engine.get_function_address("rows"))
+        kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 3))
+        self.write = kind(self._engine.get_function_address("rows"))
 
-    def frame(self, measured: Array, rows: Rows) -> NDArray[np.int64]:
-        """Return what the code is told of a chunk of samples (T, 1 + n + q) and its rows."""
+    def frame(self, measured: Array, rows: Rows, memory: Array) -> NDArray[np.int64]:
+        """Return what ``write`` is told of a chunk of samples (T, 1 + n + q) and its rows.
+
+        ``memory`` is that of the row writer at one sample, and becomes that at the next.
+        """
         values = {
             "measured": address(measured), "width": measured.shape[1], "steps": len(self._table),
             "table": address(self._table), "constants": address(self._constants),
-            "inputs": address(rows.inputs), "gains": address(rows.gains),
-            "intervals": address(rows.intervals), "samples": address(rows.samples),
+            "memory": address(memory), "inputs": address(rows.inputs),
+            "gains": address(rows.gains), "intervals": address(rows.intervals),
+            "samples": address(rows.samples),
         }  # fmt: skip
         return np.array([values[name] for name in _FRAME], dtype=np.int64)
 
-    def __call__(self, frame: int, local: int, sample: int, memory: Array) -> Array:
-        """Write the rows of a sample, and of the interval before it; return the writer's memory.
-
-        Parameters
-        ----------
-        frame : int
-            Address of what `frame` returned.
-        local, sample : int
-            Number of the sample in the chunk, from 1 on, and in the stream.
-        memory : ndarray, (m,)
-            At the sample before.
-        """
-        following = np.empty_like(memory)
-        self._call(frame, local, sample, address(memory), address(following))
-        return following
-
     def _write(self, module: ir.Module, once: _Outputs, each: _Outputs) -> None:
-        arguments = {
-            "frame": INTEGER.as_pointer(), "local": INTEGER, "sample": INTEGER,
-            "memory_before": _NUMBERS, "memory": _NUMBERS,
-        }  # fmt: skip
+        arguments = {"frame": INTEGER.as_pointer(), "local": INTEGER, "sample": INTEGER}
         made = Function(module, "rows", arguments)
         builder = made.builder
         given = {
@@ -136,13 +129,14 @@ class RowCode:
         sources = {
             "b": array("measured", before, given["width"]),
             "a": array("measured", made["local"], given["width"]),
-            "m": made["memory_before"], "c": array("constants", number(0), number(0)),
+            "m": array("memory", number(0), number(0)),
+            "c": array("constants", number(0), number(0)),
         }  # fmt: skip
         counted = builder.sitofp(made["sample"], DOUBLE)
         targets = {
             "intervals": array("intervals", before, number(once.widths["intervals"])),
             "samples": array("samples", made["local"], number(once.widths["samples"])),
-            "memory": made["memory"],
+            "memory": sources["m"],
         }
         once.write(made, sources, counted, targets)
         with made.loop(number(0), given["steps"]) as k:
