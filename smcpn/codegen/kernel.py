@@ -240,7 +240,7 @@ class LaneKernel:
         if len(parts) == 1:
             self._run(arrays, rows, samples, parts[0])
         else:
-            pool = _pool(self.threads or processors(), os.getpid())
+            pool = thread_pool(self.threads or processors(), os.getpid())
             list(pool.map(lambda part: self._run(arrays, rows, samples, part), parts))
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += max(steps, 0) * n
@@ -345,6 +345,6 @@ def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
 
 
 @cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+def thread_pool(threads: int, process: int) -> ThreadPoolExecutor:
     """The threads of this process: a forked child has none of its parent's and would wait."""
     return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

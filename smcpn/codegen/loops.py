@@ -34,6 +34,9 @@ START_ARGUMENTS = {
     "theta": _NUMBERS, "particles": INTEGER, "row": _NUMBERS, "state": _NUMBERS, "work": _NUMBERS,
 }  # fmt: skip
 
+ARRAY = 2**20
+"""Slots of an array of lanes at most."""
+
 # Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
 FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
 _ARITHMETIC = frozenset({"fadd", "fsub", "fmul", "fdiv", "frem", "fcmp"})
@@ -220,19 +223,32 @@ class Shared:
 def run_lanes(
     function: Function,
     block: Block,
-    lanes: int,
+    lanes: int | Any,
     width: int,
     shared: Shared | None = None,
+    arrays: Sequence[Any] | None = None,
 ) -> None:
-    """Write a block of statements for all lanes, whole vectors of them at once."""
-    builder, work = function.builder, function["work"]
+    """Write a block of statements for all lanes, whole vectors of them at once.
+
+    Parameters
+    ----------
+    lanes : int or LLVM integer
+    arrays : sequence of LLVM pointers, optional
+        Where slots are: k of the a-th array is numbered ``a * ARRAY + k``. By default there is
+        one, the argument ``work``.
+    """
+    if isinstance(lanes, int):
+        lanes = number(lanes)
+    builder = function.builder
+    arrays = [function["work"]] if arrays is None else arrays
     kind = vector(DOUBLE, width)
     writer = Writer(builder, kind)
     spread = {} if shared is None else {v: writer.spread(x) for v, x in shared.values.items()}
-    with function.loop(number(0), number(lanes), width) as lane:
+    with function.loop(number(0), lanes, width) as lane:
 
         def address(slot: int) -> Any:
-            element = function.at(work, lane, number(slot * lanes))
+            array, place = divmod(slot, ARRAY)
+            element = function.at(arrays[array], lane, function.times(number(place), lanes))
             return builder.bitcast(element, kind.as_pointer())
 
         writer.values.update(spread)

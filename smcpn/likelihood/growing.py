@@ -399,7 +399,7 @@ class GrowingRecursion:
     writer : RowWriter
     kernel : LaneKernel
         It emits the log-density of a sample; its moments are mean and variance of the outputs,
-        noise included, and the states.
+        noise included, and those of the states (`Recursion.states`).
     row_code : RowCode, optional
         Writes the rows of one sample, where that is compiled.
     """
@@ -414,7 +414,7 @@ class GrowingRecursion:
         variance = ca.diag(expected.covariance) + expected.noise_variance
         program = replace(
             recursion.program(recursion.log_density()),
-            moments=ca.vertcat(mean, variance, expected.states),
+            moments=ca.vertcat(mean, variance, *recursion.states()),
             n_outputs=mean.numel(),
         )
         self.kernel = LaneKernel(program, threads)
@@ -444,6 +444,11 @@ class GrowingLikelihood:
         self._latest = self._writer.memory.copy()
         self._frame: tuple[Chunk, NDArray[np.int64], int] | None = None
         self.n_samples = 0
+
+    @property
+    def n_states(self) -> int:
+        """States of the model."""
+        return self._compiled.recursion.model.x.numel()
 
     def emptied(self) -> GrowingLikelihood:
         """Return the same without samples, compiled already."""
@@ -493,7 +498,7 @@ class GrowingLikelihood:
         return state, total
 
     def columns(self, values: Array) -> Array:
-        """Parameters as `update` and `states` take them."""
+        """Parameters as `update` and `moments` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
     def update(self, columns: Array, sample: int) -> Update:
@@ -502,11 +507,10 @@ class GrowingLikelihood:
         rows = self._rows_of(chunk)
         return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
 
-    def states(self, columns: Array, state: Array, sample: int) -> Array:
-        """States of the model at a sample, (n, N), from the state (k, N) of the solver there."""
+    def moments(self, columns: Array, state: Array, sample: int) -> Array:
+        """Moments of the kernel at a sample, (m, N), from the state (k, N) of the solver there."""
         chunk, local = self.history.place(sample)
-        moments = self.kernel.moments_at(columns, state, self._rows_of(chunk), local)
-        return moments[2 * self.history.n_outputs :]
+        return self.kernel.moments_at(columns, state, self._rows_of(chunk), local)
 
     def ahead(self, n: int, t: Array, u: Array, block: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows of samples to come, (m,) and (m, n_inputs), after the first ``n``; none is kept.

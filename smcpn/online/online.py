@@ -401,6 +401,8 @@ class Online:
             status=status,
             missing=missing,
             approximate=windows.approximate,
+            state_names=self.problem.ode.states,
+            _position=population.sample,
             _sampler=tracker.sampler,
             _particles=population.particles,
             _prior=windows.current.prior,

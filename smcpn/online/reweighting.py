@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,43 @@ class Reweighted:
         )
 
 
+class HiddenStates(NamedTuple):
+    """States of the model at a sample, given it and those before, for every particle.
+
+    Attributes
+    ----------
+    mean : ndarray, (n, N)
+    variance : ndarray, (n, N), or (0, N) without process noise
+    weights : ndarray, (N,)
+        Normalised.
+    """
+
+    mean: Array
+    variance: Array
+    weights: Array
+
+    @classmethod
+    def of(cls, likelihood: GrowingLikelihood, moments: Array, weights: Array) -> HiddenStates:
+        """The states among the moments of a likelihood's kernel, (m, N)."""
+        first = 2 * likelihood.history.n_outputs
+        last = first + likelihood.n_states
+        return cls(moments[first:last], moments[last:], weights)
+
+    def mixture(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of each state over the particles, (n,) each."""
+        mean = _weighted(self.mean, self.weights)
+        spread = np.square(self.mean - mean[:, None])
+        if len(self.variance):
+            spread += self.variance
+        return mean, np.sqrt(_weighted(spread, self.weights))
+
+
+def _weighted(values: Array, weights: Array) -> Array:
+    """Weighted mean of (n, N); a particle without weight may be no number."""
+    mean = values @ weights
+    return mean if np.isfinite(mean).all() else np.nan_to_num(values) @ weights
+
+
 class Reweighting:
     """Multiplies the weights of a population by the likelihood of one sample after the other.
 
@@ -64,16 +102,13 @@ class Reweighting:
             before = update.population(base.state, base.log_weights, base.log_likelihood)
         return update(before, sample)
 
-    def state_mean(self, particles: Reweighted, sample: int) -> Array:
-        """Posterior mean of the states at the sample that was assimilated last, (n,)."""
+    def states(self, particles: Reweighted, sample: int) -> HiddenStates:
+        """States at the sample that was assimilated last."""
         update, system = self._prepared(particles.base.theta, sample), particles.system
         if particles.population is not None and particles.population is update.latest:
-            states = update.moments[2 * self._likelihood.history.n_outputs :]
-        else:
-            states = self._likelihood.states(self._columns, system.state, sample)
-        weights = system.weights
-        mean = states @ weights
-        return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
+            return HiddenStates.of(self._likelihood, update.moments, system.weights)
+        moments = self._likelihood.moments(self._columns, system.state, sample)
+        return HiddenStates.of(self._likelihood, moments, system.weights)
 
     def _prepared(self, theta: Array, sample: int) -> Update:
         """What assimilates a sample, for parameters in unconstrained coordinates."""

@@ -17,7 +17,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.reweighting import Reweighted
+from smcpn.online.reweighting import HiddenStates, Reweighted
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
@@ -71,6 +71,8 @@ class State:
         What is approximate about the posterior; "" where it is exact.
     names : tuple of str
         Parameter names, in the order of the columns of `values`.
+    state_names : tuple of str
+        Of the states of the model.
     """
 
     sample: int
@@ -86,6 +88,8 @@ class State:
     missing: int
     approximate: str
     names: tuple[str, ...]
+    state_names: tuple[str, ...]
+    _position: int = field(repr=False)
     _sampler: StreamIbis = field(repr=False)
     _particles: Reweighted = field(repr=False)
     _prior: Prior = field(repr=False)
@@ -133,6 +137,30 @@ class State:
         centred = self.values - self.weights @ self.values
         variance = self.weights @ np.square(centred)
         return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    @property
+    def state_mean(self) -> dict[str, float]:
+        """Mean of each state of the model, given the samples so far; nan before the first."""
+        return dict(zip(self.state_names, self._mixture[0].tolist(), strict=True))
+
+    @property
+    def state_sd(self) -> dict[str, float]:
+        """Standard deviation of each state of the model: parameters and process noise."""
+        return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
+
+    @property
+    def _mixture(self) -> tuple[Array, Array]:
+        if "states" not in self._known:
+            unknown = np.full(len(self.state_names), np.nan)
+            self._known["states"] = self._states().mixture() if self._position else (unknown,) * 2
+        return self._known["states"]
+
+    def _states(self) -> HiddenStates:
+        """States of all particles at the last of the samples of the window."""
+        likelihood, system = self._sampler.likelihood, self._particles.system
+        columns = likelihood.columns(self._prior.natural(system.theta))
+        moments = likelihood.moments(columns, system.state, self._position - 1)
+        return HiddenStates.of(likelihood, moments, system.weights)
 
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.

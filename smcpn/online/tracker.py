@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.online.reweighting import Reweighted, Reweighting
+from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.keyed import NO_KEYS
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
@@ -140,9 +140,9 @@ class StreamIbis(Ibis):
         """Log-evidence where the weights were last equal."""
         return self._log_evidence_at_resampling
 
-    def state_mean(self) -> Array:
-        """Posterior mean of the states, (n,)."""
-        return self._reweighting.state_mean(self.particles, self.sample - 1)
+    def states(self) -> HiddenStates:
+        """States at the last sample."""
+        return self._reweighting.states(self.particles, self.sample - 1)
 
     def flush(self) -> None:
         """Add the samples of `assimilate` to the trace."""
@@ -209,9 +209,9 @@ class Interim:
         self.innovation, (self.last_ess, _) = population.innovation, population.summary
         self.sample += 1
 
-    def state_mean(self) -> Array:
-        """Posterior mean of the states, (n,)."""
-        return self._reweighting.state_mean(self.particles, self.sample - 1)
+    def states(self) -> HiddenStates:
+        """States at the last sample."""
+        return self._reweighting.states(self.particles, self.sample - 1)
 
 
 Population = StreamIbis | Interim
