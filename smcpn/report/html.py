@@ -266,7 +266,7 @@ def write_report(
     """
     path = Path(path)
     known = check_truth(posterior, truth)
-    scores = scores_of(posterior.weights, simulations, posterior.problem.observe)
+    scores = scores_of(simulations, posterior.problem.observe)
     columns, *score_rows = score_table(scores, published)
     compared = compare_likelihoods(
         posterior.problem, posterior.solver, posterior.likelihood,
