@@ -82,6 +82,19 @@ class RecordWindow:
         return interval_derivatives(self._record, order)
 
 
+class RecordPiece(RecordWindow):
+    """The samples ``[a, b)`` of a record as a `Window`; its input is known by its samples."""
+
+    def __init__(self, record: Record, n_outputs: int, a: int, b: int) -> None:
+        super().__init__(record[a:b], n_outputs)
+        # A record of its own counts time from its first sample, which rounds otherwise.
+        self.begin, self.t, self.spacing = a, record.t[a:b], np.diff(record.t[a:b])
+
+    def times(self, parts: int) -> Array:
+        """See `Window.times`."""
+        return self.t[:-1, None] + self.spacing[:, None] * (np.arange(parts + 1) / parts)
+
+
 class WindowRows(NamedTuple):
     """Rows of a window's samples and of the intervals between them, arrays as of `Rows`."""
 
