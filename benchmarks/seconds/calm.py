@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -25,7 +26,7 @@ def stream(samples: int) -> tuple[smcpn.Online, smcpn.Record]:
     x = smcpn.simulate(duffing, silent, TRUE, observe="x", steps=16)[:, 0]
     y = x + NOISE * rng.standard_normal(samples)
     record = smcpn.Record(u=u, y=y, dt=1 / RATE, hold="foh")
-    prior = {name: stats.lognorm(0.1, scale=value) for name, value in TRUE.items()}
+    prior: dict[str, Any] = {name: stats.lognorm(0.1, scale=value) for name, value in TRUE.items()}
     problem = smcpn.Problem(duffing, record, observe="x", noise=NOISE, prior=prior)
     solver = smcpn.EKF0(steps=STEPS)
     return smcpn.Online(problem, solver=solver, particles=PARTICLES, seed=1, threads=1), record
