@@ -13,6 +13,7 @@ from benchmarks.rows import Study, command
 PARTS: tuple[str, ...] = (
     "discrete",
     "kalman",
+    "states",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 
