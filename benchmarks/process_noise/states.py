@@ -43,6 +43,7 @@ def problem_of(
 ) -> smcpn.Problem:
     """An oscillator whose velocity is disturbed, and whose position is measured."""
     record = smcpn.Record(u=u, y=y, dt=DT, hold="zoh", name=ode.name)
+    prior: dict[str, Any] = {n: stats.lognorm(0.5, scale=value) for n, value in names.items()}
     return smcpn.Problem(
         ode,
         record,
@@ -50,7 +51,7 @@ def problem_of(
         noise=SENSOR,
         process_noise={"v": "q"},
         initial={"x": 0.5},
-        prior={name: stats.lognorm(0.5, scale=value) for name, value in names.items()},
+        prior=prior,
     )
 
 
@@ -70,7 +71,7 @@ def exact_transition() -> tuple[Array, Array]:
     both = np.zeros((4, 4))
     both[:2, :2], both[2:, 2:] = -A, A.T
     both[1, 3] = OF_OSCILLATOR["q"] ** 2
-    blocks = expm(both * DT)
+    blocks = np.asarray(expm(both * DT), dtype=float)
     F = blocks[2:, 2:].T
     return F, F @ blocks[:2, 2:]
 
@@ -186,6 +187,33 @@ def streams(quick: bool) -> Iterator[Row]:
     yield between("95 % bands of the states in updates", share, 0.9, 0.99, "one record")
 
 
+def nested(quick: bool) -> Iterator[Row]:
+    """Compare nested particle filters, which are approximate, with IBIS by the Kalman likelihood."""
+    T, seeds, vectors = (150, 3, 200) if quick else (500, 10, 500)
+    off, spread, states, slow = [], [], [], []
+    for seed in range(seeds):
+        _, y = oscillator_path(T, np.random.default_rng(seed))
+        problem = problem_of(oscillator, y, OF_OSCILLATOR)
+        exact = smcpn.Online(problem, solver=RK4(steps=2), particles=500, seed=seed)
+        live = smcpn.NestedFilter(problem, solver=RK4(steps=2), particles=vectors, seed=seed)
+        for value in y:
+            true, found = exact.update(None, value), live.update(None, value)
+            slow.append(found.latency)
+        off += [(found.mean[n] - true.mean[n]) / true.sd[n] for n in problem.names]
+        spread += [found.sd[n] / true.sd[n] for n in problem.names]
+        states += [
+            (found.state_mean[n] - true.state_mean[n]) / true.state_sd[n] for n in ("x", "v")
+        ]
+    note = f"{seeds} streams of {T} samples, {vectors} vectors x 64; exact is 0"
+    rms = float(np.sqrt(np.mean(np.square(off))))
+    yield at_most("nested: parameter means off, in sd, rms", rms, 1.0, note)
+    yield Row("nested: sd of parameters over exact, median", float(np.median(spread)))
+    rms = float(np.sqrt(np.mean(np.square(states))))
+    yield at_most("nested: state means off, in sd, rms", rms, 0.2)
+    yield Row("nested: latency of an update, median, ms", 1e3 * float(np.median(slow)))
+    yield Row("nested: 99.9 %, ms", 1e3 * float(np.quantile(slow, 0.999)))
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Measure what `states` holds of a long record, for 100 parameter vectors."""
     T = 6500 if quick else 65000
@@ -211,5 +239,6 @@ STUDIES: dict[str, Study] = {
     "states-exact": exact,
     "states-bands": bands,
     "states-stream": streams,
+    "states-nested": nested,
     "states-memory": memory,
 }
