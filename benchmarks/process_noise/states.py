@@ -188,7 +188,7 @@ def streams(quick: bool) -> Iterator[Row]:
 
 
 def nested(quick: bool) -> Iterator[Row]:
-    """Compare nested particle filters, which are approximate, with IBIS by the Kalman likelihood."""
+    """Compare nested filters, which are approximate, with IBIS by the Kalman likelihood."""
     T, seeds, vectors = (150, 3, 200) if quick else (500, 10, 500)
     off, spread, states, slow = [], [], [], []
     for seed in range(seeds):
