@@ -212,14 +212,14 @@ class NestedFilter:
         arrival = self._arrivals.take(u, y, t)
         try:
             if arrival.status == "new":
-                for row in np.column_stack([arrival.times, arrival.u, arrival.y]):
+                for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
                     self._assimilate(row)
         except InputError:
             vars(self).update(before)
             self.axis.resume(axis)
             self._arrivals.last_input = held
             raise
-        return self._known(arrival.status, arrival.missing, begin)
+        return self._known(arrival.status, len(arrival.gap), begin)
 
     def _assimilate(self, row: Array) -> None:
         """Jitter, filter and weigh by a sample, and resample where it calls for that."""
@@ -308,7 +308,7 @@ class NestedFilter:
                 "log_weights": self._log_weights,
                 "filters": state,
                 "last": self._last,
-                "held": self._arrivals.last_input,
+                "held": np.array(self._arrivals.last_input, dtype=float),
             },
         )
         write_nested(FILE_NAME("path", path), stored)
@@ -329,7 +329,7 @@ class NestedFilter:
         live._begin(stored.problem, stored.solver, stored.state_particles, rng, threads)
         arrays = stored.arrays
         live.theta, live._log_weights = arrays["theta"], arrays["log_weights"]
-        live._last, live._arrivals.last_input = arrays["last"], arrays["held"]
+        live._last, live._arrivals.last_input = arrays["last"], arrays["held"].tolist()
         live.axis.resume(stored.axis)
         live.sample, live._evidence = stored.sample, stored.log_evidence
         if stored.sample:
