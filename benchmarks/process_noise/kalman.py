@@ -109,7 +109,7 @@ class Linear:
             covariance = covariance - gain[:, :, None] * covariance[:, 0][:, None]
         return total
 
-    def exact(self, points: int = 161) -> tuple[Array, float]:
+    def exact(self, points: int = 81) -> tuple[Array, float]:
         """Posterior mean of theta, (2,), and log-evidence, by the rectangle rule."""
         prior = self.problem.prior
         centre, scale = self.mode()

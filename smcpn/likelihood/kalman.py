@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.tangent import jacobian
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
@@ -205,7 +206,7 @@ class Kalman(Recursion):
     @property
     def slopes(self) -> ca.SX:
         """H, their derivatives by the states there, (q, n)."""
-        return ca.jacobian(self.outputs, self.model.x)
+        return jacobian(self.outputs, self.model.x)
 
     @property
     def corrected(self) -> Corrected:

@@ -16,6 +16,7 @@ from typing import cast
 
 import casadi as ca
 
+from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Step
 from smcpn.likelihood.predictor import PredictorStep
 from smcpn.model.problem import Model
@@ -66,5 +67,5 @@ class Transition:
             middle = step.t + step.h / 2
             factor = step_factor(model, step.h, u=step.inputs[1], t=middle)
         following = step.following
-        jacobian = ca.jacobian(following, model.x)
-        return cls(step, following, jacobian, factor, error, error_order)
+        slopes = jacobian(following, model.x)
+        return cls(step, following, slopes, factor, error, error_order)

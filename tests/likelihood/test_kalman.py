@@ -19,7 +19,7 @@ from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.likelihood.steps import first_solver
-from smcpn.model.process_noise import step_covariance
+from smcpn.model.process_noise import step_factor
 from tests.reference.kalman import Disturbed, extended_kalman
 
 DT, NOISE = 0.1, (0.3, 0.5)
@@ -107,8 +107,8 @@ def held_input(record):
 def noise_function(problem):
     """Q of the model as a function of numbers."""
     model, h = problem.model.with_numbers(), ca.SX.sym("h")
-    arguments = [model.theta, model.x, model.u, model.t, h]
-    return ca.Function("noise", arguments, [step_covariance(model, h)])
+    arguments, factor = [model.theta, model.x, model.u, model.t, h], step_factor(model, h)
+    return ca.Function("noise", arguments, [factor @ factor.T])
 
 
 def noise_covariance(problem, values):
@@ -453,6 +453,28 @@ def test_a_state_that_noise_reaches_late_has_a_gradient():
 def swinging(x, v, *, k):
     """Noise reaches the first state through a sine."""
     return np.sin(v), -k * np.sin(x)
+
+
+@smcpn.ode
+def draining(h, u, *, k):
+    """A tank that may be empty."""
+    return u - k * ca.sqrt(ca.fmax(h, 0.0))
+
+
+def test_an_empty_tank_has_a_covariance_and_a_gradient():
+    """Below zero the root of the level is flat, though its slope is infinite at zero."""
+    record = smcpn.Record(u=np.zeros(20), y=-0.01 * np.ones(20), dt=DT, hold="zoh")
+    problem = smcpn.Problem(
+        draining, record, observe="h", noise=0.05, initial=[-0.01], process_noise={"h": "q"},
+        prior={"k": stats.lognorm(1.0), "q": stats.lognorm(1.0)},
+    )  # fmt: skip
+    values = np.array([[0.5, 0.02]])
+    value, gradient = smcpn.LogLikelihood(problem, solver=RK4(1)).value_and_gradient(values)
+    t = record.t - record.t[0]
+    covariance = 0.02**2 * np.minimum.outer(t, t) + 0.05**2 * np.eye(20)
+    exact = stats.multivariate_normal(-0.01 * np.ones(20), covariance).logpdf(record.y[:, 0])
+    assert value[0] == pytest.approx(exact, rel=1e-12)
+    assert np.isfinite(gradient).all()
 
 
 def test_a_run_is_resumed_and_streamed_as_any_other(tmp_path):
