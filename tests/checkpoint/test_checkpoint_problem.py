@@ -341,6 +341,40 @@ def test_priors_of_the_users_own_are_named():
     assert len(model_fingerprint(problem)) == 64
 
 
+def with_results(shapes):
+    """Tables with results of other shapes, zeros all of them."""
+
+    def table(arrays, owner):
+        inputs = arrays[f"{owner}/input_shapes"].tolist()
+        arguments = [ca.SX.sym("a", *shape) for shape in inputs]
+        results = [ca.DM.zeros(*shape) for shape in shapes]
+        made = ca.Function("made", arguments, [ca.SX(one) for one in results])
+        return {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
+
+    return table
+
+
+@pytest.mark.parametrize("shapes", [[], [[2, 1], [3, 1]], [[2, 1], [2, 1], [2, 1]], [[3, 1]]])
+def test_an_equation_with_other_results_is_refused(shapes):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    arrays = {**arrays, **with_results(shapes)(arrays, "ode")}
+    with pytest.raises(InputError, match="does not fit its names"):
+        restored_problem(as_json(document), arrays, problem.records)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_columns_of_noise_that_are_no_matrix_are_refused(rows):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    shapes = arrays["model/output_shapes"].tolist()
+    assert shapes[6] == [4, 1]
+    shapes[6] = [rows, 1]
+    arrays = {**arrays, **with_results(shapes)(arrays, "model")}
+    with pytest.raises(InputError, match="not that of a model"):
+        restored_problem(as_json(document), arrays, problem.records)
+
+
 def test_a_model_that_would_come_back_otherwise_is_refused():
     ca.GlobalOptions.setSimplificationOnTheFly(False)
     try:
