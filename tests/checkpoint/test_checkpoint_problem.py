@@ -33,6 +33,7 @@ from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
 from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
@@ -341,24 +342,18 @@ def test_priors_of_the_users_own_are_named():
     assert len(model_fingerprint(problem)) == 64
 
 
-def with_results(shapes):
-    """Tables with results of other shapes, zeros all of them."""
-
-    def table(arrays, owner):
-        inputs = arrays[f"{owner}/input_shapes"].tolist()
-        arguments = [ca.SX.sym("a", *shape) for shape in inputs]
-        results = [ca.DM.zeros(*shape) for shape in shapes]
-        made = ca.Function("made", arguments, [ca.SX(one) for one in results])
-        return {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
-
-    return table
+def with_results(arrays, owner, shapes):
+    """The arrays with a table of ``owner`` whose results have these shapes, all zero."""
+    arguments = [ca.SX.sym("a", *shape) for shape in arrays[f"{owner}/input_shapes"].tolist()]
+    made = ca.Function("made", arguments, [ca.SX.zeros(*shape) for shape in shapes])
+    return arrays | {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
 
 
 @pytest.mark.parametrize("shapes", [[], [[2, 1], [3, 1]], [[2, 1], [2, 1], [2, 1]], [[3, 1]]])
 def test_an_equation_with_other_results_is_refused(shapes):
     problem = stochastic_problem()
     document, arrays = problem_document(problem)
-    arrays = {**arrays, **with_results(shapes)(arrays, "ode")}
+    arrays = with_results(arrays, "ode", shapes)
     with pytest.raises(InputError, match="does not fit its names"):
         restored_problem(as_json(document), arrays, problem.records)
 
@@ -370,7 +365,7 @@ def test_columns_of_noise_that_are_no_matrix_are_refused(rows):
     shapes = arrays["model/output_shapes"].tolist()
     assert shapes[6] == [4, 1]
     shapes[6] = [rows, 1]
-    arrays = {**arrays, **with_results(shapes)(arrays, "model")}
+    arrays = with_results(arrays, "model", shapes)
     with pytest.raises(InputError, match="not that of a model"):
         restored_problem(as_json(document), arrays, problem.records)
 
