@@ -225,7 +225,7 @@ def component_log_densities(
     # One row per coordinate: long loops over the points, not short ones over the coordinates.
     centred = np.ascontiguousarray(points.T) - means[:, :, None]
     whitened = np.linalg.inv(factors) @ centred
-    squares = np.square(whitened, out=whitened).sum(axis=1)
+    squares = np.einsum("kdn,kdn->kn", whitened, whitened)
     log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
     parts = student_log_density(squares, points.shape[1], degrees)
     return parts + (log_shares - log_volumes)[:, None], squares
@@ -300,4 +300,4 @@ def _initial_memberships(points: Array, weights: Array, count: int) -> Array:
 
 def _squared_distances(points: Array, centres: Array) -> Array:
     between = np.ascontiguousarray(points.T) - centres[:, :, None]
-    return np.square(between, out=between).sum(axis=1)
+    return np.einsum("kdn,kdn->kn", between, between)
