@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
+from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
 from smcpn.likelihood.rows import NO_INTERVALS, NOTHING
@@ -119,17 +120,18 @@ class History:
         if len(t):
             self._length, self._last = end, float(t[-1])
 
-    def append_sample(self, sample: Sequence[float]) -> None:
-        """Store one sample: time, inputs and outputs."""
-        number, local = self._place(self._length)
-        chunk = self._chunks.get(number)
-        if chunk is None:
-            self._open(number)
-            chunk = self._chunks[number]
+    def append_sample(self, sample: Sequence[float]) -> tuple[Chunk, int]:
+        """Store one sample, time, inputs and outputs; return its chunk, and its number there."""
+        chunk = self._newest
+        if chunk.count > chunk.intervals:
+            self._open(chunk.number + 1)
+            chunk = self._newest
+        local = chunk.count
         chunk.samples[local] = sample
         chunk.count = local + 1
         self._length += 1
         self._last = sample[0]
+        return chunk, local
 
     def spill(self, newest: int) -> list[int]:
         """Move chunks long before the ``newest`` in use to the file; return their numbers."""
@@ -202,7 +204,8 @@ class History:
             samples[0] = self._chunks[number - 1].samples[self._intervals]
             count = 1
         begin = number * self._intervals
-        self._chunks[number] = Chunk(number, begin, self._intervals, samples, count)
+        chunk = Chunk(number, begin, self._intervals, samples, count)
+        self._chunks[number] = self._newest = chunk
 
 
 class _SpilledSamples:
@@ -333,7 +336,7 @@ def _taps(parts: int) -> Array:
     return np.array([sinc_taps(j / parts) for j in range(parts)])
 
 
-def _head(template: Record, history: Samples) -> Record:
+def head_record(template: Record, history: Samples) -> Record:
     """The first samples of a stream, as far as the state at the first one depends on them.
 
     A linear input has a slope there that is not known yet. Nothing depends on it: where the input
@@ -375,7 +378,7 @@ def growing_likelihood(
     Raises
     ------
     InputError
-        As `build_likelihood`, and where the steps are still to be chosen.
+        As `build_likelihood`, where the steps are still to be chosen, and for an estimate.
     """
     number_of_steps(solver)
     template = problem.records[0]
@@ -383,6 +386,12 @@ def growing_likelihood(
         interpolated = template.n_inputs > 0 and template.u_function is None
         lookahead = CONTEXT if interpolated and template.hold == "bandlimited" else 0
     kind = suitable_likelihood(problem, solver, likelihood)
+    if kind.estimated:
+        raise InputError(
+            f"likelihood '{kind.name}' does not follow a stream exactly: choose 'kalman', or "
+            "smcpn.NestedFilter, which is approximate",
+            argument="likelihood",
+        )
     recursion = kind(problem, solver, Grid.of([template]))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
     return GrowingLikelihood(compiled, history, lookahead)
@@ -462,8 +471,14 @@ class GrowingLikelihood:
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs, NaN where missing."""
-        self.history.append_sample(sample)
-        self._release(len(self.history) - self.lookahead)
+        chunk, local = self.history.append_sample(sample)
+        frame, code = self._frame, self._compiled.row_code
+        if frame is None or frame[0] is not chunk or local == chunk.intervals or self.lookahead:
+            self._release(len(self.history) - self.lookahead)
+            return
+        assert code is not None
+        code.write(frame[2], local, self.n_samples)
+        self.n_samples += 1
 
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
@@ -587,7 +602,7 @@ class GrowingLikelihood:
         program, size, steps = self.kernel.program, chunk.intervals, self._steps
         gains = self._writer.gains_from(chunk.begin)
         first = chunk.number == 0
-        start = self._writer.start(_head(self._template, self.history)) if first else NOTHING
+        start = self._writer.start(head_record(self._template, self.history)) if first else NOTHING
         return Rows(
             start=start if first else np.zeros(program.start_row.numel()),
             inputs=np.empty((size * steps, program.step_row.numel())),
