@@ -136,12 +136,8 @@ def test_what_tables_show_is_the_same(pair):
         assert getattr(restored, name) == getattr(given, name)
     for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)
-    shown = [
-        settings_of(
-            SimpleNamespace(problem=p, solver=RK4(2), likelihood_name="classical", theta=[], seed=1)
-        )
-        for p in pair
-    ]
+    run = {"solver": RK4(2), "likelihood_name": "classical", "method": None, "theta": [], "seed": 1}
+    shown = [settings_of(SimpleNamespace(problem=p, **run)) for p in pair]
     assert shown[0] == shown[1]
 
 
