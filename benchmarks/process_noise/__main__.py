@@ -15,6 +15,7 @@ PARTS: tuple[str, ...] = (
     "particle",
     "kalman",
     "smc2",
+    "states",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 
