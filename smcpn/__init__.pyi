@@ -26,7 +26,7 @@ from .run.identify import identify
 from .run.resume import load, resume
 from .simulation.particles import Simulation
 from .simulation.sampled import StateFilter
-from .simulation.simulator import simulate
+from .simulation.simulate import simulate
 from .simulation.states import States
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning

@@ -14,6 +14,7 @@ LIKELIHOODS = (
     "classical",
     "kalman",
     "kalman-iterated",
+    "particle",
 )
 METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")

@@ -73,7 +73,11 @@ def written(
         yield "picture", picture
     if report is not None:
         model = outcome.posterior.problem.model
-        comparable = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
+        comparable = [
+            name
+            for name, kind in LIKELIHOODS.items()
+            if kind.takes_noise(model) and not kind.estimated
+        ]
         yield (
             "report",
             outcome.posterior.report(

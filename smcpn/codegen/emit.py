@@ -17,6 +17,7 @@ that the innermost loop runs on whole vectors:
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import casadi as ca
 
@@ -55,12 +56,19 @@ def kernel_code(program: LaneProgram, most_lanes: int = MAX_LANES) -> Plan:
 
     step = lowered(program.step, "a", {"r": program.step_row, "g": program.gain_row})
     sample = lowered(program.emitted, "b", {"s": program.sample_row})
+    moments = None
+    if program.moments.numel():
+        # Asked for once in a sample, if at all: nothing is computed beforehand.
+        vectors = [
+            replace(theta, level=Level.LANE), state, Vector(program.sample_row, "s", Level.SHARED)
+        ]  # fmt: skip
+        moments = lower(program.moments, vectors, "e")
     interval = None
     if program.interval is not None:
         interval = lowered(program.interval, "d", {"q": program.interval_row})
     # Where every particle takes its own steps, those of a block wait for the slowest one.
     most_lanes = most_lanes if program.left is None else LEAST_LANES
-    return _Layout(program, interval, step, sample, most_lanes).plan()
+    return _Layout(program, interval, step, sample, moments, most_lanes).plan()
 
 
 class _Layout:
@@ -72,9 +80,11 @@ class _Layout:
         interval: Statements | None,
         step: Statements,
         sample: Statements,
+        moments: Statements | None,
         most_lanes: int,
     ) -> None:
         self.program, self.interval, self.step, self.sample = program, interval, step, sample
+        self.moments = moments
         self.n_state = program.state.numel()
         self.n_theta = program.theta.numel() + program.constants.numel()
         self.n_emitted = program.emitted.numel()
@@ -87,7 +97,8 @@ class _Layout:
         self.slot = {value: slot for slot, value in enumerate(values)}
         self.emit_slot = len(self.slot)
         self.totals_slot = self.emit_slot + self.n_emitted
-        self.slots = self.totals_slot + self.n_emitted
+        self.moments_slot = self.totals_slot + self.n_emitted
+        self.slots = self.moments_slot + program.moments.numel()
         # A constant trip count and whole vectors: every lane runs the same instructions,
         # wherever a particle sits, so results do not depend on the company.
         self.lanes = most_lanes
@@ -106,6 +117,9 @@ class _Layout:
                 shared = _shared(graph, rows)
                 lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
                 blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
+        if self.moments is not None:
+            shared = _shared(self.moments, "s")
+            blocks |= {"moments_shared": shared, "moments_lane": self._moments(shared)}
         return Plan(
             blocks=blocks,
             lanes=self.lanes,
@@ -113,8 +127,11 @@ class _Layout:
             n_state=self.n_state,
             n_theta=self.n_theta,
             n_emitted=self.n_emitted,
+            n_moments=program.moments.numel(),
+            n_outputs=program.n_outputs,
             emit_slot=self.emit_slot,
             totals_slot=self.totals_slot,
+            moments_slot=self.moments_slot,
             slots=self.slots,
             widths={
                 "r": program.step_row.numel(),
@@ -180,6 +197,18 @@ class _Layout:
                 *enumerate(self.sample.outputs, self.emit_slot),
                 *enumerate(sums, self.totals_slot),
             ),
+        )
+
+    def _moments(self, shared: Block) -> Block:
+        """What else a sample yields."""
+        graph = self.moments
+        assert graph is not None
+        read = graph.read(Level.LANE)
+        return Block(
+            arguments=_values(shared.results),
+            loads=self._loads(value for value in self.slot if value in read),
+            statements=tuple(graph.by_level[Level.LANE]),
+            stores=tuple(enumerate(graph.outputs, self.moments_slot)),
         )
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:

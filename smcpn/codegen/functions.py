@@ -217,6 +217,14 @@ def log(x: Term) -> Term:
     return _logarithm_or(x, _logarithm(k, m - 1.0))
 
 
+def log_normal_number(x: Term) -> Term:
+    """Natural logarithm of a number that is known to be positive, finite and not subnormal."""
+    shifted = x.bits() - (_ROOT_HALF - (_BIAS << 52))
+    k = ((shifted >> 52) | _TO_DOUBLE).double() - (2.0**52 + _BIAS)
+    m = (x.bits() - (((shifted >> 52) - _BIAS) << 52)).double()
+    return _logarithm(k, m - 1.0)
+
+
 def log1p(x: Term) -> Term:
     """Natural logarithm of 1 + x."""
     total = 1.0 + x
@@ -274,7 +282,7 @@ def sin(x: Term) -> Term:
     shifted = fma(size, 1 / math.pi, _TO_INTEGER)
     r = _angle_from(size, shifted - _TO_INTEGER)
     half_turn, r, _ = _unless_large(size, (shifted.bits(), r, r), _HALF_TURNS)
-    return (_sine(r).bits() ^ (half_turn << 63) ^ (x.bits() & _SIGN)).double()
+    return (sine_to_quarter_turn(r).bits() ^ (half_turn << 63) ^ (x.bits() & _SIGN)).double()
 
 
 def cos(x: Term) -> Term:
@@ -284,7 +292,7 @@ def cos(x: Term) -> Term:
     shifted = fma(size, 1 / math.pi, -0.5) + _TO_INTEGER
     r = _angle_from(size, (shifted - _TO_INTEGER) + 0.5)
     half_turn, r, _ = _unless_large(size, (shifted.bits(), r, r), _HALF_TURNS_FROM_QUARTER)
-    return (_sine(-r).bits() ^ (half_turn << 63)).double()
+    return (sine_to_quarter_turn(-r).bits() ^ (half_turn << 63)).double()
 
 
 def _angle_from(x: Term, n: Term) -> Term:
@@ -298,7 +306,8 @@ def _angle_from(x: Term, n: Term) -> Term:
     return x
 
 
-def _sine(r: Term) -> Term:
+def sine_to_quarter_turn(r: Term) -> Term:
+    """Sine of an angle of at most pi / 2."""
     z = r * r
     # The two large terms last, so that their sum is rounded once.
     rest = fma(z, fma(z, polynomial(z, _SIN[2:]), _SIN[1]), _SIN[0])

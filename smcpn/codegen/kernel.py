@@ -10,6 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,17 @@ LINE = 64
 """Bytes of a cache line."""
 ALIGNED = LINE // 8
 _SHAPES = "theta, the state or the shared rows are not of the program's shape"
+
+
+class _Arrays(NamedTuple):
+    """Arrays that a kernel reads and writes; where nothing is to be stored there is none."""
+
+    theta: Array
+    state: Array
+    following: Array
+    emitted: Array | None
+    moments: Array | None
+    totals: Array
 
 
 class KernelArgumentError(ValueError):
@@ -121,9 +133,10 @@ class LaneKernel:
         begin = time.perf_counter()
         plan = kernel_code(self.program, self.most_lanes)
         self.lanes = plan.lanes
-        self._native = native(plan)
+        self.native = native(plan)
         self._work = plan.slots * plan.lanes + ALIGNED
         self._n_emitted = self.program.emitted.numel()
+        self._n_moments = self.program.moments.numel()
         self._n_state, self._n_theta = self.program.state.numel(), self.program.theta.numel()
         # The rows that were found to fit last: their arrays keep their shapes.
         self._fitting: Rows | None = None
@@ -150,10 +163,8 @@ class LaneKernel:
         self._check(theta, rows)
         state = np.empty((self._n_state, theta.shape[1]))
         theta = self._with_constants(theta)
-        _, work = self._work_array()
-        self._native.start(
-            address(theta), theta.shape[1], address(rows.start), address(state), work
-        )
+        _, work = self.work_array()
+        self.native.start(address(theta), theta.shape[1], address(rows.start), address(state), work)
         CLOCK.run_seconds += time.perf_counter() - begin
         return state
 
@@ -178,78 +189,80 @@ class LaneKernel:
         totals : ndarray, (e, N)
             Sum over the samples.
         """
-        begin = time.perf_counter()
-        self._check(theta, rows)
-        n, n_emitted = theta.shape[1], self._n_emitted
-        if state.shape != (self._n_state, n) or not 0 <= first <= last <= len(rows):
-            raise KernelArgumentError(_SHAPES)
-        state, theta = state.copy(), self._with_constants(theta)
-        emitted = np.empty((last - first if store else 0, n_emitted, n))
-        totals = np.empty((n_emitted, n))
-        blocks = -(-n // self.lanes)
-        begins = rows.begins
-        steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
-
-        def run(part: tuple[int, int]) -> None:
-            self._run(theta, state, rows, (first, last), emitted if store else None, totals, part)
-
-        parts = _parts(blocks, steps * n, self.threads or processors())
-        if len(parts) == 1:
-            run(parts[0])
-        else:
-            list(_pool(self.threads or processors(), os.getpid()).map(run, parts))
-        CLOCK.run_seconds += time.perf_counter() - begin
-        CLOCK.theta_steps += max(steps, 0) * n
+        state, emitted, _, totals = self._advance(theta, state, rows, (first, last), store, False)
         return state, emitted, totals
 
+    def moments(
+        self, theta: Array, state: Array, rows: Rows, first: int, last: int
+    ) -> tuple[Array, Array]:
+        """State and the program's moments, (last - first, m, N), arguments as of `advance`."""
+        state, _, moments, _ = self._advance(theta, state, rows, (first, last), False, True)
+        return state, moments
+
+    def moments_at(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
+        """The program's moments at a sample, (m, N), from the state at that sample."""
+        self.check_one(columns, state.shape, rows, sample)
+        n = columns.shape[1]
+        moments, totals = np.empty((self._n_moments, n)), np.empty((self._n_emitted, n))
+        here = replace(rows, samples=rows.samples[sample : sample + 1])
+        arrays = _Arrays(columns, state, np.empty_like(state), None, moments, totals)
+        self._run(arrays, here, (0, 1), (0, -(-n // self.lanes)))
+        return moments
+
     def columns(self, theta: Array) -> Array:
-        """Parameters (p, N) with the constants, as `sample` and `emit` take them."""
+        """Parameters (p, N) with the constants, as `moments_at` and `Update` take them."""
         return np.ascontiguousarray(self._with_constants(theta))
 
-    def sample(self, columns: Array, state: Array, rows: Rows, sample: int) -> tuple[Array, Array]:
-        """State (k, N) at a sample and the numbers it emits, (e, N): `advance` at the least cost.
-
-        For one sample at a time, when microseconds count.
-        """
-        self._check_one(columns, state, rows, sample)
-        n = columns.shape[1]
-        state = state.copy()
-        emitted = np.empty((self._n_emitted, n))
-        blocks = (0, -(-n // self.lanes))
-        self._run(columns, state, rows, (sample, sample + 1), None, emitted, blocks)
-        return state, emitted
-
-    def emit(self, columns: Array, state: Array, rows: Rows, sample: int) -> Array:
-        """Numbers that a sample emits, (e, N), from the state at that sample."""
-        self._check_one(columns, state, rows, sample)
-        n = columns.shape[1]
-        emitted = np.empty((self._n_emitted, n))
-        here = replace(rows, samples=rows.samples[sample : sample + 1])
-        self._run(columns, state, here, (0, 1), None, emitted, (0, -(-n // self.lanes)))
-        return emitted
-
-    def _run(
+    def _advance(
         self,
         theta: Array,
         state: Array,
         rows: Rows,
         samples: tuple[int, int],
-        emitted: Array | None,
-        totals: Array,
-        blocks: tuple[int, int],
+        store: bool,
+        with_moments: bool,
+    ) -> tuple[Array, Array, Array, Array]:
+        begin = time.perf_counter()
+        self._check(theta, rows)
+        n, n_emitted, (first, last) = theta.shape[1], self._n_emitted, samples
+        if state.shape != (self._n_state, n) or not 0 <= first <= last <= len(rows):
+            raise KernelArgumentError(_SHAPES)
+        emitted = np.empty((last - first if store else 0, n_emitted, n))
+        moments = np.empty((last - first if with_moments else 0, self._n_moments, n))
+        arrays = _Arrays(
+            self._with_constants(theta), state, np.empty_like(state),
+            emitted if store else None, moments if with_moments else None, np.empty((n_emitted, n)),
+        )  # fmt: skip
+        blocks = -(-n // self.lanes)
+        begins = rows.begins
+        steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
+        parts = _parts(blocks, steps * n, self.threads or processors())
+        if len(parts) == 1:
+            self._run(arrays, rows, samples, parts[0])
+        else:
+            pool = thread_pool(self.threads or processors(), os.getpid())
+            list(pool.map(lambda part: self._run(arrays, rows, samples, part), parts))
+        CLOCK.run_seconds += time.perf_counter() - begin
+        CLOCK.theta_steps += max(steps, 0) * n
+        return arrays.following, emitted, moments, arrays.totals
+
+    def _run(
+        self, arrays: _Arrays, rows: Rows, samples: tuple[int, int], blocks: tuple[int, int]
     ) -> None:
-        """Run samples ``[first, last)`` of the blocks, in place."""
+        """Run samples ``[first, last)`` of the blocks."""
         # The array is kept until the call ends.
-        kept, work = self._work_array()
+        kept, work = self.work_array()
+        theta, state, following, emitted, moments, totals = arrays
         intervals, inputs, gains, row_samples, begins = rows.addresses
-        self._native.advance(
-            address(theta), theta.shape[1], address(state), intervals, inputs, gains,
-            len(rows.gains), row_samples, begins, rows.recur, *samples,
-            0 if emitted is None else address(emitted), address(totals), *blocks, work,
+        self.native.advance(
+            address(theta), theta.shape[1], address(state), address(following), intervals, inputs,
+            gains, len(rows.gains), row_samples, begins, rows.recur, *samples,
+            0 if emitted is None else address(emitted), 0 if moments is None else address(moments),
+            address(totals), *blocks, work,
         )  # fmt: skip
         del kept
 
-    def _work_array(self) -> tuple[Array, int]:
+    def work_array(self) -> tuple[Array, int]:
         """An array for the lanes, and the address in it at which a cache line begins."""
         kept = np.empty(self._work)
         return kept, -(-address(kept) // LINE) * LINE
@@ -264,11 +277,19 @@ class LaneKernel:
         if rows is not self._fitting:
             self._check_rows(rows)
 
-    def _check_one(self, columns: Array, state: Array, rows: Rows, sample: int) -> None:
+    def check_one(
+        self, columns: Array, state_shape: tuple[int, ...], rows: Rows, sample: int
+    ) -> None:
+        """Refuse arguments of a call for one sample that do not fit the program.
+
+        Raises
+        ------
+        KernelArgumentError
+        """
         if (
             columns.ndim != 2
             or len(columns) != self._n_theta + len(self.program.constant_values)
-            or state.shape != (self._n_state, columns.shape[1])
+            or state_shape != (self._n_state, columns.shape[1])
             or not 0 <= sample < len(rows.samples)
         ):
             raise KernelArgumentError(_SHAPES)
@@ -324,6 +345,6 @@ def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
 
 
 @cache
-def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+def thread_pool(threads: int, process: int) -> ThreadPoolExecutor:
     """The threads of this process: a forked child has none of its parent's and would wait."""
     return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

@@ -23,15 +23,19 @@ _NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
 _VOID = ir.VoidType()
 
 ARGUMENTS = {
-    "theta": _NUMBERS, "particles": INTEGER, "state": _NUMBERS, "intervals": _NUMBERS,
-    "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER, "samples": _NUMBERS,
-    "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER, "emitted": _NUMBERS,
-    "totals": _NUMBERS, "first_block": INTEGER, "last_block": INTEGER, "work": _NUMBERS,
+    "theta": _NUMBERS, "particles": INTEGER, "state": _NUMBERS, "following": _NUMBERS,
+    "intervals": _NUMBERS, "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER,
+    "samples": _NUMBERS, "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER,
+    "emitted": _NUMBERS, "moments": _NUMBERS, "totals": _NUMBERS, "first_block": INTEGER,
+    "last_block": INTEGER, "work": _NUMBERS,
 }  # fmt: skip
-"""What `advance` is called with; ``emitted`` is null where nothing is stored."""
+"""What `advance` is called with; ``emitted`` and ``moments`` are null where nothing is stored."""
 START_ARGUMENTS = {
     "theta": _NUMBERS, "particles": INTEGER, "row": _NUMBERS, "state": _NUMBERS, "work": _NUMBERS,
 }  # fmt: skip
+
+ARRAY = 2**20
+"""Slots of an array of lanes at most."""
 
 # Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
 FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
@@ -53,9 +57,9 @@ class Plan:
         Statements for all lanes, once (``_shared``) or in each of them (``_lane``).
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
-    n_state, n_theta, n_emitted : int
-    emit_slot, totals_slot, slots : int
-        First slots of what a sample emits and of its sums, and the number of all.
+    n_state, n_theta, n_emitted, n_moments, n_outputs : int
+    emit_slot, totals_slot, moments_slot, slots : int
+        First slots of what a sample emits, of its sums and of its moments, and the number of all.
     widths : dict of str to int
         Numbers in a row of each array of rows, by the name of its vector in the statements.
     left : int, optional
@@ -70,8 +74,11 @@ class Plan:
     n_state: int
     n_theta: int
     n_emitted: int
+    n_moments: int
+    n_outputs: int
     emit_slot: int
     totals_slot: int
+    moments_slot: int
     slots: int
     widths: dict[str, int]
     left: int | None
@@ -143,6 +150,13 @@ class Function:
         with self.builder.if_then(test):
             yield
 
+    @contextmanager
+    def given(self, argument: str) -> Generator[None]:
+        """Write ``if argument is not None:`` of an address."""
+        null = ir.Constant(self[argument].type, None)
+        with self.where(self.builder.icmp_unsigned("!=", self[argument], null)):
+            yield
+
     def finish(self, flags: Sequence[str] = ()) -> None:
         """Return; arithmetic that says nothing of its own gets the flags."""
         self.builder.ret_void()
@@ -209,19 +223,32 @@ class Shared:
 def run_lanes(
     function: Function,
     block: Block,
-    lanes: int,
+    lanes: int | Any,
     width: int,
     shared: Shared | None = None,
+    arrays: Sequence[Any] | None = None,
 ) -> None:
-    """Write a block of statements for all lanes, whole vectors of them at once."""
-    builder, work = function.builder, function["work"]
+    """Write a block of statements for all lanes, whole vectors of them at once.
+
+    Parameters
+    ----------
+    lanes : int or LLVM integer
+    arrays : sequence of LLVM pointers, optional
+        Where slots are: k of the a-th array is numbered ``a * ARRAY + k``. By default there is
+        one, the argument ``work``.
+    """
+    if isinstance(lanes, int):
+        lanes = number(lanes)
+    builder = function.builder
+    arrays = [function["work"]] if arrays is None else arrays
     kind = vector(DOUBLE, width)
     writer = Writer(builder, kind)
     spread = {} if shared is None else {v: writer.spread(x) for v, x in shared.values.items()}
-    with function.loop(number(0), number(lanes), width) as lane:
+    with function.loop(number(0), lanes, width) as lane:
 
         def address(slot: int) -> Any:
-            element = function.at(work, lane, number(slot * lanes))
+            array, place = divmod(slot, ARRAY)
+            element = function.at(arrays[array], lane, function.times(number(place), lanes))
             return builder.bitcast(element, kind.as_pointer())
 
         writer.values.update(spread)
@@ -252,11 +279,31 @@ def write_start(module: ir.Module, block: Block) -> None:
     made.finish()
 
 
-def write_advance(module: ir.Module, plan: Plan) -> None:
+def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
+    """Define a function of what else a sample yields, of a block of lanes; return a call of it.
+
+    It is a function of its own, so that the arithmetic of the rest does not depend on it.
+    """
+    made = Function(module, "moments", {"work": _NUMBERS, "row": _NUMBERS})
+    made.function.linkage = "internal"
+    made.function.attributes.add("noinline")
+    shared = Shared(made, plan.blocks["moments_shared"], {"s": made["row"]})
+    run_lanes(made, plan.blocks["moments_lane"], plan.lanes, plan.width, shared)
+    made.finish(FAST)
+
+    def call(caller: Function, *values: Any) -> None:
+        caller.builder.call(made.function, values)
+
+    return call
+
+
+def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     """Write ``advance``: particles through samples, a block of lanes after the other."""
     made = Function(module, "advance", ARGUMENTS)
+    made.function.attributes.add("noinline")
     gather = _copies(module, "gather", plan.lanes, into_lanes=True)
     scatter = _copies(module, "scatter", plan.lanes, into_lanes=False)
+    moments = _moments(module, plan) if plan.n_moments else None
     builder, particles, lanes = made.builder, made["particles"], number(plan.lanes)
 
     def slots(first: int) -> Any:
@@ -296,14 +343,22 @@ def write_advance(module: ir.Module, plan: Plan) -> None:
                     _steps(made, plan, lambda shared=shared: lanes_of("step_lane", shared))
             rows = {"s": row("samples", sample, plan.widths["s"])}
             lanes_of("sample_lane", Shared(made, plan.blocks["sample_shared"], rows))
-            stored = builder.icmp_unsigned("!=", made["emitted"], ir.Constant(_NUMBERS, None))
-            with made.where(stored):
-                count = made.times(builder.sub(sample, made["first"]), number(plan.n_emitted))
-                array = made.at(made["emitted"], made.times(count, particles))
-                scatter(made, slots(plan.emit_slot), array, number(plan.n_emitted), *place)
-        scatter(made, slots(0), made["state"], number(plan.n_state), *place)
+            since_first = builder.sub(sample, made["first"])
+
+            def store(name: str, slot: int, n: int, since: Any = since_first) -> None:
+                array = made.at(made[name], made.times(made.times(since, number(n)), particles))
+                scatter(made, slots(slot), array, number(n), *place)
+
+            with made.given("emitted"):
+                store("emitted", plan.emit_slot, plan.n_emitted)
+            if moments is not None:
+                with made.given("moments"):
+                    moments(made, slots(0), rows["s"])
+                    store("moments", plan.moments_slot, plan.n_moments)
+        scatter(made, slots(0), made["following"], number(plan.n_state), *place)
         scatter(made, slots(plan.totals_slot), made["totals"], number(plan.n_emitted), *place)
     made.finish(FAST)
+    return made.function
 
 
 def _steps(made: Function, plan: Plan, step: Callable[[], None]) -> None:

@@ -49,6 +49,9 @@ class LaneProgram:
         State after a solver step, (k, 1), of theta, state, step_row and gain_row.
     emitted : casadi.SX
         What a sample yields, (e, 1), of theta, state and sample_row.
+    moments : casadi.SX
+        What else it yields where that is asked for, (m, 1), of the same: mean and variance of
+        ``n_outputs`` outputs first.
     left : int or None
         Entry of the state that is positive as long as ``step`` is to be repeated; None where it
         runs once per step row.
@@ -67,6 +70,8 @@ class LaneProgram:
     emitted: ca.SX
     constants: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     constant_values: tuple[float, ...] = ()
+    moments: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
+    n_outputs: int = 0
     interval_row: ca.SX = field(default_factory=lambda: ca.SX(0, 1))
     interval: ca.SX | None = None
     left: int | None = None

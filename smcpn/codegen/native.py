@@ -22,6 +22,7 @@ from llvmlite import binding, ir
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
+from smcpn.codegen.weights import write_update
 from smcpn.signals import uninterrupted
 
 _LOADED: dict[str, Any] = {}
@@ -38,10 +39,13 @@ class Native:
     advance, start : callable
         Functions of `ctypes`, which let other threads run; addresses and integers are passed as
         integers, as `smcpn.codegen.loops.ARGUMENTS` names them.
+    update : callable, optional
+        See `smcpn.codegen.weights.write_update`; where the program has moments.
     """
 
     advance: Any
     start: Any
+    update: Any
     _engine: Any
 
 
@@ -50,12 +54,15 @@ def native(plan: Plan) -> Native:
 
     def write(module: ir.Module) -> None:
         write_start(module, plan.blocks["start_lane"])
-        write_advance(module, plan)
+        advance = write_advance(module, plan)
+        if plan.n_outputs:
+            write_update(module, plan, advance)
 
     engine = loaded(plan.text, write)
     return Native(
         _callable(engine, "advance", len(ARGUMENTS)),
         _callable(engine, "start", len(START_ARGUMENTS)),
+        _callable(engine, "update", 5) if plan.n_outputs else None,
         engine,
     )
 

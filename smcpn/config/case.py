@@ -34,6 +34,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "data": ("train", "test", "initialise", *OF_FILES),
     "prior": None,
     "initial": None,
+    "process_noise": None,
     "solver": ("kind", "likelihood", *OF_SOLVER),
     "run": (
         *(name for name in Settings.model_fields if name not in ("solver", "likelihood")),
@@ -91,6 +92,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
             initial=initial,
             coordinates=_coordinates(root.section("prior")),
             diffusion=_learned_diffusion(root.section("solver")),
+            process_noise=_process_noise(root.section("process_noise")),
         )
     solver = _solver(root, problem, settings)
     if solver is not None:
@@ -268,6 +270,14 @@ def _initial_state(section: Section) -> dict[str, Any]:
         state: value if isinstance(value, str) else prior_of(section, state)
         for state, value in section.table.items()
     }
+
+
+def _process_noise(section: Section) -> dict[Any, Any] | None:
+    """Noise by states, and by a pair of states where two are correlated, ``"x1,x2"``."""
+    pairs = {name: tuple(part.strip() for part in name.split(",")) for name in section.table}
+    return {
+        pair if len(pair) > 1 else name: section.table[name] for name, pair in pairs.items()
+    } or None
 
 
 def _samples(key: str, value: Any) -> int:

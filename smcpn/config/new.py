@@ -11,7 +11,7 @@ import numpy as np
 from smcpn.config.template.model import oscillator
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.simulation.simulator import simulate
+from smcpn.simulation.simulate import simulate
 
 COPIED = ("model.py", "config.toml")
 DATA = "data.csv"

@@ -19,7 +19,7 @@ from smcpn.datasets.inventory import find_file
 from smcpn.datasets.models import bouc_wen as equation
 from smcpn.errors import InputError
 from smcpn.model.record import Record
-from smcpn.simulation.simulator import simulate
+from smcpn.simulation.simulate import simulate
 
 Array = NDArray[np.float64]
 

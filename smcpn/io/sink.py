@@ -95,6 +95,7 @@ def state_fields(
         Of the quantiles; none where empty.
     """
     fields = {"t": t, "n": state.sample, "mean": state.mean, "sd": state.sd}
+    fields |= {"state_mean": state.state_mean, "state_sd": state.state_sd}
     if probabilities:
         # One call a parameter: each sorts the particles.
         fields["quantiles"] = {

@@ -179,10 +179,16 @@ def written_rows(
 
     The steps of the solver are counted per sampling interval of the problem's first record.
     """
-    steps = int(solver.steps)
-    if solver.interval is None:
-        steps = own_steps(steps, _mean_interval(record) / _mean_interval(problem.records[0]))
+    steps = steps_of(problem, solver, record)
     return recursion.writer(record, steps, number, solver.interval).whole(record)
+
+
+def steps_of(problem: Problem, solver: Solver, record: Record) -> int:
+    """Steps per sample of a record under a solver, counted as those of `written_rows`."""
+    if solver.interval is not None:
+        return int(solver.steps)
+    interval = _mean_interval(record) / _mean_interval(problem.records[0])
+    return own_steps(int(solver.steps), interval)
 
 
 def predictions(

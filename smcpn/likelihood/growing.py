@@ -14,10 +14,10 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import casadi as ca
 import h5py
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.update import Update
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
 from smcpn.likelihood.rows import NO_INTERVALS, NOTHING
@@ -336,23 +337,6 @@ def _head(template: Record, history: Samples) -> Record:
     )
 
 
-class Place(NamedTuple):
-    """Where a sample is.
-
-    Attributes
-    ----------
-    rows : Rows
-    local : int
-        Its number in these.
-    y : ndarray, (q,)
-        Its outputs, NaN where missing.
-    """
-
-    rows: Rows
-    local: int
-    y: Array
-
-
 def growing_likelihood(
     problem: Problem,
     solver: Solver,
@@ -398,24 +382,24 @@ class GrowingRecursion:
         Tells how the stream is sampled.
     writer : RowWriter
     kernel : LaneKernel
-        It emits the log-density of a sample.
+        It emits the log-density of a sample; its moments are mean and variance of the outputs,
+        noise included, and those of the states (`Recursion.states`).
     """
 
     def __init__(
         self, recursion: Recursion, template: Record, steps: int, threads: int | None
     ) -> None:
-        self.recursion, self.template, self._threads = recursion, template, threads
+        self.recursion, self.template = recursion, template
         self.writer = recursion.writer(template, steps)
-        self.kernel = LaneKernel(recursion.program(recursion.log_density()), threads)
-
-    @cached_property
-    def predictive(self) -> LaneKernel:
-        """It emits mean and variance of the outputs, noise included, and the states."""
-        expected = self.recursion.expected()
+        expected = recursion.expected()
         mean = expected.outputs + expected.noise_mean
         variance = ca.diag(expected.covariance) + expected.noise_variance
-        emitted = ca.vertcat(mean, variance, expected.states)
-        return LaneKernel(self.recursion.program(emitted), self._threads)
+        program = replace(
+            recursion.program(recursion.log_density()),
+            moments=ca.vertcat(mean, variance, *recursion.states()),
+            n_outputs=mean.numel(),
+        )
+        self.kernel = LaneKernel(program, threads)
 
 
 class GrowingLikelihood:
@@ -441,9 +425,9 @@ class GrowingLikelihood:
         self.n_samples = 0
 
     @property
-    def predictive(self) -> LaneKernel:
-        """The recursion that emits mean and variance of the outputs, and the states."""
-        return self._compiled.predictive
+    def n_states(self) -> int:
+        """States of the model."""
+        return self._compiled.recursion.model.x.numel()
 
     def emptied(self) -> GrowingLikelihood:
         """Return the same without samples, compiled already."""
@@ -488,34 +472,19 @@ class GrowingLikelihood:
         return state, total
 
     def columns(self, values: Array) -> Array:
-        """Parameters as `advance_sample`, `predicted` and `states` take them."""
+        """Parameters as `update` and `moments` take them."""
         return self.kernel.columns(np.ascontiguousarray(values.T))
 
-    def place(self, sample: int) -> Place:
-        """Where the rows of a sample are, for the methods that take one sample."""
+    def update(self, columns: Array, sample: int) -> Update:
+        """What assimilates a sample, and those after it in the same chunk, one by one."""
+        chunk, _ = self.history.place(sample)
+        rows = self._rows_of(chunk)
+        return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
+
+    def moments(self, columns: Array, state: Array, sample: int) -> Array:
+        """Moments of the kernel at a sample, (m, N), from the state (k, N) of the solver there."""
         chunk, local = self.history.place(sample)
-        return Place(self._rows_of(chunk), local, chunk.samples[local, 1 + self.history.n_inputs :])
-
-    def advance_sample(self, columns: Array, state: Array, place: Place) -> tuple[Array, Array]:
-        """State (k, N) and increment (N,) of one sample: `advance` at the least cost."""
-        state, emitted = self.kernel.sample(columns, state, place.rows, place.local)
-        return state, emitted[0]
-
-    def predicted(self, columns: Array, state: Array, place: Place) -> Array:
-        """Mean and variance of the outputs at a sample, noise included, (2 q, N).
-
-        Parameters
-        ----------
-        state : ndarray, (k, N)
-            At that sample.
-        """
-        n = 2 * self.history.n_outputs
-        return self.predictive.emit(columns, state, place.rows, place.local)[:n]
-
-    def states(self, columns: Array, state: Array, place: Place) -> Array:
-        """States of the model at a sample, (n, N), arguments as of `predicted`."""
-        n = 2 * self.history.n_outputs
-        return self.predictive.emit(columns, state, place.rows, place.local)[n:]
+        return self.kernel.moments_at(columns, state, self._rows_of(chunk), local)
 
     def ahead(self, n: int, t: Array, u: Array, block: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows of samples to come, (m,) and (m, n_inputs), after the first ``n``; none is kept.

@@ -110,11 +110,11 @@ def entries_in_use(factor: Factor) -> NDArray[np.bool_]:
     return used
 
 
-def predicted_factor(factor: Factor, transition: Transition) -> Factor:
-    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton)."""
-    n, k = transition.factor.shape
+def predicted_factor(factor: Factor, transition: Transition, noise: ca.SX) -> Factor:
+    """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton); ``noise`` is L."""
+    n, k = noise.shape
     lower = ca.vertcat(*[ca.horzcat(*row) for row in factor.rows])
-    moved = ca.densify(ca.horzcat(transition.jacobian @ lower, transition.factor, ca.SX.eye(n)))
+    moved = ca.densify(ca.horzcat(transition.jacobian @ lower, noise, ca.SX.eye(n)))
     weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(transition.error_variance)]
     return orthogonalised([ca.horzsplit(moved[i, :]) for i in range(n)], weights, _divided)
 
@@ -127,8 +127,9 @@ def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
 class Kalman(Recursion):
     """The filter of one particle.
 
-    The state of a lane holds the mean and the kept entries of L and D. A sample corrects them at
-    the beginning of the interval after it.
+    The state of a lane holds the mean and the kept entries of the factors of P, and those of the
+    noise over a step where they stay. A sample corrects them at the beginning of the interval after
+    it.
 
     Attributes
     ----------
@@ -148,7 +149,17 @@ class Kalman(Recursion):
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
         self.transition = Transition.of(self.model, solver)
         self.local_order = self.transition.step.error_order
+        self._varies = grid.rescales
+        self._hold_noise()
         self._keep()
+
+    def _hold_noise(self) -> None:
+        """Have L in the state, unless it is another in every step: it takes many operations."""
+        step, factor = self.transition.step, self.transition.factor
+        stays = not ca.depends_on(factor, ca.vertcat(self.model.x, *step.inputs, step.t))
+        self._noise = ca.SX.sym("noise", factor.sparsity()) if stays else factor
+        self._held = ca.vertcat(*self._noise.nonzeros()) if stays else ca.SX(0, 1)
+        self._noise_of_step = ca.vertcat(*factor.nonzeros()) if stays else ca.SX(0, 1)
 
     def _keep(self) -> None:
         """Keep the entries of the factor that are not zero at all times, from P = 0."""
@@ -157,7 +168,7 @@ class Kalman(Recursion):
         while grown:
             factor = held_factor(self._kept)
             self.predicted = Gaussian(self.model.x, factor)
-            after_step = predicted_factor(factor, self.transition)
+            after_step = predicted_factor(factor, self.transition, self._noise)
             after_sample = self.corrected.gaussian.factor
             kept = self._kept | entries_in_use(after_step) | entries_in_use(after_sample)
             grown = bool((kept != self._kept).any())
@@ -196,23 +207,26 @@ class Kalman(Recursion):
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
         model, step, start = self.model, self.transition.step, StartSymbols.of(self.model, [])
-        filtered, kept = self.filtered, self._kept
+        filtered, kept, noise = self.filtered, self._kept, self._noise_of_step
+        factor = predicted_factor(self.predicted.factor, self.transition, self._noise)
+        state = [model.x, *held_entries(self.predicted.factor, kept), self._held]
         return LaneProgram(
             theta=model.theta,
             constants=model.constants,
             constant_values=model.constant_values,
-            state=ca.vertcat(model.x, *held_entries(self.predicted.factor, kept)),
-            start_row=start.row,
-            interval_row=self.sample.row,
+            state=ca.vertcat(*state),
+            start_row=ca.vertcat(start.row, step.h),
+            interval_row=ca.vertcat(self.sample.row, step.h),
             step_row=ca.vertcat(*step.inputs, step.t),
             gain_row=step.h,
             sample_row=self.sample.row,
-            start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1)),
-            interval=ca.vertcat(filtered.mean, *held_entries(filtered.factor, kept)),
-            step=ca.vertcat(
-                self.transition.following,
-                *held_entries(predicted_factor(self.predicted.factor, self.transition), kept),
+            start=ca.vertcat(start.initial(model), ca.SX.zeros(int(kept.sum()), 1), noise),
+            interval=ca.vertcat(
+                filtered.mean,
+                *held_entries(filtered.factor, kept),
+                noise if self._varies else self._held,
             ),
+            step=ca.vertcat(self.transition.following, *held_entries(factor, kept), self._held),
             emitted=emitted,
         )
 
@@ -224,6 +238,10 @@ class Kalman(Recursion):
         """See `Recursion.expected`: outputs and states given the samples before."""
         covariance = self.slopes @ self.predicted.covariance @ self.slopes.T
         return Expected.with_white_noise(self.model, self.outputs, covariance, self.model.x)
+
+    def states(self) -> tuple[ca.SX, ca.SX]:
+        """See `Recursion.states`."""
+        return self.filtered.mean, ca.diag(ca.densify(self.filtered.covariance))
 
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`."""
@@ -318,9 +336,18 @@ class IteratedKalman(Kalman):
 
 
 class KalmanRowWriter(ClassicalRowWriter):
-    """Rows of `Kalman.program`: those of an ODE's solver, and the sample before each interval."""
+    """Rows of `Kalman.program`: those of an ODE's solver, and the length of the steps besides.
+
+    An interval has the sample before it, and its steps; the start those of the first interval,
+    where all are of one length.
+    """
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return np.append(super().start(head), 1.0 if self.gains is None else self.gains[0])
 
     def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
         """See `RowWriter.rows`."""
         rows, memory = super().rows(window, memory)
-        return rows._replace(intervals=np.ascontiguousarray(rows.samples[:-1])), memory
+        lengths = window.spacing / (self.steps if rows.counts is None else rows.counts)
+        return rows._replace(intervals=np.column_stack([rows.samples[:-1], lengths])), memory

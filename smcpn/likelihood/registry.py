@@ -83,6 +83,8 @@ class Recursion(ABC):
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
         Whether the state is disturbed between samples: it takes models with process noise only.
+    estimated : bool
+        Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -99,6 +101,7 @@ class Recursion(ABC):
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
+    estimated: ClassVar[bool] = False
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
@@ -129,6 +132,13 @@ class Recursion(ABC):
     @abstractmethod
     def expected(self) -> Expected:
         """Mean and solver covariance of a sample's outputs, as its likelihood predicts them."""
+
+    def states(self) -> tuple[ca.SX, ca.SX]:
+        """Mean (n, 1) of the states at a sample, given it and those before, and their variances.
+
+        Without process noise they are those of the solution, and there are no variances, (0, 1).
+        """
+        return self.expected().states, ca.SX(0, 1)
 
     @abstractmethod
     def local_error(self) -> ca.SX:

@@ -81,13 +81,14 @@ class Disturbance:
         for state, name in self.deviations.items():
             lower, _, what = _bounds(name, free, fixed)
             if lower < 0.0 or (name in fixed and lower == 0.0):
-                raise _refused(f"process noise of '{state}': {what}, but it is positive")
+                raise _refused(f"process noise of '{state}': {what}, but it is positive", state)
         for (first, second), name in self.correlations.items():
             lower, upper, what = _bounds(name, free, fixed)
             if lower < -1.0 or upper > 1.0:
                 raise _refused(
                     f"process noise of '{first}' and '{second}': {what}, but a correlation is "
-                    "between -1 and 1: give a prior such as scipy.stats.uniform(-1, 2)"
+                    "between -1 and 1: give a prior such as scipy.stats.uniform(-1, 2)",
+                    f"{first},{second}",
                 )
         self._check_matrix(fixed)
 
@@ -136,10 +137,10 @@ class Disturbance:
 
 def _state(name: Any, ode: ODE) -> str:
     if not isinstance(name, str) or name not in ode.states:
-        raise InputError(
+        raise _refused(
             f"process_noise names {shown(name)}, which is no state of model '{ode.name}' "
             f"({listed(ode.states)})",
-            argument=f"{ARGUMENT}.{name}" if isinstance(name, str) else ARGUMENT,
+            name if isinstance(name, str) else "",
         )
     return name
 
@@ -164,19 +165,20 @@ def _pair(
 def _deviation(state: str, value: Any) -> float | str:
     if isinstance(value, str):
         return value
-    number = real_number(f"process noise of '{state}'", value, _DEVIATION, argument=ARGUMENT)
+    what = f"process noise of '{state}'"
+    number = real_number(what, value, _DEVIATION, argument=f"{ARGUMENT}.{state}")
     if not number > 0.0:
-        raise _refused(f"process noise of '{state}' is {shown(value)}: {_DEVIATION}")
+        raise _refused(f"{what} is {shown(value)}: {_DEVIATION}", state)
     return number
 
 
 def _correlation(key: tuple[Any, ...], value: Any) -> float | str:
     if isinstance(value, str):
         return value
-    what = f"correlation of the process noise of {shown(key)}"
-    number = real_number(what, value, _CORRELATION, argument=ARGUMENT)
+    what, label = f"correlation of the process noise of {shown(key)}", ",".join(key)
+    number = real_number(what, value, _CORRELATION, argument=f"{ARGUMENT}.{label}")
     if not -1.0 < number < 1.0:
-        raise _refused(f"{what} is {shown(value)}: {_CORRELATION}")
+        raise _refused(f"{what} is {shown(value)}: {_CORRELATION}", label)
     return number
 
 
@@ -203,5 +205,5 @@ def _cholesky(matrix: ca.SX) -> ca.SX:
     return ca.sparsify(factor)
 
 
-def _refused(sentence: str) -> InputError:
-    return InputError(sentence, argument=ARGUMENT)
+def _refused(sentence: str, key: str = "") -> InputError:
+    return InputError(sentence, argument=f"{ARGUMENT}.{key}" if key else ARGUMENT)

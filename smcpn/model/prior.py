@@ -328,6 +328,10 @@ class Prior:
             for columns in members.values()
         ]
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions made on the way cannot be pickled, and are made again.
+        return {name: value for name, value in vars(self).items() if name != "_families"}
+
     def _check(self, name: str, values: Array) -> None:
         if values.ndim != 2 or values.shape[1] != len(self):
             raise InputError(

@@ -201,7 +201,7 @@ class Online:
         """Return the likelihood of a stream without samples, compiled."""
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
-        likelihood = growing_likelihood(
+        return growing_likelihood(
             problem,
             self.solver,
             history,
@@ -209,9 +209,6 @@ class Online:
             self.options["lookahead"],
             self.settings.likelihood,
         )
-        # Compiled here, not within the time of the first update.
-        _ = likelihood.predictive
-        return likelihood
 
     def update(self, u: Any, y: Any, t: float | None = None) -> State:
         """Take in a sample and return what is known after it.
@@ -401,8 +398,10 @@ class Online:
             status=status,
             missing=missing,
             approximate=windows.approximate,
+            state_names=tuple(self.problem.ode.states),
+            _states=population.states() if population.sample else None,
             _sampler=tracker.sampler,
-            _system=population.system,
+            _particles=population.particles,
             _prior=windows.current.prior,
             names=windows.names,
             _evidence_base=population.evidence_base,

@@ -17,12 +17,13 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
+from smcpn.online.reweighting import HiddenStates, Reweighted
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
 from smcpn.results.posterior import Posterior
 from smcpn.simulation.particles import TWO_SIDED_95
-from smcpn.smc.particles import ParticleSystem, log_mean_exp
+from smcpn.smc.particles import log_mean_exp
 from smcpn.smc.replicates import combine
 from smcpn.solver import Solver
 
@@ -70,6 +71,8 @@ class State:
         What is approximate about the posterior; "" where it is exact.
     names : tuple of str
         Parameter names, in the order of the columns of `values`.
+    state_names : tuple of str
+        Of the states of the model.
     """
 
     sample: int
@@ -85,8 +88,10 @@ class State:
     missing: int
     approximate: str
     names: tuple[str, ...]
+    state_names: tuple[str, ...]
+    _states: HiddenStates | None = field(repr=False)
     _sampler: StreamIbis = field(repr=False)
-    _system: ParticleSystem = field(repr=False)
+    _particles: Reweighted = field(repr=False)
     _prior: Prior = field(repr=False)
     _evidence_base: float = field(repr=False)
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
@@ -106,7 +111,7 @@ class State:
         """Parameter values of the particles, (N, d)."""
         if "values" not in self._known:
             columns = [self._prior.names.index(name) for name in self.names]
-            values = self._prior.natural(self._system.theta)
+            values = self._prior.natural(self._particles.system.theta)
             self._known["values"] = (
                 values
                 if len(columns) == len(self._prior)
@@ -118,7 +123,7 @@ class State:
     def weights(self) -> Array:
         """Normalised weights, (N,)."""
         if "weights" not in self._known:
-            self._known["weights"] = self._system.weights
+            self._known["weights"] = self._particles.system.weights
         return self._known["weights"]
 
     @property
@@ -132,6 +137,23 @@ class State:
         centred = self.values - self.weights @ self.values
         variance = self.weights @ np.square(centred)
         return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    @property
+    def state_mean(self) -> dict[str, float]:
+        """Mean of each state of the model, given the samples so far; nan before the first."""
+        return dict(zip(self.state_names, self._mixture[0].tolist(), strict=True))
+
+    @property
+    def state_sd(self) -> dict[str, float]:
+        """Standard deviation of each state of the model: parameters and process noise."""
+        return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
+
+    @property
+    def _mixture(self) -> tuple[Array, Array]:
+        if "states" not in self._known:
+            unknown = np.full(len(self.state_names), np.nan)
+            self._known["states"] = self._states.mixture() if self._states else (unknown, unknown)
+        return self._known["states"]
 
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.
@@ -148,7 +170,7 @@ class State:
     @property
     def log_evidence(self) -> float:
         """Log p(y) of the samples that count."""
-        return self._evidence_base + float(log_mean_exp(self._system.log_weights))
+        return self._evidence_base + float(log_mean_exp(self._particles.system.log_weights))
 
 
 @dataclass(frozen=True)
@@ -203,7 +225,7 @@ def predicted(
     theta, parts = np.ascontiguousarray(values.T), []
     alive = weights > 0
     for rows, first, last in likelihood.ahead(sample, t, u, BLOCK):
-        state, emitted, _ = likelihood.predictive.advance(theta, state, rows, first, last, True)
+        state, emitted = likelihood.kernel.moments(theta, state, rows, first, last)
         q = likelihood.history.n_outputs
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights

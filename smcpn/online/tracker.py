@@ -19,15 +19,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import isfinite
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.model.prior import Prior
+from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.keyed import NO_KEYS
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
@@ -46,116 +44,6 @@ LEAP, LEAP_SHARE = 16, 0.1
 behind to take the samples in between together."""
 MARGIN = 2e-4
 """Seconds of a budget that are kept free."""
-
-
-class Increment(NamedTuple):
-    """The change that one sample makes to a population.
-
-    Attributes
-    ----------
-    system : ParticleSystem
-        With the sample assimilated whole: log w + log p(y_k | y_<k, theta).
-    ess : float
-        Effective sample size after it.
-    log_mean : float
-        Log of the mean weight after it.
-    innovation : ndarray, (q,)
-        Measured minus predicted output in predictive standard deviations; nan where missing.
-    """
-
-    system: ParticleSystem
-    ess: float
-    log_mean: float
-    innovation: Array
-
-
-class Reweighting:
-    """Multiplies the weights of a population by the likelihood of one sample after the other.
-
-    The parameters are prepared once, and normalised weights are kept for the next sample.
-    """
-
-    def __init__(self, prior: Prior, likelihood: GrowingLikelihood) -> None:
-        self._prior, self._likelihood = prior, likelihood
-        self._theta, self._columns = np.empty(0), np.empty(0)
-        self._log_weights, self._weights = np.empty(0), np.empty(0)
-
-    def _prepare(self, system: ParticleSystem) -> None:
-        """Keep the parameters of a population as the kernel reads them."""
-        if system.theta is not self._theta:
-            self._theta = system.theta
-            self._columns = self._likelihood.columns(self._prior.natural(system.theta))
-
-    def __call__(self, system: ParticleSystem, sample: int) -> Increment:
-        """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
-        self._prepare(system)
-        likelihood, place = self._likelihood, self._likelihood.place(sample)
-        state, increment = likelihood.advance_sample(self._columns, system.state, place)
-        predicted = likelihood.predicted(self._columns, state, place)
-        with np.errstate(all="ignore"):
-            innovation = standardised(place.y, predicted, self.weights(system))
-            if not isfinite(np.add.reduce(increment)):
-                increment = finite_or_excluded(increment)
-            log_weights = system.log_weights + increment
-            top = np.maximum.reduce(log_weights)
-            top = top if isfinite(top) else 0.0
-            weights = np.exp(log_weights - top)
-            total = np.add.reduce(weights)
-            squares = np.einsum("...i,...i->...", weights, weights)
-            log_mean = np.log(total / len(weights)) + top
-            ess = float(total * total / (squares if squares > 0 else 1.0))
-        assimilated = ParticleSystem(
-            theta=system.theta,
-            log_weights=log_weights,
-            log_prior=system.log_prior,
-            log_likelihood=system.log_likelihood + increment,
-            log_increment=system.log_increment,
-            state=state,
-            ancestor=system.ancestor,
-            lineage=system.lineage,
-            keys=system.keys,
-        )
-        if total > 0:
-            self._log_weights, self._weights = log_weights, weights / total
-        return Increment(assimilated, ess, float(log_mean), innovation)
-
-    def weights(self, system: ParticleSystem) -> Array:
-        """Normalised weights of a population, known already for the one last assimilated."""
-        if system.log_weights is not self._log_weights:
-            self._log_weights, self._weights = system.log_weights, system.weights
-        return self._weights
-
-    def state_mean(self, system: ParticleSystem, sample: int) -> Array:
-        """Posterior mean of the states at the sample that was assimilated last, (n,)."""
-        self._prepare(system)
-        place = self._likelihood.place(sample)
-        states = self._likelihood.states(self._columns, system.state, place)
-        weights = self.weights(system)
-        mean = states @ weights
-        return mean if np.isfinite(mean).all() else np.nan_to_num(states) @ weights
-
-
-def standardised(y: Array, predicted: Array, weights: Array) -> Array:
-    """Measured minus predicted outputs in predictive standard deviations, (q,).
-
-    Parameters
-    ----------
-    y : ndarray, (q,)
-    predicted : ndarray, (2 q, N)
-        Mean and variance for every particle.
-    weights : ndarray, (N,)
-        Before the sample.
-    """
-    q = len(y)
-    expected = predicted[:q] @ weights
-    if not all(map(isfinite, expected.tolist())):
-        # A diverged particle has no weight, but nan times zero is nan.
-        predicted = np.where(weights > 0, predicted, 0.0)
-        expected = predicted[:q] @ weights
-    centred = predicted[:q] - expected[:, None]
-    centred *= centred
-    centred += predicted[q:]
-    return (y - expected) / np.sqrt(centred @ weights)
 
 
 @dataclass(frozen=True)
@@ -201,8 +89,18 @@ class StreamIbis(Ibis):
     """
 
     likelihood: GrowingLikelihood
+    particles: Reweighted
     last_ess = float("nan")
     innovation = np.empty(0)
+
+    @property
+    def system(self) -> ParticleSystem:
+        """The particles."""
+        return self.particles.system
+
+    @system.setter
+    def system(self, system: ParticleSystem) -> None:
+        self.particles = Reweighted(system)
 
     @cached_property
     def _reweighting(self) -> Reweighting:
@@ -214,13 +112,12 @@ class StreamIbis(Ibis):
 
     def assimilate(self) -> bool:
         """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
-        increment = self._reweighting(self.system, self.sample)
-        self.innovation = increment.innovation
-        if increment.ess < self._threshold:
+        particles, ess, log_mean, self.innovation = self._reweighting(self.particles, self.sample)
+        if ess < self._threshold:
             return False
-        self.system, self.last_ess = increment.system, increment.ess
+        self.particles, self.last_ess = particles, ess
         self.sample += 1
-        self._recent.append((increment.ess, self._log_evidence_at_resampling + increment.log_mean))
+        self._recent.append((ess, self._log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
             self.flush()
         return True
@@ -242,9 +139,9 @@ class StreamIbis(Ibis):
         """Log-evidence where the weights were last equal."""
         return self._log_evidence_at_resampling
 
-    def state_mean(self) -> Array:
-        """Posterior mean of the states, (n,)."""
-        return self._reweighting.state_mean(self.system, self.sample - 1)
+    def states(self) -> HiddenStates:
+        """States at the last sample."""
+        return self._reweighting.states(self.particles, self.sample - 1)
 
     def flush(self) -> None:
         """Add the samples of `assimilate` to the trace."""
@@ -294,21 +191,26 @@ class Interim:
     """
 
     def __init__(self, sampler: StreamIbis) -> None:
-        self.system, self.sample = sampler.system, sampler.sample
+        self.particles, self.sample = sampler.particles, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
         self.innovation = sampler.innovation
         self._reweighting = Reweighting(sampler.prior, sampler.likelihood)
 
+    @property
+    def system(self) -> ParticleSystem:
+        """The particles."""
+        return self.particles.system
+
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
-        increment = self._reweighting(self.system, self.sample)
-        self.system, self.last_ess = increment.system, increment.ess
-        self.innovation = increment.innovation
+        self.particles, self.last_ess, _, self.innovation = self._reweighting(
+            self.particles, self.sample
+        )
         self.sample += 1
 
-    def state_mean(self) -> Array:
-        """Posterior mean of the states, (n,)."""
-        return self._reweighting.state_mean(self.system, self.sample - 1)
+    def states(self) -> HiddenStates:
+        """States at the last sample."""
+        return self._reweighting.states(self.particles, self.sample - 1)
 
 
 Population = StreamIbis | Interim

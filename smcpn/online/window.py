@@ -148,7 +148,7 @@ class Forgetting:
 
     def observe(self, sample: int, population: Population) -> None:
         """Keep the posterior mean of the states at a sample of the stream."""
-        self._states[sample] = population.state_mean()
+        self._states[sample] = population.states().mixture()[0]
 
     def states(self) -> tuple[NDArray[np.int64], Array]:
         """Return the samples (m,) at which means of the states are kept, and these (m, n)."""

@@ -1,22 +1,19 @@
-"""Integrate a model over a record by fine classical steps, for one or many parameter vectors."""
+"""Integrate a model over a record by fine classical steps, for many parameter vectors at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
-from smcpn.model.graphs import make_model
-from smcpn.model.ode import ODE
-from smcpn.model.problem import Model, Problem, check_ode, check_record
+from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.chunks import output_chunks
 from smcpn.simulation.filtered import WindowFilter, window_begins
@@ -27,72 +24,6 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-4
 """Change of the outputs, relative to their rms, when ``steps="auto"`` stops doubling."""
 LEAST_STEPS = 2
-
-
-def simulate(
-    ode: ODE,
-    record: Record,
-    parameters: Mapping[str, float],
-    *,
-    observe: Any,
-    initial: Any = "rest",
-    steps: int | str = "auto",
-) -> Array:
-    """Integrate an ODE with known parameters over the input of a record.
-
-    Parameters
-    ----------
-    ode : ODE
-    record : Record
-        Input, time axis and hold; its outputs are not used.
-    parameters : mapping of str to float
-    observe : str, callable, or sequence of these
-        As for `Problem`.
-    initial : object
-        As for `Problem`, with numbers or parameter names.
-    steps : int or "auto"
-        Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle.
-
-    Returns
-    -------
-    ndarray, (T, n_outputs)
-
-    Raises
-    ------
-    InputError
-        If the record does not have the inputs of the model, a parameter is missing, unknown or
-        no number, or the solution diverges.
-    """
-    check_ode(ode)
-    if not isinstance(record, Record):
-        raise InputError(f"record is {shown(record)}: give one smcpn.Record")
-    if not isinstance(parameters, Mapping):
-        raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
-    what = list(observe) if isinstance(observe, (list, tuple)) else [observe]
-    # Its outputs are not used: they may be other ones than are simulated.
-    record = record.unmeasured(len(what))
-    check_record(record, ode, len(what))
-    values = {
-        name: real_number(f"parameter '{name}'", value)
-        for name, value in {**ode.defaults, **parameters}.items()
-    }
-    model, added, unused = make_model(
-        ode,
-        observe=what,
-        noise=[1.0],
-        initial=initial,
-        n_records=1,
-        free=list(values),
-        fixed={},
-        lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
-    )
-    if unused or added:
-        raise InputError(
-            f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
-            f"({listed(ode.parameters)})"
-        )
-    theta = np.array([[value] for value in values.values()])
-    return np.concatenate([part[:, :, 0] for _, _, part in Simulator(model, record, steps)(theta)])
 
 
 class Simulator:
@@ -150,7 +81,7 @@ class Simulator:
             self.steps = rows.steps
         else:
             rows = self._rows(int(self.steps))
-        yield from self._run(theta, rows)
+        yield from self._paths(theta, rows)
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs of one parameter vector, (p, 1), when the step is halved, (T, q).
@@ -181,6 +112,10 @@ class Simulator:
 
     def _rows(self, steps: int) -> Rows:
         return runge_kutta_rows(self._record, self._model, steps)
+
+    def _paths(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
+        """Yield what a call yields, at the steps that were chosen."""
+        return self._run(theta, rows)
 
     def _run(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
         return output_chunks(self._kernel, theta, rows, self._model.outputs.numel())

@@ -73,11 +73,8 @@ class Smoother:
         one before began.
         """
         mean, covariance = stretch.mean.copy(), stretch.covariance.copy()
-        gain, left = self._reversed(stretch)
-        z = self._rng.standard_normal((*stretch.mean.shape[:2], len(self._lanes)))
-        path = stretch.mean[:, :, self._lanes] + np.einsum(
-            "tijd,tjd->tid", left[..., self._lanes], z
-        )
+        gain, whitened = self._gains(stretch)
+        path = self._noisy(stretch, whitened)
         chosen = gain[..., self._lanes]
         for k in reversed(range(len(mean))):
             if k + 1 < len(mean):
@@ -91,16 +88,14 @@ class Smoother:
             mean[k] += _applied(gain[k], after[0] - expected[0])
             change = np.einsum("ijn,jkn->ikn", gain[k], after[1] - expected[1])
             covariance[k] += np.einsum("ikn,jkn->ijn", change, gain[k])
-            path[k] += _applied(chosen[k], after[2] - expected[0][:, self._lanes])
+            if len(self._lanes):
+                path[k] += _applied(chosen[k], after[2] - expected[0][:, self._lanes])
         self._mean, self._covariance, self._path = mean[0], covariance[0], path[0]
         self._later = stretch
         return mean, covariance, path
 
-    def _reversed(self, stretch: Filtered) -> tuple[Array, Array]:
-        """Gain G to the sample before, and a factor of what remains of it, of every sample.
-
-        Those of the last sample of a record are zero and the factor of its own covariance.
-        """
+    def _gains(self, stretch: Filtered) -> tuple[Array, Array]:
+        """G and C L^-T, with L L' = P^-, from each sample to the one after; zero from the last."""
         ahead, moved = stretch.predicted_covariance[1:], stretch.moved[1:]
         if self._later is not None:
             ahead = np.concatenate([ahead, self._later.predicted_covariance[:1]])
@@ -109,8 +104,15 @@ class Smoother:
         gain, whitened = np.zeros_like(stretch.covariance), np.zeros_like(stretch.covariance)
         cross = np.einsum("tijn,tkjn->tikn", stretch.covariance[:known], moved)
         gain[:known], whitened[:known] = _gain(ahead, cross)
-        left = stretch.covariance - np.einsum("tikn,tjkn->tijn", whitened, whitened)
-        return gain, _factor(left, stretch.covariance)
+        return gain, whitened
+
+    def _noisy(self, stretch: Filtered, whitened: Array) -> Array:
+        """Filtered means with what is random of a path at each sample, given the one after."""
+        z = self._rng.standard_normal((*stretch.mean.shape[:2], len(self._lanes)))
+        whitened, covariance = whitened[..., self._lanes], stretch.covariance[..., self._lanes]
+        left = covariance - np.einsum("tikn,tjkn->tijn", whitened, whitened)
+        noise = np.einsum("tijd,tjd->tid", _factor(left, covariance), z)
+        return stretch.mean[:, :, self._lanes] + noise
 
 
 def _applied(matrix: Array, vector: Array) -> Array:

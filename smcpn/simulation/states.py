@@ -1,31 +1,41 @@
 """States of a model with process noise, given its record: `States`, by filter and smoother.
 
 The posterior of the states is a mixture over the posterior of the parameters. It is taken over a
-subsample of equal weights: for each of these parameter vectors the filter runs forwards and the
-smoother back (`smoother`). The filter's state is kept every so many samples only, and the run
+subsample of equal weights: for each of these parameter vectors the Kalman filter runs forwards and
+its smoother back (`smoother`). The filter's state is kept every so many samples only, and the run
 between is made again when the smoother gets there, so that memory holds neither samples times
-parameter vectors nor the covariances of a whole record.
+parameter vectors nor the covariances of a whole record. Under a likelihood by particle filters it
+is these that run (`particle_states`), and the history of one at a time is held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import written_rows
+from smcpn.likelihood.expected import steps_of, written_rows
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.particle.likelihood import Particle
+from smcpn.likelihood.registry import suitable_likelihood
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.particles import TWO_SIDED_95, initial_number
+from smcpn.simulation.particle_states import (
+    FILTER_PARTICLES,
+    STATE_PARTICLES,
+    PathMoments,
+    filtered_moments,
+)
+from smcpn.simulation.particles import TWO_SIDED_95, initial_number, starting_like
 from smcpn.simulation.smoother import Filtered, Smoother
 from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
@@ -127,15 +137,17 @@ class FilterRun:
     Parameters
     ----------
     recursion : Kalman
+    solver : Solver
+        As it ran.
     rows : Rows
         Of the record.
     values : ndarray, (N, d)
     """
 
-    def __init__(self, recursion: Kalman, rows: Rows, values: Array) -> None:
+    def __init__(self, recursion: Kalman, solver: Solver, rows: Rows, values: Array) -> None:
         self._n, self._rows = recursion.model.x.numel(), rows
         self._theta = np.ascontiguousarray(values.T)
-        self._kernel = LaneKernel(recursion.smoothing_program())
+        self._kernel = recursion.kernel(solver, write=Kalman.smoothing_program)
         emitted = self._kernel.program.emitted.numel() * len(values)
         length = max(LEAST_STRETCH, isqrt(len(rows)))
         length = max(1, min(length, NUMBERS // emitted))
@@ -191,40 +203,42 @@ def states_of_particles(
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
     check_record(record, problem.ode, len(problem.observe))
+    kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)
     chosen = values[rng.permutation(systematic(weights, rng, parameters))]
-    return kalman_states(problem, solver, record, chosen, draws, rng, like)
+    start = record if like is None else like
+    moments = (
+        _by_particles(
+            cast(type[Particle], kind), problem, solver, record, start, chosen, draws, rng
+        )
+        if kind.estimated
+        else _by_kalman(
+            cast(type[Kalman], kind), problem, solver, record, start, chosen, draws, rng
+        )
+    )
+    return States(
+        record=record,
+        names=tuple(problem.ode.states),
+        parameters=len(chosen),
+        measured=measured_states(problem),
+        **moments,
+    )
 
 
-def kalman_states(
+def _by_kalman(
+    kind: type[Kalman],
     problem: Problem,
     solver: Solver,
     record: Record,
+    start: Record,
     values: Array,
     draws: int,
     rng: np.random.Generator,
-    like: Record | None = None,
-) -> States:
-    """Filter and smooth a record with equally weighted parameter values, (N, d).
-
-    Parameters
-    ----------
-    solver : Solver
-        With a number of steps, counted per sampling interval of the problem's first record.
-    draws : int
-        Paths to draw, each of the next parameter vector.
-    like : Record, optional
-        The record of the problem whose initial state this one shares, where these differ.
-
-    Raises
-    ------
-    InputError
-        If the filter of a parameter vector diverges.
-    """
-    recursion = Kalman(problem, solver, Grid.of([record]))
-    number = initial_number(problem, record if like is None else like)
-    rows = written_rows(recursion, problem, solver, record, number)
-    run = FilterRun(recursion, rows, values)
+) -> dict[str, Array]:
+    """Moments and draws of `States` by filter and smoother."""
+    recursion = kind.shared(problem, solver, Grid.of([record]))
+    rows = written_rows(recursion, problem, solver, record, initial_number(problem, start))
+    run = FilterRun(recursion, solver, rows, values)
     n = len(problem.ode.states)
     smoothed, filtered = Mixture(len(record), n), Mixture(len(record), n)
     paths = np.empty((draws, len(record), n))
@@ -237,17 +251,47 @@ def kalman_states(
         smoothed.put(a, mean, covariance[:, diagonal, diagonal])
         filtered.put(a, stretch.mean, stretch.covariance[:, diagonal, diagonal])
         paths[:, a : a + len(path)] = np.moveaxis(path, -1, 0)
-    return States(
-        record=record,
-        names=tuple(problem.ode.states),
-        mean=smoothed.mean,
-        sd=smoothed.sd,
-        filtered_mean=filtered.mean,
-        filtered_sd=filtered.sd,
-        draws=paths,
-        parameters=len(values),
-        measured=measured_states(problem),
-    )
+    return _parts(smoothed, filtered, paths)
+
+
+def _by_particles(
+    kind: type[Particle],
+    problem: Problem,
+    solver: Solver,
+    record: Record,
+    start: Record,
+    values: Array,
+    draws: int,
+    rng: np.random.Generator,
+) -> dict[str, Array]:
+    """Moments and draws of `States` by particle filters."""
+    alone = copy(problem)
+    alone.records = (record,)
+    if len(problem.model.initial) > 1:
+        alone.model = starting_like(problem, problem.model, start)
+    solver = solver.with_steps(steps_of(problem, solver, record))
+    likelihood = kind.build(alone, solver, state_particles=STATE_PARTICLES)
+    keys = rng.integers(2**64, size=(len(values), likelihood.n_keys(len(record))), dtype=np.uint64)
+    n = len(problem.ode.states)
+    smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)
+    paths = np.empty((draws, len(record), n))
+    for k, theta in enumerate(values):
+        (history,) = likelihood.history(theta, keys[k], len(record))
+        paths[k :: len(values)] = smoothed.add(history, rng, len(paths[k :: len(values)]))
+    bootstrap = likelihood.with_state_particles(FILTER_PARTICLES)
+    for a, (mean, variance) in enumerate(filtered_moments(bootstrap, values, keys)):
+        filtered.put(a, mean[None], variance[None])
+    return _parts(smoothed, filtered, paths)
+
+
+def _parts(smoothed: Mixture | PathMoments, filtered: Mixture, draws: Array) -> dict[str, Array]:
+    return {
+        "mean": smoothed.mean,
+        "sd": smoothed.sd,
+        "filtered_mean": filtered.mean,
+        "filtered_sd": filtered.sd,
+        "draws": draws,
+    }
 
 
 def measured_states(problem: Problem) -> tuple[int | None, ...]:

@@ -14,6 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.weights import weigh
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.keyed import NO_KEYS, stepwise, whole
@@ -49,15 +50,13 @@ def effective_sample_size(log_weights: Array) -> Array:
 
 
 def ess_and_log_mean(log_weights: Array) -> tuple[Array, Array]:
-    """`effective_sample_size` and `log_mean_exp`, with one exponential for both."""
-    top = log_weights.max(axis=-1, keepdims=True)
-    top[~np.isfinite(top)] = 0.0
-    weights = np.exp(log_weights - top)
-    total = weights.sum(axis=-1)
-    squares = np.einsum("...i,...i->...", weights, weights)
-    with np.errstate(divide="ignore"):
-        log_mean = np.log(total / log_weights.shape[-1]) + top[..., 0]
-    return total**2 / np.where(squares > 0, squares, 1.0), log_mean
+    """`effective_sample_size` and `log_mean_exp`, with one exponential for both.
+
+    Compiled, as they are for one sample of a stream (`smcpn.codegen.weights`).
+    """
+    shape = log_weights.shape
+    ess, log_mean = weigh(log_weights.reshape(-1, shape[-1]))
+    return ess.reshape(shape[:-1])[()], log_mean.reshape(shape[:-1])[()]
 
 
 def distinct_sample_size(theta: Array, log_weights: Array) -> float:

@@ -178,7 +178,11 @@ def compare_likelihoods(
         For an unknown name.
     """
     if names is None:
-        names = [name for name, kind in LIKELIHOODS.items() if kind.takes_noise(problem.model)]
+        names = [
+            name
+            for name, kind in LIKELIHOODS.items()
+            if kind.takes_noise(problem.model) and not kind.estimated
+        ]
     for name in names:
         check_likelihood(name)
     if not names:

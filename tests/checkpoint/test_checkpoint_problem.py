@@ -64,7 +64,36 @@ def kinks_problem() -> Problem:
     )
 
 
-ALL = PROBLEMS | {"kinks": kinks_problem}
+@smcpn.sde
+def stochastic(x, v, u, *, c, k, q):
+    return (v, u - c * v - k * x), [[0.0, 0.0], [q * np.sqrt(1 + x**2), 0.3 * k]]
+
+
+def stochastic_problem() -> Problem:
+    """State-dependent noise of two Wiener processes."""
+    record = Record(u=np.ones(30), y=np.zeros(30), dt=0.1)
+    prior = {name: stats.lognorm(1.0) for name in ("c", "k", "q")}
+    return Problem(stochastic, record, observe="x", noise=0.1, prior=prior)
+
+
+def disturbed_problem() -> Problem:
+    """Correlated noise of two states, a number and a parameter of two records."""
+    given = duffing_problem(30)
+    return Problem(
+        given.ode,
+        [given.records[0], given.records[0][:20]],
+        observe="x",
+        noise=0.1,
+        prior={**given.prior.distributions, "q": stats.lognorm(1.0), "rho": stats.uniform(-1, 2)},
+        process_noise={"x": 0.25, "v": "q", ("x", "v"): "rho"},
+    )
+
+
+ALL = PROBLEMS | {
+    "kinks": kinks_problem,
+    "stochastic": stochastic_problem,
+    "disturbed": disturbed_problem,
+}
 
 
 @pytest.fixture(params=sorted(ALL), scope="module")
@@ -100,7 +129,9 @@ def test_the_same_kernels_are_generated(pair, sources, solver):
 
 def test_what_tables_show_is_the_same(pair):
     given, restored = pair
-    for name in ("observe", "noise", "initial", "names", "fixed", "n_samples"):
+    for name in (
+        "observe", "noise", "process_noise", "initial", "names", "fixed", "n_samples"
+    ):  # fmt: skip
         assert getattr(restored, name) == getattr(given, name)
     for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)

@@ -166,19 +166,17 @@ def test_rows_of_another_shape_are_refused():
         other = np.ones((size, 5))
         with pytest.raises(ValueError, match="not of the program's shape"):
             kernel.advance(theta, other, rows, 0, 20, False)
-        for call in (kernel.sample, kernel.emit):
-            with pytest.raises(ValueError, match="not of the program's shape"):
-                call(columns, other, rows, 0)
-    for call in (kernel.sample, kernel.emit):
-        for wrong in (
-            (columns[1:], state, rows, 0),
-            (columns, state[:, 1:], rows, 0),
-            (columns, state, rows, 20),
-            (columns, state, rows, -1),
-            (columns, state, replace(rows, samples=rows.samples[:, 1:]), 0),
-        ):
-            with pytest.raises(ValueError, match="not of the program's shape"):
-                call(*wrong)
+        with pytest.raises(ValueError, match="not of the program's shape"):
+            kernel.moments_at(columns, other, rows, 0)
+    for wrong in (
+        (columns[1:], state, rows, 0),
+        (columns, state[:, 1:], rows, 0),
+        (columns, state, rows, 20),
+        (columns, state, rows, -1),
+        (columns, state, replace(rows, samples=rows.samples[:, 1:]), 0),
+    ):
+        with pytest.raises(ValueError, match="not of the program's shape"):
+            kernel.moments_at(*wrong)
     for first, last in ((0, 21), (-1, 5), (5, 4)):
         with pytest.raises(ValueError, match="not of the program's shape"):
             kernel.advance(theta, state, rows, first, last, False)

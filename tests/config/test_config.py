@@ -254,6 +254,30 @@ def test_everything_a_problem_takes(folder):
     assert given == {"likelihood": "dalton", "method": "tempering", "particles": 50, "seed": 3}
 
 
+def test_process_noise_is_a_table_of_states(folder):
+    table = '[process_noise]\nx = 0.1\nv = "q"\n"x, v" = "rho"\n[prior]\n'
+    table += (
+        "q = {lognormal = {median = 0.1, spread = 2.0}}\nrho = {uniform = {low = -1, high = 1}}"
+    )
+    changed(folder, "[prior]", table)
+    case = load_system("config.toml")
+    assert case.problem.names == ("q", "rho", "c", "k")
+    assert case.problem.process_noise == {"x": 0.1, "v": "q", "x,v": "rho"}
+    assert case.solver() == smcpn.RK4()
+    with pytest.raises(smcpn.InputError, match="classical likelihood takes no process noise"):
+        smcpn.identify(case.problem, likelihood="classical", particles=50, progress=False)
+
+
+def test_a_model_file_may_have_a_stochastic_equation(folder):
+    model = (folder / "model.py").read_text()
+    (folder / "model.py").write_text(model.replace("@smcpn.ode", "@smcpn.sde").replace(
+        "return v, gain * u - c * v - k * x", "return (v, gain * u - c * v), (0, 0.1 * k)"
+    ))  # fmt: skip
+    noise = load_system("config.toml").problem.model.process_noise
+    assert noise is not None
+    assert noise.columns.shape == (2, 1)
+
+
 def test_coloured_noise_is_a_table(folder):
     changed(folder, "noise = 0.01", 'noise = {ar1 = {sd = 0.01, rho = "rho", interval = 0.1}}')
     changed(folder, "[prior]", "[prior]\nrho = {uniform = {low = 0, high = 1}}")
@@ -424,6 +448,9 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("s = 1.0", "s = -1.0", "line 16, prior.k: prior of 'k' has no valid support"),
         ("scale = 4.0", 'scale = 4.0, coordinate = "logit"', "line 16, prior.k: coordinate"),
         ("[prior]", "[initial]\nq = 1\n[prior]", "line 15, initial.q: initial names 'q'"),
+        ("[prior]", "[process_noise]\nw = 1\n[prior]", "line 15, process_noise.w: .*no state"),
+        ("[prior]", "[process_noise]\nv = -1\n[prior]", "line 15, process_noise.v: .*positive"),
+        ("[prior]", '[process_noise]\nv = 1\n"x,v" = 0.5\n[prior]', "line 14, .*noise of its own"),
         ("[prior]", '[run]\nseed = "a"\n[prior]', "line 15, run.seed: seed is 'a'"),
         ("[prior]", "[run]\nparticles = 3\n[prior]", "run.particles: particles is 3"),
         ("[prior]", '[solver]\nkind = "RK4"\norder = 3\n[prior]', "order: order is 3: RK4 has no"),

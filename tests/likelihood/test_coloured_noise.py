@@ -157,14 +157,18 @@ def test_a_stream_has_the_bytes_of_the_record(solver, irregular):
         stream.append(record.t[part], record.u[part], record.y[part])
     np.testing.assert_array_equal(advanced(stream, values), expected)
     # What it predicts of a sample is what its increment is the density of.
-    columns, state = stream.columns(values), stream.start(values)
+    columns = stream.columns(values)
+    update, zero = stream.update(columns, 0), np.zeros(len(values))
+    population = update.population(stream.start(values), zero, zero)
     for sample in range(len(record)):
-        place = stream.place(sample)
-        state, increment = stream.advance_sample(columns, state, place)
-        mean, variance = stream.predicted(columns, state, place)
-        if np.isfinite(place.y).all():
-            density = stats.norm(mean, np.sqrt(variance)).logpdf(place.y[0])
-            np.testing.assert_allclose(increment, density, rtol=1e-8)
+        if sample not in update.samples:
+            update = stream.update(columns, sample)
+        before, (population, _) = update.log_likelihood(population), update(population, sample)
+        mean, variance = update.moments(population)[:2]
+        if np.isfinite(record.y[sample]).all():
+            density = stats.norm(mean, np.sqrt(variance)).logpdf(record.y[sample, 0])
+            increment = update.log_likelihood(population) - before
+            np.testing.assert_allclose(increment, density, rtol=1e-8, atol=1e-10)
 
 
 @pytest.fixture(scope="module")

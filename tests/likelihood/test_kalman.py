@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import casadi as ca
 import numpy as np
 import pytest
 from mpmath import mp, mpf
-from scipy import stats
+from scipy import optimize, stats
 from scipy.linalg import expm
 
 import smcpn
@@ -101,11 +103,17 @@ def held_input(record):
     return inputs
 
 
-def noise_covariance(problem, values):
+@cache
+def noise_function(problem):
     """Q of the model as a function of numbers."""
     model, h = problem.model.with_numbers(), ca.SX.sym("h")
     arguments = [model.theta, model.x, model.u, model.t, h]
-    function = ca.Function("noise", arguments, [step_covariance(model, h)])
+    return ca.Function("noise", arguments, [step_covariance(model, h)])
+
+
+def noise_covariance(problem, values):
+    """Q of the model for parameter values."""
+    function = noise_function(problem)
     return lambda x, u, t, h: function(values, np.real(x), u, t, h).full()
 
 
@@ -121,8 +129,8 @@ def exact_noise(jacobian, diffusion):
     return covariance
 
 
-def linear_system(problem, covariance=None):
-    c, k, q = LINEAR
+def linear_system(problem, covariance=None, values=LINEAR):
+    c, k, q = values
     jacobian = np.array([[0.0, 1.0], [-k, -c]])
     exact = exact_noise(jacobian, np.diag([0.0, q**2]))
     return Disturbed(
@@ -275,8 +283,9 @@ def test_uncoupled_states_keep_no_covariance():
     )  # fmt: skip
     recursion = Kalman(problem, RK4(1), Grid.of(problem.records))
     program = recursion.program(recursion.log_density())
-    # The means; L_10, D_0 and D_1 of the oscillator; nothing of the decay, which is known.
-    assert program.state.numel() == 3 + 3
+    # The means; L_10, D_0 and D_1 of the oscillator, and the noise of its step; nothing of the
+    # decay, which is known.
+    assert program.state.numel() == 3 + 3 + recursion.transition.factor.nnz()
 
 
 def test_the_gradient_is_that_of_the_filter():
@@ -420,3 +429,45 @@ def test_steps_are_chosen_by_what_changes_a_prediction():
     slow = smcpn.Record(y=np.zeros((9, 2)), u=np.zeros(9), dt=2.0)
     coarse = first_solver(linear_problem(slow), RK4())
     assert int(fine.steps) < int(coarse.steps) <= 64
+
+
+def disturbed_record(problem, values, seed):
+    """A record of the same times with outputs of the model at these values, by Euler's method."""
+    model, r = problem.model.with_numbers(), problem.records[0]
+    symbols = [model.theta, model.x, model.u, model.t]
+    graphs = [model.rhs, model.process_noise.columns, model.outputs, model.noise_variance]
+    function = ca.Function("f", symbols, graphs)
+    rng, h = np.random.default_rng(seed), DT / 10
+    x = ca.Function("x", [model.theta], [model.initial[0]])(values).full()
+    y = np.empty_like(r.y)
+    for k, u in enumerate(r.u):
+        output, variance = (part.full()[:, 0] for part in function(values, x, u, r.t[k])[2:])
+        y[k] = output + np.sqrt(variance) * rng.standard_normal(len(variance))
+        for _ in range(10):
+            rate, columns = (part.full() for part in function(values, x, u, r.t[k])[:2])
+            x = x + h * rate + np.sqrt(h) * columns @ rng.standard_normal((columns.shape[1], 1))
+    return smcpn.Record(u=r.u, y=y, dt=DT, hold="foh")
+
+
+@pytest.mark.parametrize("kind", ["linear", "nonlinear"])
+def test_at_a_maximum_the_textbook_filter_has_no_slope(kind):
+    values = {"linear": LINEAR, "nonlinear": np.array([0.3, 0.4, 0.6])}[kind]
+    make = {"linear": linear_problem, "nonlinear": nonlinear_problem}[kind]
+    problem = make(record_of(40))
+    problem = make(disturbed_record(problem, values, seed=1))
+    maximum = smcpn.maximise(problem, solver=RK4(1), threads=1)
+    assert (maximum.method, maximum.function.likelihood) == ("levenberg-marquardt", "kalman")
+    r, prior = problem.records[0], problem.prior
+
+    def cost(theta):
+        at = prior.natural(theta[None])[0]
+        covariance = noise_covariance(problem, at)
+        system = linear_system(problem, covariance, at)
+        if kind == "nonlinear":
+            system = nonlinear_system(problem, at)
+        total = extended_kalman(system, r.t, r.y, held_input(r), 1).increments.sum()
+        return -total - prior.log_density(theta[None])[0]
+
+    numeric = optimize.approx_fprime(maximum.theta, cost, 1e-6)
+    # In units of the log density, of parameters known to a tenth or so; forward differences.
+    assert np.abs(numeric).max() < 1e-3

@@ -14,16 +14,9 @@ import smcpn
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.process_noise import step_covariance, step_factor
+from tests.reference.van_loan import van_loan
 
 EPS = np.finfo(float).eps
-
-
-def van_loan(A: np.ndarray, G: np.ndarray, h: float) -> np.ndarray:
-    """Q(h) by one matrix exponential (Van Loan 1978, theorem 1)."""
-    n = len(A)
-    block = np.block([[-A, G @ G.T], [np.zeros((n, n)), A.T]])
-    exponential = expm(block * h)
-    return exponential[n:, n:].T @ exponential[:n, n:]
 
 
 def linear_problem(A: np.ndarray, G: np.ndarray) -> Problem:

@@ -89,14 +89,12 @@ def test_conditioned_predictions_are_those_of_the_record(name):
         problem, solver, values[0], enumerate(problem.records), "filtering"
     )
     noise = problem.model.with_numbers().noise_variances(values)[:, 0]
-    columns, state = stream.columns(values), stream.start(values)
+    update = stream.update(stream.columns(values), 0)
+    population = update.population(stream.start(values), np.zeros(1), np.zeros(1))
     for sample in range(20):
-        place = stream.place(sample)
-        state, _ = stream.advance_sample(columns, state, place)
+        population, _ = update(population, sample)
         expected = np.concatenate([mean[sample], np.diag(covariance[sample]) + noise])
-        np.testing.assert_allclose(
-            stream.predicted(columns, state, place)[:, 0], expected, rtol=1e-7
-        )
+        np.testing.assert_allclose(update.moments(population)[:2, 0], expected, rtol=1e-7)
     rows, first, last = next(stream.ahead(10, *stream.history.samples(10, 15)[:2], block=8))
     unmeasured = problem.with_records([problem.records[0].hide(10, 15)])
     known = next(grown(unmeasured, solver, 1, "filtering").pieces(10, 15))[0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import casadi as ca
@@ -39,17 +40,21 @@ def disturbed_problem(record: smcpn.Record) -> smcpn.Problem:
     )
 
 
+@cache
+def step_noise(problem: smcpn.Problem) -> ca.Function:
+    """Covariance of the noise of a step of length h, Q(theta, h)."""
+    model, h = problem.model.with_numbers(), ca.SX.sym("h")
+    return ca.Function("Q", [model.theta, h], [step_covariance(model, h)])
+
+
 def discrete(problem: smcpn.Problem, c: float, q: float, u: np.ndarray) -> System:
     """The system of a sample: Runge-Kutta steps of the held input, and their noise."""
     A, B, h = np.array([[0.0, 1.0], [-2.0, -c]]), np.array([0.0, 1.0]), DT / STEPS
     powers = [np.linalg.matrix_power(A * h, k) for k in range(5)]
     F = sum(p / f for p, f in zip(powers, (1, 1, 2, 6, 24), strict=True))
     held = h * sum(p / f for p, f in zip(powers[:4], (1, 2, 6, 24), strict=True)) @ B
-    model, length = problem.model.with_numbers(), ca.SX.sym("h")
-    Q = np.array(
-        ca.Function("Q", [model.theta, length], [step_covariance(model, length)])([c, q], h)
-    )
-    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((T, 2))
+    Q = np.array(step_noise(problem)([c, q], h))
+    whole, noise, forced = np.eye(2), np.zeros((2, 2)), np.zeros((len(u), 2))
     for _ in range(STEPS):
         noise = F @ noise @ F.T + Q
         forced[1:] = forced[1:] @ F.T + np.outer(u[:-1], held)
@@ -195,3 +200,31 @@ def test_a_report_shows_states_and_the_share_of_process_noise(posterior, tmp_pat
     page = posterior.report(tmp_path / "report.html").read_text()
     assert "<h2>States</h2>" in page
     assert "process noise in the innovation variance" in page
+
+
+def test_particle_filters_have_the_states_of_the_textbook(problem):
+    record, vectors = problem.records[0], 60
+    found = states_of_particles(
+        problem,
+        RK4(steps=STEPS),
+        "particle",
+        record,
+        np.array([[0.3, 0.4]]),
+        np.ones(1),
+        draws=5,
+        parameters=vectors,
+        seed=1,
+    )
+    run = kalman(discrete(problem, 0.3, 0.4, record.u[:, 0]), record.y)
+    mean, covariance = smooth(discrete(problem, 0.3, 0.4, record.u[:, 0]), run)
+    sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))[1:]
+    # The mean of a filter's 64 paths is off by .125 to .2 sd, and 60 filters are independent.
+    assert (np.abs(found.mean - mean)[1:] <= 4.5 * 0.2 / np.sqrt(vectors) * sd).all()
+    assert np.allclose(found.sd[1:] / sd, 1.0, rtol=0, atol=0.1)
+    spread = np.sqrt(np.diagonal(run.covariance, axis1=1, axis2=2))[1:]
+    # Of bootstrap filters, from whose 256 particles a measured value leaves a part.
+    error = np.abs(found.filtered_mean - run.mean)[1:] / spread
+    assert error.max() <= 4.5 * 0.25 / np.sqrt(vectors)
+    assert np.allclose(found.filtered_sd[1:] / spread, 1.0, rtol=0, atol=0.1)
+    assert found.draws.shape == (5, T, 2)
+    assert (np.abs(found.draws[:, 1:] - mean[1:]) <= 6 * sd).all()

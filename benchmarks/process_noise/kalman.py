@@ -1,0 +1,331 @@
+"""The Kalman likelihood: exact answers, its cost, and posteriors of two disturbed oscillators.
+
+Paths are simulated by Euler's and Maruyama's method in small steps, with nothing of the package.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, stats
+from scipy.linalg import expm
+from scipy.special import logsumexp
+
+import smcpn
+from benchmarks.rows import Row, Study, at_least, at_most
+from smcpn import RK4
+from smcpn.likelihood.registry import build_likelihood
+
+Array = NDArray[np.float64]
+SUBSTEPS = 20
+
+
+@smcpn.ode
+def relaxing(x, *, rate):
+    """Ornstein and Uhlenbeck's drift."""
+    return -rate * x
+
+
+@smcpn.ode
+def oscillating(x, v, *, k, c=0.4):
+    """Free oscillator."""
+    return v, -k * x - c * v
+
+
+@smcpn.ode
+def fitzhugh_nagumo(v, w, *, a, b, c, current):
+    """A spiking neuron."""
+    return v - v**3 / 3 - w + current, a * (v + b - c * w)
+
+
+@smcpn.ode
+def predator_prey(x, y, *, alpha, beta, gamma, delta):
+    """Prey and predators."""
+    return alpha * x - beta * x * y, delta * x * y - gamma * y
+
+
+def simulated(drift: Callable, diffusion: Array, initial: list, t: Array, rng: Any) -> Array:
+    """A path at times t, (T, n), in steps of a twentieth of the interval."""
+    x, h, path = np.array(initial, dtype=float), (t[1] - t[0]) / SUBSTEPS, [initial]
+    for _ in t[1:]:
+        for _ in range(SUBSTEPS):
+            kick = np.sqrt(h) * diffusion * rng.standard_normal(len(x))
+            x = x + h * np.asarray(drift(*x)) + kick
+        path.append(x)
+    return np.array(path)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A linear problem of two parameters, and its exact matrices.
+
+    Attributes
+    ----------
+    problem : Problem
+    rate, noise : callable
+        Jacobian A and noise G G' for values (2,).
+    initial : ndarray, (n,)
+    variance : float
+        Of the noise of the first state, the output.
+    """
+
+    problem: smcpn.Problem
+    rate: Callable[[Array], Array]
+    noise: Callable[[Array], Array]
+    initial: Array
+    variance: float
+
+    def log_likelihood(self, values: Array) -> Array:
+        """The textbook filter with exact transitions, (N,) for values (N, 2)."""
+        record, n = self.problem.records[0], len(self.initial)
+        step = record.t[1] - record.t[0]
+        slopes = np.array([self.rate(one) for one in values])
+        noise = np.array([self.noise(one) for one in values])
+        whole = np.zeros((len(values), 2 * n, 2 * n))
+        whole[:, :n, :n], whole[:, :n, n:] = -slopes, noise
+        whole[:, n:, n:] = slopes.transpose(0, 2, 1)
+        power = expm(whole * step)
+        transition = power[:, n:, n:].transpose(0, 2, 1)
+        added = transition @ power[:, :n, n:]
+        mean = np.tile(self.initial, (len(values), 1))
+        covariance, total = np.zeros_like(slopes), np.zeros(len(values))
+        for k, y in enumerate(record.y[:, 0]):
+            if k:
+                mean = (transition @ mean[:, :, None])[:, :, 0]
+                covariance = transition @ covariance @ transition.transpose(0, 2, 1) + added
+            spread, z = covariance[:, 0, 0] + self.variance, y - mean[:, 0]
+            total -= 0.5 * (np.log(2 * np.pi * spread) + z**2 / spread)
+            gain = covariance[:, :, 0] / spread[:, None]
+            mean = mean + gain * z[:, None]
+            covariance = covariance - gain[:, :, None] * covariance[:, 0][:, None]
+        return total
+
+    def exact(self, points: int = 161) -> tuple[Array, float]:
+        """Posterior mean of theta, (2,), and log-evidence, by the rectangle rule."""
+        prior = self.problem.prior
+        centre, scale = self.mode()
+        axes = [c + s * np.linspace(-7, 7, points) for c, s in zip(centre, scale, strict=True)]
+        theta = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
+        log_density = self.log_likelihood(prior.natural(theta)) + prior.log_density(theta)
+        evidence = logsumexp(log_density)
+        weights = np.exp(log_density - evidence)
+        area = np.prod([axis[1] - axis[0] for axis in axes])
+        return weights @ theta, float(evidence + np.log(area))
+
+    def mode(self) -> tuple[Array, Array]:
+        """Mode of theta, (2,), and what `scipy` makes of the standard deviations there."""
+        prior = self.problem.prior
+
+        def value(theta: Array) -> float:
+            there = self.log_likelihood(prior.natural(theta[None]))[0]
+            return -float(there + prior.log_density(theta[None])[0])
+
+        found = optimize.minimize(value, np.zeros(2), method="BFGS", options={"gtol": 1e-5})
+        return found.x, np.sqrt(np.diag(found.hess_inv))
+
+
+def linear(name: str, seed: int, n: int = 60) -> Linear:
+    """Ornstein and Uhlenbeck's process, or a disturbed oscillator, with data of a seed."""
+    rng, t = np.random.default_rng(seed), 0.25 * np.arange(n)
+    lognormal = {"q": stats.lognorm(0.7, scale=0.5)}
+    if name == "ou":
+        path = simulated(lambda x: [-0.8 * x], np.array([0.5]), [1.0], t, rng)
+        options: dict[str, Any] = {"initial": [1.0], "process_noise": {"x": "q"}}
+        ode, prior = relaxing, {"rate": stats.lognorm(0.7, scale=1.0), **lognormal}
+        rate, noise = lambda v: [[-v[0]]], lambda v: [[v[1] ** 2]]
+    else:
+        path = simulated(
+            lambda x, v: [v, -2.0 * x - 0.4 * v], np.array([0, 0.5]), [1.0, 0.0], t, rng
+        )
+        options = {"initial": [1.0, 0.0], "process_noise": {"v": "q"}}
+        ode, prior = oscillating, {"k": stats.lognorm(0.7, scale=1.5), **lognormal}
+        rate = lambda v: [[0.0, 1.0], [-v[0], -0.4]]  # noqa: E731
+        noise = lambda v: [[0.0, 0.0], [0.0, v[1] ** 2]]  # noqa: E731
+    record = smcpn.Record(y=path[:, 0] + 0.2 * rng.standard_normal(n), t=t)
+    problem = smcpn.Problem(ode, record, observe="x", noise=0.2, prior=prior, **options)
+    return Linear(
+        problem,
+        lambda v: np.array(rate(v), dtype=float),
+        lambda v: np.array(noise(v), dtype=float),
+        np.array(options["initial"]),
+        0.04,
+    )
+
+
+def exact(quick: bool) -> Iterator[Row]:
+    """Against the textbook filter with matrix exponentials, and against no process noise."""
+    for name in ("ou", "oscillator"):
+        case = linear(name, 0)
+        values = case.problem.prior.natural(case.problem.prior.sample(np.random.default_rng(0), 20))
+        likelihood = build_likelihood(case.problem, RK4(64), 1)
+        _, total = likelihood.evaluate(values, likelihood.n_samples)
+        expected = case.log_likelihood(values)
+        error = np.abs(total / expected - 1).max()
+        yield at_most(f"{name}, relative difference to a textbook filter", error, 1e-10)
+    case = linear("oscillator", 0)
+    options = {"observe": "x", "noise": 0.2, "initial": [1.0, 0.0]}
+    prior = {"k": stats.lognorm(0.7, scale=1.5)}
+    totals = []
+    for noise, likelihood in (({"v": 1e-7}, "kalman"), (None, "classical")):
+        problem = smcpn.Problem(
+            oscillating, case.problem.records, prior=prior, process_noise=noise, **options
+        )
+        totals.append(build_likelihood(problem, RK4(4), 1, likelihood).total(np.array([[2.0]])))
+    difference = float(np.abs(totals[0] - totals[1]).max())
+    yield at_most("q -> 0, difference to classical", difference, 1e-6)
+
+
+def posteriors(quick: bool) -> Iterator[Row]:
+    """Means and evidence of `identify` against quadrature, over seeds of data and sampler."""
+    seeds, populations = (6, 4) if quick else (20, 8)
+    for name in ("ou", "oscillator"):
+        scores: list[float] = []
+        for seed in range(seeds):
+            case = linear(name, seed)
+            mean, evidence = case.exact()
+            found = smcpn.identify(
+                case.problem, solver=RK4(2), seed=seed, replicates=populations, particles=500,
+                progress=False,
+            )  # fmt: skip
+            each = [found.replicate == r for r in range(populations)]
+            means = [np.average(found.theta[of], axis=0, weights=found.weights[of]) for of in each]
+            errors = np.column_stack([means - mean, found.log_evidences - evidence])
+            # Independent populations: Student's t, brought to a normal.
+            t = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(populations))
+            scores += list(stats.norm.ppf(stats.t.cdf(t, populations - 1)))
+        rms = float(np.sqrt(np.mean(np.square(scores))))
+        yield at_most(f"{name}, z rms of means and evidence", rms, 1.25, f"{seeds} seeds")
+
+
+def prior_about(truth: dict[str, float]) -> dict[str, Any]:
+    """Parameters known to a factor of seven, either way, about the published values."""
+    return {name: stats.lognorm(1.0, scale=value) for name, value in truth.items()}
+
+
+def modes(quick: bool) -> Iterator[Row]:
+    """Modes of `maximise` and those that scipy finds of the textbook filter, in posterior sd."""
+    for name in ("ou", "oscillator"):
+        for seed in range(3):
+            case = linear(name, seed)
+            mode, sd = case.mode()
+            found = smcpn.maximise(case.problem, solver=RK4(8))
+            away = float(np.abs((found.theta - mode) / sd).max())
+            yield at_most(f"{name} {seed}, distance of the modes", away, 1e-2, found.method)
+
+
+FHN_TRUTH = {"a": 0.08, "b": 0.7, "c": 0.8, "current": 0.5, "sigma_x": 0.01, "sigma_y": 0.1}
+
+
+def fitzhugh_problem(seed: int) -> smcpn.Problem:
+    """FHN SDE of process_noise.md section 4: both states disturbed, the first one measured."""
+    rng, t = np.random.default_rng(seed), 0.1 * np.arange(501)
+
+    def drift(v: float, w: float) -> list[float]:
+        return [v - v**3 / 3 - w + 0.5, 0.08 * (v + 0.7 - 0.8 * w)]
+
+    path = simulated(drift, np.full(2, 0.01), [-1.0, 1.0], t, rng)
+    record = smcpn.Record(y=path[:, 0] + 0.1 * rng.standard_normal(len(t)), t=t)
+    return smcpn.Problem(
+        fitzhugh_nagumo, record, observe="v", noise="sigma_y", initial=[-1.0, 1.0],
+        process_noise={"v": "sigma_x", "w": "sigma_x"}, prior=prior_about(FHN_TRUTH),
+    )  # fmt: skip
+
+
+LV_TRUTH = {"alpha": 1.1, "beta": 0.4, "gamma": 0.4, "delta": 0.1, "sigma_x": 0.05, "sigma_y": 0.5}
+
+
+def predator_problem(seed: int) -> smcpn.Problem:
+    """Lotka-Volterra SDE of 150 points, both states disturbed and measured."""
+    rng, t = np.random.default_rng(seed), 0.2 * np.arange(150)
+
+    def drift(x: float, y: float) -> list[float]:
+        return [1.1 * x - 0.4 * x * y, 0.1 * x * y - 0.4 * y]
+
+    path = simulated(drift, np.full(2, 0.05), [10.0, 5.0], t, rng)
+    record = smcpn.Record(y=path + 0.5 * rng.standard_normal(path.shape), t=t)
+    return smcpn.Problem(
+        predator_prey, record, observe=["x", "y"], noise=["sigma_y", "sigma_y"],
+        initial=[10.0, 5.0], process_noise={"x": "sigma_x", "y": "sigma_x"},
+        prior=prior_about(LV_TRUTH),
+    )  # fmt: skip
+
+
+def covered(
+    make: Callable[[int], smcpn.Problem], truth: dict[str, float], seeds: int
+) -> tuple[dict[str, int], float]:
+    """Seeds whose 95 % intervals hold the truth, by parameter, and the longest run."""
+    counts, longest = dict.fromkeys(truth, 0), 0.0
+    for seed in range(seeds):
+        begin = time.perf_counter()
+        posterior = smcpn.identify(make(seed), seed=seed, progress=False)
+        longest = max(longest, time.perf_counter() - begin)
+        for name, value in truth.items():
+            low, high = posterior.quantile(name, [0.025, 0.975])
+            counts[name] += bool(low <= value <= high)
+    return counts, longest
+
+
+def fitzhugh(quick: bool) -> Iterator[Row]:
+    """FHN SDE: the whole posterior by `identify` as it comes.
+
+    Thirty seeds, as in one of twelve parameters an exact interval holds fewer than nine of ten.
+    """
+    seeds = 4 if quick else 30
+    counts, longest = covered(fitzhugh_problem, FHN_TRUTH, seeds)
+    yield at_most("longest, seconds", longest, 60.0, "compilation included")
+    for name, count in counts.items():
+        yield at_least(f"{name} in 95 %, of {seeds} seeds", count, seeds - max(seeds // 10, 1))
+
+
+def lotka_volterra(quick: bool) -> Iterator[Row]:
+    """Lotka-Volterra SDE: noise levels in their intervals."""
+    seeds = 4 if quick else 10
+    counts, longest = covered(predator_problem, LV_TRUTH, seeds)
+    yield Row("longest, seconds", longest)
+    for name in ("sigma_x", "sigma_y"):
+        yield at_least(f"{name} in 95 %, of {seeds} seeds", counts[name], seeds - 1)
+
+
+def cost(quick: bool) -> Iterator[Row]:
+    """Nanoseconds per solver step of one parameter vector, and over `classical` in one run."""
+    particles = 1000
+    for make, name in ((fitzhugh_problem, "fhn"), (predator_problem, "lotka-volterra")):
+        problem = make(0)
+        still = smcpn.Problem(
+            problem.ode, problem.records, observe=problem.observe, noise=problem.noise,
+            initial=problem.initial,
+            prior={n: d for n, d in problem.prior.distributions.items() if n != "sigma_x"},
+        )  # fmt: skip
+        for steps in (1, 5):
+            seconds: dict[str, list[float]] = {"kalman": [], "classical": []}
+            runs = {}
+            for kind, one in (("kalman", problem), ("classical", still)):
+                centre = one.prior.natural(np.zeros((1, len(one.names))))
+                truth = [FHN_TRUTH.get(n, LV_TRUTH.get(n, 0.0)) for n in one.names]
+                values = np.tile(truth, (particles, 1)) + 0.0 * centre
+                runs[kind] = build_likelihood(one, RK4(steps), 1, kind), values
+            for _ in range(3 if quick else 9):
+                for kind, (likelihood, values) in runs.items():
+                    begin = time.perf_counter()
+                    likelihood.evaluate(values, likelihood.n_samples)
+                    seconds[kind].append(time.perf_counter() - begin)
+            work = particles * runs["kalman"][0].n_steps
+            nano = {kind: 1e9 * np.min(times) / work for kind, times in seconds.items()}
+            yield Row(f"{name}, {steps} steps a sample, ns per theta step", nano["kalman"])
+            yield Row(f"{name}, {steps} steps a sample, over classical",
+                      nano["kalman"] / nano["classical"])  # fmt: skip
+
+
+STUDIES: dict[str, Study] = {
+    "kalman exact": exact,
+    "kalman modes": modes,
+    "kalman posteriors": posteriors,
+    "kalman fhn": fitzhugh,
+    "kalman lotka-volterra": lotka_volterra,
+    "kalman cost": cost,
+}

@@ -1,0 +1,281 @@
+"""Importance weights in compiled code: their sums, and what one sample does to a population.
+
+`weigh` and `write_update` share the function that makes weights of log-weights, so that samples
+which are assimilated one by one and those of a block give the same bytes. It is written without
+leave to reorder arithmetic, and its exponential is `smcpn.codegen.functions`'s.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from smcpn.codegen.functions import absolute, exp, log, sqrt
+from smcpn.codegen.loops import ARGUMENTS, Function, Plan, number
+from smcpn.codegen.terms import DOUBLE, INTEGER, WIDTH, Term, vector, where
+
+Array = NDArray[np.float64]
+
+_NUMBERS = DOUBLE.as_pointer()
+_ONE = vector(DOUBLE, 1)
+
+Combine = Callable[[Term, Term], Term]
+
+
+class Elements:
+    """Elements of arrays at a place of a loop, a vector of them or one."""
+
+    def __init__(self, made: Function, place: Any, width: int) -> None:
+        self._made, self._place, self._kind = made, place, vector(DOUBLE, width)
+
+    def _address(self, array: Any) -> Any:
+        address = self._made.at(array, self._place)
+        return self._made.builder.bitcast(address, self._kind.as_pointer())
+
+    def load(self, array: Any) -> Term:
+        """Elements of an array."""
+        builder = self._made.builder
+        return Term(builder, builder.load(self._address(array), align=8))
+
+    def store(self, values: Term, array: Any) -> None:
+        """Set elements of an array."""
+        self._made.builder.store(values.value, self._address(array), align=8)
+
+    def spread(self, one: Term) -> Term:
+        """Return a number in every element."""
+        builder, width = self._made.builder, self._kind.count
+        places = ir.Constant(vector(ir.IntType(32), width), 0)
+        return Term(builder, builder.shuffle_vector(one.value, one.value, places))
+
+
+def reduced(
+    made: Function,
+    count: Any,
+    body: Callable[[Elements], Sequence[Term]],
+    begin: Sequence[float],
+    combine: Combine,
+) -> list[Term]:
+    """Write a body for all elements, and combine what it gives for each, as vectors of one.
+
+    Parameters
+    ----------
+    begin : sequence of float
+        What combines with a number to that number, for each result of the body.
+    """
+    whole = made.builder.and_(count, number(-WIDTH))
+    results = [Term(made.builder, ir.Constant(_ONE, [value])) for value in begin]
+    for first, last, width in ((number(0), whole, WIDTH), (whole, count, 1)):
+        found = _looped(made, (first, last, width), body, begin, combine)
+        for k, vectors in enumerate(found):
+            for element in range(width):
+                results[k] = combine(results[k], _element(vectors, element))
+    return results
+
+
+def _looped(
+    made: Function,
+    span: tuple[Any, Any, int],
+    body: Callable[[Elements], Sequence[Term]],
+    begin: Sequence[float],
+    combine: Combine,
+) -> list[Term]:
+    """Write a loop in whole vectors, and combine what its body gives, element by element."""
+    builder, (first, last, width) = made.builder, span
+    kind = vector(DOUBLE, width)
+    with builder.goto_entry_block():
+        places = [builder.alloca(kind) for _ in begin]
+    for place, value in zip(places, begin, strict=True):
+        builder.store(ir.Constant(kind, [value] * width), place)
+    with made.loop(first, last, width) as i:
+        for place, values in zip(places, body(Elements(made, i, width)), strict=True):
+            combined = combine(Term(builder, builder.load(place)), values)
+            builder.store(combined.value, place)
+    return [Term(builder, builder.load(place)) for place in places]
+
+
+def _element(values: Term, k: int) -> Term:
+    builder = values.builder
+    one = builder.extract_element(values.value, ir.Constant(ir.IntType(32), k))
+    return Term(builder, builder.bitcast(one, _ONE))
+
+
+def _sum(left: Term, right: Term) -> Term:
+    return left + right
+
+
+def _larger(left: Term, right: Term) -> Term:
+    return where(right > left, right, left)
+
+
+def _set(made: Function, values: Term, array: Any, place: Any) -> None:
+    one = made.builder.bitcast(values.value, DOUBLE)
+    made.builder.store(one, made.at(array, place), align=8)
+
+
+def write_weigh(module: ir.Module) -> ir.Function:
+    """Write ``weigh``: weights, effective sample size and log of the mean weight of log-weights.
+
+    Weights are relative to the largest; where all are zero so is the effective sample size.
+    """
+    arguments = {"log_weights": _NUMBERS, "count": INTEGER, "weights": _NUMBERS, "sums": _NUMBERS}
+    made = Function(module, "weigh", arguments)
+    made.function.attributes.add("noinline")
+    count, log_weights = made["count"], made["log_weights"]
+    (top,) = reduced(made, count, lambda at: [at.load(log_weights)], [-math.inf], _larger)
+    top = where(absolute(top) < math.inf, top, 0.0)
+
+    def weighed(at: Elements) -> list[Term]:
+        weights = exp(at.load(log_weights) - at.spread(top))
+        at.store(weights, made["weights"])
+        return [weights, weights * weights]
+
+    total, squares = reduced(made, count, weighed, [0.0, 0.0], _sum)
+    ess = total * total / where(squares > 0.0, squares, 1.0)
+    n = Term(made.builder, made.builder.bitcast(made.builder.sitofp(count, DOUBLE), _ONE))
+    _set(made, ess, made["sums"], number(0))
+    _set(made, log(total / n) + top, made["sums"], number(1))
+    made.finish()
+    return made.function
+
+
+def _write_innovate(module: ir.Module) -> ir.Function:
+    """Write ``innovate``: outputs less their prediction, in predictive standard deviations.
+
+    Of a mixture of normal densities, whose means and variances are the moments.
+    """
+    arguments = {
+        "moments": _NUMBERS, "outputs": INTEGER, "count": INTEGER, "weights": _NUMBERS,
+        "measured": _NUMBERS, "innovations": _NUMBERS,
+    }  # fmt: skip
+    made = Function(module, "innovate", arguments)
+    made.function.linkage = "internal"
+    made.function.attributes.add("noinline")
+    builder, count = made.builder, made["count"]
+    with made.loop(number(0), made["outputs"]) as output:
+        means = made.at(made["moments"], made.times(output, count))
+        variances = made.at(means, made.times(made["outputs"], count))
+
+        def weighted(at: Elements, values: Term) -> tuple[Term, Term]:
+            # A diverged particle has no weight, but nan times zero is nan.
+            weights = at.load(made["weights"])
+            return weights, where(weights > 0.0, weights * values, 0.0)
+
+        def mean(at: Elements, means: Any = means) -> tuple[Term, Term]:
+            return weighted(at, at.load(means))
+
+        total, expected = reduced(made, count, mean, [0.0, 0.0], _sum)
+        expected = expected / total
+
+        def square(at: Elements, means: Any = means, variances: Any = variances) -> list[Term]:
+            centred = at.load(means) - at.spread(expected)
+            return [weighted(at, centred * centred + at.load(variances))[1]]
+
+        (variance,) = reduced(made, count, square, [0.0], _sum)
+        place = builder.bitcast(made.at(made["measured"], output), _ONE.as_pointer())
+        innovation = Term(builder, builder.load(place, align=8)) - expected
+        _set(made, innovation / sqrt(variance / total), made["innovations"], output)
+    made.finish()
+    return made.function
+
+
+FRAME = (
+    "theta", "particles", "intervals", "inputs", "gains", "n_gains", "samples", "begins", "recur",
+    "blocks", "work", "measured", "measured_width",
+)  # fmt: skip
+"""Addresses and integers that `update` is given in an array."""
+WEIGHT_ROWS = 4
+"""Rows of a population behind its state: log-weight, log-likelihood, weight, and increment."""
+
+
+def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
+    """Write ``update``: a population ``before`` a sample to that ``after`` it.
+
+    A population is an array of its state, log-weights, log-likelihoods, weights and, of the
+    sample it comes from, increments and moments, (k + 4 + m, N). ``summary`` becomes effective
+    sample size, log of the mean weight, and innovations, predicted with the weights before.
+    """
+    weigh, innovate = write_weigh(module), _write_innovate(module)
+    arguments = {
+        "frame": INTEGER.as_pointer(), "sample": INTEGER, "before": _NUMBERS, "after": _NUMBERS,
+        "summary": _NUMBERS,
+    }  # fmt: skip
+    made = Function(module, "update", arguments)
+    builder = made.builder
+    frame = {
+        name: builder.load(made.at(made["frame"], number(k)), name=name)
+        for k, name in enumerate(FRAME)
+    }
+    count, sample = frame["particles"], made["sample"]
+
+    def row(population: str, k: int) -> Any:
+        return made.at(made[population], made.times(number(k), count))
+
+    weight_row, moments_row = plan.n_state, plan.n_state + WEIGHT_ROWS
+    values = {
+        **frame, "state": made["before"], "following": made["after"], "first": sample,
+        "last": made.sum(sample, number(1)), "emitted": number(0),
+        "moments": row("after", moments_row), "totals": row("after", weight_row + 3),
+        "first_block": number(0), "last_block": frame["blocks"],
+    }  # fmt: skip
+
+    def argument(name: str, kind: Any) -> Any:
+        value = values[name]
+        return builder.inttoptr(value, kind) if kind.is_pointer and value.type == INTEGER else value
+
+    builder.call(advance, [argument(name, kind) for name, kind in ARGUMENTS.items()])
+    measured = made.at(
+        builder.inttoptr(frame["measured"], _NUMBERS), made.times(sample, frame["measured_width"])
+    )
+    builder.call(
+        innovate,
+        [row("after", moments_row), number(plan.n_outputs), count, row("before", weight_row + 2),
+         measured, made.at(made["summary"], number(2))],
+    )  # fmt: skip
+
+    def add(at: Elements) -> list[Term]:
+        increment = at.load(row("after", weight_row + 3))
+        # Of probability zero where the solution diverged.
+        increment = where(absolute(increment) < math.inf, increment, -math.inf)
+        for k in (weight_row, weight_row + 1):
+            at.store(at.load(row("before", k)) + increment, row("after", k))
+        return []
+
+    reduced(made, count, add, [], _sum)
+    builder.call(
+        weigh, [row("after", weight_row), count, row("after", weight_row + 2), made["summary"]]
+    )
+    made.finish()
+
+
+@cache
+def _weigh() -> tuple[Any, Any]:
+    from smcpn.codegen.native import loaded
+
+    engine = loaded("weights", write_weigh)
+    address = engine.get_function_address("weigh")
+    return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * 4))(address), engine
+
+
+def weigh(log_weights: Array, weights: Array | None = None) -> tuple[Array, Array]:
+    """Effective sample size, and log of the mean weight, of rows of log-weights (m, N); (m,).
+
+    Parameters
+    ----------
+    weights : ndarray, (m, N), optional
+        Becomes the weights, relative to the largest of each row.
+    """
+    weigh, _ = _weigh()
+    rows = np.ascontiguousarray(log_weights, dtype=float)
+    (m, n), kept = rows.shape, weights is not None
+    sums, weights = np.empty((m, 2)), np.empty((1, n)) if weights is None else weights
+    source, target, to = (array.ctypes.data for array in (rows, weights, sums))
+    for k in range(m):
+        weigh(source + 8 * n * k, n, target + 8 * n * k * kept, to + 16 * k)
+    return sums[:, 0].copy(), sums[:, 1].copy()

@@ -1,0 +1,266 @@
+"""Graphs of a guide and of its particles as blocks of statements, and where their values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import casadi as ca
+
+from smcpn.codegen.loops import ARRAY
+from smcpn.codegen.lower import Level, Operand, Statement, Value, Vector, lower
+from smcpn.codegen.machine_code import Block
+from smcpn.likelihood.lanes import StartSymbols
+from smcpn.likelihood.particle.guide import Guide, triangle
+
+OWN, STEP, PATH, SAMPLE = (array * ARRAY for array in range(4))
+"""Arrays of lanes that are thetas: their own values, rows of a step, of the path, of a sample."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Statements by name, once (``_shared``) and in each lane, and the sizes of their arrays.
+
+    Attributes
+    ----------
+    theta : dict of str to Block
+        Lanes are thetas: ``hoist``, ``start``, ``predict``, ``update``, ``look``, ``unseen``,
+        ``back``, ``unguided``, ``begin``, ``roll``, ``place``.
+    particle : dict of str to Block
+        Lanes are the particles of one theta: ``step``, ``sample``, ``enter``.
+    own, step, sample : int
+        Values of a theta, and of the rows of a step and a sample.
+    n, noises, n_theta : int
+        States, normals of a step, and parameters with constants.
+    first : int
+        Slot of the state at the first sample.
+    look, n_look : int
+        Slot of what is carried of the look-ahead function, and how many numbers that is.
+    slots : dict of Value to int
+        Where values of theta are among its own.
+    widths : dict of str to int
+        Numbers in the rows that all share.
+    """
+
+    theta: dict[str, Block]
+    particle: dict[str, Block]
+    own: int
+    step: int
+    sample: int
+    n: int
+    noises: int
+    n_theta: int
+    first: int
+    look: int
+    n_look: int
+    slots: dict[Value, int]
+    widths: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """All that the machine code depends on, but for the modules that write it."""
+        sizes = (self.own, self.step, self.sample, self.n, self.noises, self.first, self.look)
+        parts = [*self.theta.items(), *self.particle.items(), *self.slots.items()]
+        return f"{sizes} {self.widths}\n" + "\n".join(f"{name}{block}" for name, block in parts)
+
+
+def particle_blocks(guide: Guide) -> Blocks:
+    """Return the blocks of a model's filter."""
+    return _Layout(guide).blocks()
+
+
+class _Layout:
+    def __init__(self, guide: Guide) -> None:
+        self.guide, model, step = guide, guide.model, guide.step
+        self.theta = ca.vertcat(model.theta, model.constants)
+        self.start = StartSymbols.of(model, [])
+        self.rows = {
+            "r": ca.vertcat(*step.inputs, step.t), "g": step.h, "s": guide.sample.row,
+            "f": self.start.row,
+        }  # fmt: skip
+        self.hoisted: list[Statement] = []
+        self.names = 0
+        look, n = guide.look, guide.n
+        self.carried = {
+            "m": guide.x, "P": ca.vertcat(*triangle(guide.covariance)),
+            "l": ca.vertcat(*look.entries),
+        }  # fmt: skip
+        self.slot = {Value("p", k, Level.PARTICLE): k for k in range(self.theta.numel())}
+        # Room of the carried values is behind the parameters; what is hoisted follows.
+        self.at: dict[str, int] = {}
+        end = self.theta.numel()
+        for name, size in [("first", n), *((k, v.numel()) for k, v in self.carried.items())]:
+            self.at[name] = end
+            end += size
+        self.own = end
+
+    def blocks(self) -> Blocks:
+        guide, at, step_row = self.guide, self.at, self.guide.step_row.symbols
+        sample_row, n = guide.sample_row.symbols, guide.n
+        carried = {name: (symbols, at[name]) for name, symbols in self.carried.items()}
+        x, P, ahead = ({name: carried[name]} for name in "mPl")
+        on_path = {"m": (guide.x, PATH)}
+        at_sample = {"m": (guide.x, SAMPLE)}
+        in_row = {"q": (step_row, STEP)}
+        first = {"m": (guide.x, at["first"])}
+        mean, covariance = guide.predicted()
+        filtered, updated = guide.updated()
+        seen, sample_values = guide.seen()
+        stepped, step_values = guide.stepped()
+        rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1))
+        none = ca.SX.zeros(self.carried["P"].numel(), 1)
+        clear = ca.SX.zeros(self.carried["l"].numel(), 1)
+        lanes: Mapping[str, Callable[[], tuple[Block, Block]]] = {
+            "start": lambda: self._block([(self._initial(), at["first"])], {}, "f"),
+            # The filter and the path begin at the first state.
+            "begin": lambda: self._block([(guide.x, at["m"]), (none, at["P"])], first, ""),
+            "clear": lambda: self._block([(clear, at["l"])], {}, ""),
+            "predict": lambda: self._block(
+                [(guide.x, PATH), (mean, at["m"]), (_lower(covariance), at["P"])], x | P, "rg"
+            ),
+            "update": lambda: self._block(
+                [(filtered, at["m"]), (_lower(updated), at["P"]), (filtered, SAMPLE)], x | P, "s"
+            ),
+            "look": lambda: self._block(
+                [(ca.vertcat(*seen.entries), at["l"]), (sample_values, SAMPLE)],
+                at_sample | ahead,
+                "s",
+            ),
+            "back": lambda: self._block(
+                [(ca.vertcat(*stepped.entries), at["l"]), (step_values, STEP)],
+                on_path | ahead,
+                "rg",
+            ),
+            "roll": lambda: self._block([(guide.x, PATH), (rolled, at["m"])], x | in_row, "rg"),
+            "place": lambda: self._block([(guide.x, SAMPLE)], x, ""),
+            "unseen": lambda: self._block([(guide.unseen(), SAMPLE)], {}, ""),
+            "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "rg"),
+        }
+        theta: dict[str, Block] = {}
+        for name, make in lanes.items():
+            theta[f"{name}_shared"], theta[name] = make()
+        particle = self._particle()
+        theta["hoist"] = self._hoist()
+        return Blocks(
+            theta=theta,
+            particle=particle,
+            own=self.own,
+            step=step_row.numel(),
+            sample=sample_row.numel(),
+            n=n,
+            noises=guide.noises,
+            n_theta=self.theta.numel(),
+            first=at["first"],
+            look=at["l"],
+            n_look=self.carried["l"].numel(),
+            slots=self.slot,
+            widths={name: symbols.numel() for name, symbols in self.rows.items()},
+        )
+
+    def _initial(self) -> ca.SX:
+        return self.start.initial(self.guide.model)
+
+    def _particle(self) -> dict[str, Block]:
+        """Blocks whose lanes are the particles: n states, a log weight, and normals each."""
+        guide, n = self.guide, self.guide.n
+        weight, normals = ca.SX.sym("w"), ca.SX.sym("z", guide.noises)
+        state = {"m": (guide.x, 0), "w": (weight, n)}
+        following, growth = guide.particle(normals)
+        look = guide.look
+        first = ca.SX.sym("x0", n)
+        shared = {"q": guide.step_row.symbols, "v": guide.sample_row.symbols}
+        made = {
+            "step": (
+                [(following, 0), (weight + growth, n)],
+                state | {"z": (normals, n + 1)},
+                "rgq",
+            ),
+            "sample": ([(weight + guide.scored(), n)], state, "sv"),
+            "start": ([(first, 0), (ca.SX(0.0), n)], {}, "x"),
+            "enter": ([(weight + look.log(guide.x), n)], state, "l"),
+        }
+        shared |= {"l": self.carried["l"], "x": first}
+        blocks: dict[str, Block] = {}
+        for name, (outputs, lanes, rows) in made.items():
+            blocks[f"{name}_shared"], blocks[name] = self._block(
+                outputs, lanes, rows, more=shared, hoisted_from_lanes=False
+            )
+        return blocks
+
+    def _block(
+        self,
+        outputs: list[tuple[ca.SX, int]],
+        lanes: Mapping[str, tuple[ca.SX, int]],
+        rows: str,
+        more: Mapping[str, ca.SX] | None = None,
+        hoisted_from_lanes: bool = True,
+    ) -> tuple[Block, Block]:
+        """Shared and lane statements of outputs that are stored from given slots on.
+
+        Parameters
+        ----------
+        lanes : mapping of str to (casadi.SX, int)
+            Symbols of the lanes' values and the slot of the first.
+        rows : str
+            Names of the rows that are read.
+        hoisted_from_lanes : bool
+            Whether values of theta lie in lanes, or are shared by all of them.
+        """
+        known = self.rows | dict(more or {})
+        vectors = [
+            Vector(self.theta, "p", Level.PARTICLE),
+            *(Vector(symbols, name, Level.LANE) for name, (symbols, _) in lanes.items()),
+            *(Vector(known[name], name, Level.SHARED) for name in rows),
+        ]
+        self.names += 1
+        graph = lower(ca.vertcat(*[part for part, _ in outputs]), vectors, f"a{self.names}_")
+        self.hoisted += graph.by_level[Level.PARTICLE]
+        read = sorted(
+            _values(graph.read(Level.SHARED, Level.LANE)), key=lambda v: (v.vector, v.index)
+        )
+        of_theta = [v for v in read if v.level == Level.PARTICLE]
+        for value in of_theta:
+            if value not in self.slot:
+                self.slot[value] = self.own
+                self.own += 1
+        in_lanes = set(_values(graph.read(Level.LANE)))
+        arguments = [v for v in read if v.vector in tuple(rows)]
+        if not hoisted_from_lanes:
+            arguments += of_theta
+        done = [*arguments, *(s.target for s in graph.by_level[Level.SHARED])]
+        shared = Block(
+            arguments=tuple(arguments),
+            statements=tuple(graph.by_level[Level.SHARED]),
+            results=tuple(value for value in done if value in in_lanes),
+        )
+        loads = [(v, lanes[v.vector][1] + v.index) for v in read if v.vector in lanes]
+        if hoisted_from_lanes:
+            loads += [(v, self.slot[v]) for v in of_theta]
+        places = [first + k for part, first in outputs for k in range(part.numel())]
+        lane = Block(
+            loads=tuple(sorted(loads, key=lambda pair: pair[1])),
+            statements=tuple(graph.by_level[Level.LANE]),
+            stores=tuple(zip(places, graph.outputs, strict=True)),
+        )
+        return shared, lane
+
+    def _hoist(self) -> Block:
+        """Values that depend on theta only."""
+        read = set(_values(operand for s in self.hoisted for operand in s.operands))
+        return Block(
+            loads=tuple(
+                (v, slot) for v, slot in self.slot.items() if v.vector == "p" and v in read
+            ),
+            statements=tuple(self.hoisted),
+            stores=tuple(
+                (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot
+            ),
+        )
+
+
+def _lower(matrix: ca.SX) -> ca.SX:
+    return ca.vertcat(*triangle(matrix))
+
+
+def _values(operands: Iterable[Operand]) -> list[Value]:
+    return [operand for operand in operands if isinstance(operand, Value)]

@@ -1,0 +1,399 @@
+"""Look-ahead functions of a disturbed model as graphs: what twists a particle filter.
+
+Solver step n takes the state to x_{n+1} = Phi_n(x_n) + L_n z, z ~ N(0, I). The look-ahead function
+psi_n(x) approximates the density of all samples to come given the state,
+
+    log psi_n(x) = c + eta' (x - r) - (x - r)' Lambda (x - r) / 2,
+
+with r the point of a path about which the model is linearised. Backward over a step, with
+B = I + L' Lambda L, the integral of psi_{n+1} over the noise is, for the state m before that,
+
+    log int psi_{n+1}(m + L z) N(z; 0, I) dz = c~ + eta~' (m - r) - (m - r)' Lambda~ (m - r) / 2,
+    K = B^-1 L' Lambda,  Lambda~ = (I - L K)' Lambda (I - L K) + K' K,  eta~ = (I - L K)' eta,
+    c~ = c - log det B / 2 + eta' L B^-1 L' eta / 2,
+
+and psi_n is its value at the linearised step m = M x + b. Drawn in proportion to psi_{n+1}, the
+noise is z = k0 - K m + C w, w ~ N(0, I), with C C' = B^-1 and k0 = B^-1 L' eta + K r. A sample
+multiplies psi by the Gaussian g^ that has the value, gradient and information of its density where
+the path is. On a linear model with Gaussian noise psi is exact and all weights are equal.
+
+The path is that of an extended Kalman filter at first, and then that of the twisted step without
+noise, the smoothed one.
+
+References
+----------
+Guarniero, P., Johansen, A. M., Lee, A. (2017). The iterated auxiliary particle filter. JASA 112.
+Heng, J., Bishop, A. N., Deligiannidis, G., Doucet, A. (2020). Controlled sequential Monte Carlo.
+Annals of Statistics 48.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.classical import outputs_at
+from smcpn.likelihood.lanes import SampleSymbols
+from smcpn.likelihood.transition import Transition
+from smcpn.model.problem import Model
+
+Array = NDArray[np.float64]
+
+
+def symmetric(entries: Sequence[ca.SX], n: int) -> ca.SX:
+    """Symmetric matrix (n, n) of the entries of its lower triangle, row by row."""
+    return ca.SX(
+        ca.vertcat(
+            *[
+                ca.horzcat(
+                    *[entries[max(i, j) * (max(i, j) + 1) // 2 + min(i, j)] for j in range(n)]
+                )
+                for i in range(n)
+            ]
+        )
+    )
+
+
+def triangle(matrix: ca.SX) -> list[ca.SX]:
+    """Entries of the lower triangle, row by row."""
+    return [matrix[i, j] for i in range(matrix.shape[0]) for j in range(i + 1)]
+
+
+def cholesky(matrix: ca.SX) -> ca.SX:
+    """Lower triangle G with G G' = matrix."""
+    k = matrix.shape[0]
+    lower = ca.SX(k, k)
+    for i in range(k):
+        for j in range(i + 1):
+            rest = matrix[i, j] - sum((lower[i, a] * lower[j, a] for a in range(j)), ca.SX(0.0))
+            lower[i, j] = ca.sqrt(rest) if i == j else rest / lower[j, j]
+    return lower
+
+
+def solve_lower(lower: ca.SX, right: ca.SX) -> ca.SX:
+    """G^-1 right, by substitution."""
+    rows: list[ca.SX] = []
+    for i in range(lower.shape[0]):
+        rest = right[i, :]
+        for j in range(i):
+            rest = rest - lower[i, j] * rows[j]
+        rows.append(rest / lower[i, i])
+    return ca.vertcat(*rows)
+
+
+@dataclass(frozen=True)
+class LookAhead:
+    """Symbols or values of a look-ahead function: Lambda (n, n), eta (n, 1), c and r (n, 1)."""
+
+    information: ca.SX
+    slope: ca.SX
+    constant: ca.SX
+    about: ca.SX
+
+    @property
+    def entries(self) -> list[ca.SX]:
+        """Numbers that are kept of it."""
+        return [*triangle(self.information), self.slope, self.constant, self.about]
+
+    @classmethod
+    def symbols(cls, n: int) -> LookAhead:
+        """Fresh symbols."""
+        entries = [ca.SX.sym(f"lambda{k}") for k in range(n * (n + 1) // 2)]
+        return cls(symmetric(entries, n), ca.SX.sym("eta", n), ca.SX.sym("c"), ca.SX.sym("r", n))
+
+    def log(self, x: ca.SX) -> ca.SX:
+        """Log psi(x)."""
+        d = x - self.about
+        return self.constant + ca.dot(self.slope - self.information @ d / 2, d)
+
+    def before_noise(self, factor: ca.SX) -> Twist:
+        """Integral of psi over the noise that a factor adds, and the law of the noise under it."""
+        k = factor.shape[1]
+        spread = self.information @ factor
+        lower = cholesky(ca.SX.eye(k) + factor.T @ spread)
+        whitened = solve_lower(lower, ca.horzcat(spread.T, factor.T @ self.slope, ca.SX.eye(k)))
+        n = self.about.numel()
+        half, pull, inverse = whitened[:, :n], whitened[:, n], whitened[:, n + 1 :]
+        gain = inverse.T @ half
+        kept = ca.SX.eye(factor.shape[0]) - factor @ gain
+        volume = ca.SX(1.0)
+        for i in range(k):
+            volume *= lower[i, i]
+        return Twist(
+            mean=inverse.T @ pull,
+            gain=gain,
+            spread=inverse.T,
+            before=LookAhead(
+                information=kept.T @ self.information @ kept + gain.T @ gain,
+                slope=kept.T @ self.slope,
+                constant=self.constant - ca.log(volume) + ca.dot(pull, pull) / 2,
+                about=self.about,
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Twist:
+    """Noise in proportion to a look-ahead function: z = mean - gain (m - r) + spread w.
+
+    Attributes
+    ----------
+    before : LookAhead
+        Integral over the noise, as a function of the state m before it is added.
+    """
+
+    mean: ca.SX
+    gain: ca.SX
+    spread: ca.SX
+    before: LookAhead
+
+
+class Row:
+    """Symbols by name, stored as the entries that are not zero by structure."""
+
+    def __init__(self, **symbols: ca.SX) -> None:
+        self._symbols = symbols
+
+    def __getitem__(self, name: str) -> ca.SX:
+        return self._symbols[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names in the order of their entries."""
+        return tuple(self._symbols)
+
+    @property
+    def symbols(self) -> ca.SX:
+        """All stored entries, (R, 1)."""
+        return ca.vertcat(*[ca.vec(s.nz[:]) for s in self._symbols.values()])
+
+    def values(self, **values: ca.SX) -> ca.SX:
+        """Values of the entries, (R, 1)."""
+        return ca.vertcat(
+            *[
+                ca.vec(ca.project(ca.SX(values[name]), s.sparsity()).nz[:])
+                for name, s in self._symbols.items()
+            ]
+        )
+
+
+def _matrix(name: str, sparsity: ca.Sparsity) -> ca.SX:
+    return ca.SX.sym(name, sparsity)
+
+
+class Guide:
+    """Graphs of a look-ahead function over a step and a sample, and of the particles under it.
+
+    Parameters
+    ----------
+    model : Model
+    sample : SampleSymbols
+    transition : Transition
+        A solver step. The variance that a solver claims for its error is noise too.
+
+    Attributes
+    ----------
+    factor : casadi.SX, (n, k)
+        L; ``additive`` where it does not depend on the state.
+    noises : int
+        Normals of a step, k.
+    look : LookAhead
+        Symbols, as they are carried backward.
+    covariance : casadi.SX, (n, n)
+        Symbols of the extended Kalman filter's.
+    step_row, sample_row : Row
+        What particles take of a step and of a sample.
+    """
+
+    def __init__(self, model: Model, sample: SampleSymbols, transition: Transition) -> None:
+        self.model, self.sample, self.step = model, sample, transition.step
+        self.x, self.n = model.x, model.x.numel()
+        self.outputs = outputs_at(model, self.x, sample)
+        self.following = transition.following
+        self.jacobian = ca.densify(transition.jacobian)
+        error = ca.diag(ca.sqrt(transition.error_variance))
+        claimed = [k for k in range(self.n) if not error[k, k].is_zero()]
+        self.factor = ca.sparsify(ca.horzcat(transition.factor, error[:, claimed]))
+        self.additive = not ca.depends_on(self.factor, self.x)
+        self.noises = self.factor.shape[1]
+        self.look = LookAhead.symbols(self.n)
+        entries = [ca.SX.sym(f"P{k}") for k in range(self.n * (self.n + 1) // 2)]
+        self.covariance = symmetric(entries, self.n)
+        self.step_row, self.sample_row = self._step_symbols(), self._sample_symbols()
+
+    def _step_symbols(self) -> Row:
+        n, k = self.n, self.noises
+        square, column = ca.Sparsity.lower(n), ca.Sparsity.dense(n, 1)
+        row = {
+            "information": _matrix("A", square), "slope": _matrix("a", column),
+            "jacobian": _matrix("M", ca.Sparsity.dense(n, n)), "offset": _matrix("b", column),
+        }  # fmt: skip
+        if self.additive:
+            row |= {
+                "mean": _matrix("k", ca.Sparsity.dense(k, 1)),
+                "gain": _matrix("K", ca.Sparsity.dense(k, n)),
+                "spread": _matrix("C", ca.Sparsity.upper(k)),
+                "factor": _matrix("L", self.factor.sparsity()),
+            }
+        else:
+            row |= {
+                "constant": _matrix("c", ca.Sparsity.dense(1, 1)),
+                "information_after": _matrix("A1", square),
+                "slope_after": _matrix("a1", column), "about": _matrix("r1", column),
+            }  # fmt: skip
+        return Row(**row)
+
+    def _sample_symbols(self) -> Row:
+        n, q = self.n, self.outputs.numel()
+        return Row(
+            path=_matrix("path", ca.Sparsity.dense(n, 1)),
+            jacobian=_matrix("H", ca.Sparsity.dense(q, n)),
+            **{name: _matrix(name, ca.Sparsity.dense(q, 1)) for name in ("at", "d", "w", "a")},
+            information=_matrix("S", ca.Sparsity.lower(n)),
+            slope=_matrix("s", ca.Sparsity.dense(n, 1)),
+        )
+
+    # The extended Kalman filter, forward.
+
+    def predicted(self) -> tuple[ca.SX, ca.SX]:
+        """Mean and covariance after a step."""
+        spread = self.jacobian @ self.covariance @ self.jacobian.T
+        return self.following, spread + self.factor @ self.factor.T
+
+    def updated(self) -> tuple[ca.SX, ca.SX]:
+        """Mean and covariance after a sample, one output after the other."""
+        jacobian, _, slope, information = self._expansion()
+        mean, covariance = self.x, self.covariance
+        for j in range(self.outputs.numel()):
+            row = jacobian[j, :]
+            shared = covariance @ row.T
+            gain = shared / (1.0 + information[j] * (row @ shared))
+            residual = slope[j] - information[j] * (row @ (mean - self.x))
+            mean = mean + gain * residual
+            covariance = covariance - information[j] * gain @ shared.T
+        return mean, covariance
+
+    # The look-ahead function, backward, of ``x`` on the path.
+
+    def _expansion(self) -> tuple[ca.SX, ca.SX, ca.SX, ca.SX]:
+        """Jacobian of the outputs; log density of each there, its gradient, its information."""
+        model, sample, outputs = self.model, self.sample, self.outputs
+        jacobian = ca.densify(ca.jacobian(outputs, self.x))
+        if model.density is None:
+            variance = model.noise_variance
+            residual = sample.y - outputs
+            value = -0.5 * (residual**2 / variance + ca.log(2 * ca.pi * variance))
+            slope, information = residual / variance, 1.0 / variance
+        else:
+            density = model.density
+            # In place of a missing value one that every density has.
+            y = ca.if_else(sample.present, sample.y, 1.0)
+            value, slope, information = (
+                ca.substitute(graph, ca.vertcat(density.y, density.output), ca.vertcat(y, outputs))
+                for graph in (density.log_density, density.expansion()[0], density.information())
+            )
+        here = sample.present
+        return jacobian, value * here, slope * here, information * here
+
+    def seen(self) -> tuple[LookAhead, ca.SX]:
+        """Look-ahead function before a sample, from that after it, and its `sample_row`."""
+        jacobian, value, slope, information = self._expansion()
+        look = LookAhead(
+            information=self.look.information + jacobian.T @ ca.diag(information) @ jacobian,
+            slope=self.look.slope + jacobian.T @ slope,
+            constant=self.look.constant + ca.sum1(value),
+            about=self.x,
+        )
+        row = self.sample_row.values(
+            path=self.x, jacobian=jacobian, at=jacobian @ self.x, d=slope, w=information, a=value,
+            information=ca.tril(self.look.information), slope=self.look.slope,
+        )  # fmt: skip
+        return look, row
+
+    def unseen(self) -> ca.SX:
+        """`sample_row` of a bootstrap filter."""
+        n, q = self.n, self.outputs.numel()
+        none = ca.SX.zeros(q, 1)
+        return self.sample_row.values(
+            path=ca.SX.zeros(n, 1), jacobian=ca.SX.zeros(q, n), at=none, d=none, w=none, a=none,
+            information=ca.SX.zeros(n, n), slope=ca.SX.zeros(n, 1),
+        )  # fmt: skip
+
+    def stepped(self) -> tuple[LookAhead, ca.SX]:
+        """Look-ahead function before a step, from that after it, and its `step_row`."""
+        twist = self.look.before_noise(ca.densify(self.factor))
+        before, m, about = twist.before, self.following, self.look.about
+        offset = m - about
+        look = LookAhead(
+            information=self.jacobian.T @ before.information @ self.jacobian,
+            slope=self.jacobian.T @ (before.slope - before.information @ offset),
+            constant=before.log(m),
+            about=self.x,
+        )
+        row = {"jacobian": self.jacobian, "offset": m - self.jacobian @ self.x}
+        row["information"] = ca.tril(before.information)
+        if self.additive:
+            row |= {
+                "slope": before.slope + before.information @ about,
+                "mean": twist.mean + twist.gain @ about, "gain": twist.gain,
+                "spread": twist.spread, "factor": self.factor,
+            }  # fmt: skip
+        else:
+            row |= {
+                "slope": before.slope, "constant": before.constant - self.look.constant,
+                "information_after": ca.tril(self.look.information),
+                "slope_after": self.look.slope, "about": about,
+            }  # fmt: skip
+        return look, self.step_row.values(**row)
+
+    def unguided(self) -> ca.SX:
+        """`step_row` of a bootstrap filter."""
+        n, k = self.n, self.noises
+        row = {name: ca.SX.zeros(n, 1) for name in ("slope", "offset", "slope_after", "about")} | {
+            name: ca.SX.zeros(n, n) for name in ("information", "information_after", "jacobian")
+        }
+        row |= {"constant": ca.SX(0.0), "mean": ca.SX.zeros(k, 1), "gain": ca.SX.zeros(k, n)}
+        row |= {"spread": ca.SX.eye(k), "factor": self.factor}
+        return self.step_row.values(**row)
+
+    def look_after(self, rows: Array) -> tuple[Array, Array, Array]:
+        """Path (T, n), information (T, n, n) and slope (T, n) after samples, of `sample_row`."""
+        ends = np.cumsum([self.sample_row[name].nnz() for name in self.sample_row.names])
+        parts = dict(zip(self.sample_row.names, np.split(rows, ends[:-1], axis=1), strict=True))
+        n, entries = self.n, parts["information"]
+        information = np.empty((len(rows), n, n))
+        for entry, (i, j) in enumerate(
+            zip(*self.sample_row["information"].sparsity().get_triplet(), strict=True)
+        ):
+            information[:, i, j] = information[:, j, i] = entries[:, entry]
+        return parts["path"], information, parts["slope"]
+
+    # The particles, forward; the path is that of one without noise.
+
+    def particle(self, normals: ca.SX) -> tuple[ca.SX, ca.SX]:
+        """State after a step, for standard normals (k, 1), and what its log weight grows by."""
+        row, m = self.step_row, self.following
+        linear = row["jacobian"] @ self.x + row["offset"]
+        information = ca.tril2symm(row["information"])
+        if self.additive:
+            growth = ca.dot(m - linear, row["slope"] - information @ (m + linear) / 2)
+            noise = row["mean"] - row["gain"] @ m + row["spread"] @ normals
+            return m + row["factor"] @ noise, growth
+        after = LookAhead(
+            ca.tril2symm(row["information_after"]), row["slope_after"], ca.SX(0.0), row["about"]
+        )
+        twist = after.before_noise(ca.densify(self.factor))
+        expected = LookAhead(information, row["slope"], row["constant"], row["about"])
+        noise = twist.mean - twist.gain @ (m - row["about"]) + twist.spread @ normals
+        return m + self.factor @ noise, twist.before.log(m) - expected.log(linear)
+
+    def scored(self) -> ca.SX:
+        """What the log weight of a particle grows by at a sample: log g - log g^."""
+        row = self.sample_row
+        away = row["jacobian"] @ self.x - row["at"]
+        expected = row["a"] + (row["d"] - row["w"] * away / 2) * away
+        return ca.sum1(self._expansion()[1]) - ca.sum1(expected)

@@ -1,0 +1,247 @@
+"""Run the compiled filters of many thetas over a record, on all cores."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.kernel import Rows, address, processors, thread_pool
+from smcpn.codegen.native import loaded
+from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.particle.blocks import particle_blocks
+from smcpn.likelihood.particle.guide import Guide
+from smcpn.likelihood.particle.machine import (
+    BEGIN_ARGUMENTS,
+    FILTER_ARGUMENTS,
+    PASS_ARGUMENTS,
+    THETAS,
+    write_filter,
+)
+from smcpn.likelihood.particle.normals import GROUP
+
+Array = NDArray[np.float64]
+
+SWEEPS = 2
+"""Backward passes: about the path of the extended Kalman filter, and about the smoothed one."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive samples of a record that filters run over.
+
+    Attributes
+    ----------
+    rows : Rows
+        Of the record.
+    first, last : int
+        Samples ``[first, last)`` of the record.
+    sample_offset, step_offset : int
+        Samples and solver steps of the records before, by which random numbers are counted.
+    """
+
+    rows: Rows
+    first: int
+    last: int
+    sample_offset: int
+    step_offset: int
+
+    @property
+    def steps(self) -> int:
+        """Solver steps that lead to its samples."""
+        if self.last <= self.first:
+            return 0
+        begins = self.rows.begins
+        return int(begins[self.last - 1] - begins[max(self.first - 1, 0)])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a filter keeps of every sample, before it resamples.
+
+    Attributes
+    ----------
+    states : ndarray, (T, n + 1, N_x)
+        States of the particles, and their log weights.
+    ancestors : ndarray of int, (T, N_x)
+        Particle of the sample that each one of the next descends from.
+    looks : ndarray, (T, R)
+        `Guide.sample_row` of each sample.
+    """
+
+    states: Array
+    ancestors: NDArray[np.int64]
+    looks: Array
+
+
+class ParticleKernel:
+    """The compiled filters of a model; see `smcpn.likelihood.particle.machine`."""
+
+    def __init__(self, guide: Guide) -> None:
+        begin = time.perf_counter()
+        self.guide, self.blocks = guide, particle_blocks(guide)
+        self._engine = loaded(
+            f"particle filter\n{self.blocks.text}",
+            lambda module: write_filter(module, self.blocks),
+        )
+        CLOCK.compile_seconds += time.perf_counter() - begin
+
+    @cached_property
+    def functions(self) -> dict[str, Any]:
+        """Compiled functions by name, as `smcpn.likelihood.particle.machine` lists arguments."""
+        counts = dict.fromkeys(("forward", "backward", "again", "alone"), len(PASS_ARGUMENTS))
+        counts |= {"begin": len(BEGIN_ARGUMENTS), "run": len(FILTER_ARGUMENTS)}
+        return {
+            name: ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))(
+                self._engine.get_function_address(name)
+            )
+            for name, count in counts.items()
+        }
+
+    def state_size(self, particles: int) -> int:
+        """Numbers that a filter holds between samples: states, log weights, and their sum."""
+        return (self.blocks.n + 1) * particles + 1
+
+    def run(
+        self,
+        theta: Array,
+        keys: Keys,
+        piece: Piece,
+        particles: int,
+        *,
+        fresh: bool,
+        look_ahead: bool,
+        state: Array | None = None,
+        threads: int | None = None,
+        kept: Kept | None = None,
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Run the filters of N thetas over a piece.
+
+        Parameters
+        ----------
+        theta : ndarray, (N, p)
+            With the constants.
+        keys : ndarray of uint64, (N, B)
+        particles : int
+            A multiple of `GROUP`.
+        fresh : bool
+            Whether the filters begin with the first state of the record, or with ``state``.
+        look_ahead : bool
+            Whether they are twisted by the samples of the piece.
+        state : ndarray, (N, `state_size`), optional
+            Changed.
+        kept : Kept, optional
+            Filled with what the filter of a single theta does.
+
+        Returns
+        -------
+        state : ndarray, (N, `state_size`)
+        increments : ndarray, (m, N)
+            Of the log of the estimate.
+        guided : ndarray of bool, (N,)
+            Which looked ahead: those whose guide is a number.
+        """
+        begin = time.perf_counter()
+        assert particles > 0
+        assert particles % GROUP == 0
+        n = len(theta)
+        if state is None:
+            state = np.empty((n, self.state_size(particles)))
+        call = _Call(
+            self, theta, np.ascontiguousarray(keys), piece, particles, fresh, look_ahead, state,
+            np.empty((piece.last - piece.first, n)), np.zeros(n, dtype=bool), kept,
+        )  # fmt: skip
+        firsts = range(0, n, THETAS)
+        threads = threads or processors()
+        if threads == 1 or len(firsts) == 1:
+            for first in firsts:
+                call.block(first)
+        else:
+            list(thread_pool(threads, os.getpid()).map(call.block, firsts))
+        CLOCK.run_seconds += time.perf_counter() - begin
+        CLOCK.theta_steps += piece.steps * n * particles
+        return state, call.increments, call.guided
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A run of `ParticleKernel`, block by block of thetas."""
+
+    kernel: ParticleKernel
+    theta: Array
+    keys: Keys
+    piece: Piece
+    particles: int
+    fresh: bool
+    look_ahead: bool
+    state: Array
+    increments: Array
+    guided: NDArray[np.bool_]
+    kept: Kept | None
+
+    def block(self, first: int) -> None:
+        """Run the filters of thetas from ``first`` on, `THETAS` at most."""
+        blocks, piece, functions = self.kernel.blocks, self.piece, self.kernel.functions
+        live = min(THETAS, len(self.theta) - first)
+        samples = piece.last - piece.first
+        own = np.zeros((blocks.own, THETAS))
+        chosen = np.minimum(np.arange(first, first + THETAS), first + live - 1)
+        own[: blocks.n_theta] = self.theta[chosen].T
+        step = np.empty((piece.steps, blocks.step, THETAS))
+        path = np.empty((piece.steps, blocks.n, THETAS))
+        look = np.empty((samples, blocks.sample, THETAS))
+        functions["begin"](address(own), address(piece.rows.start))
+        arrays = [address(array) for array in (own, step, path, look)]
+        waiting: NDArray[np.bool_] = np.less(np.arange(THETAS), live)
+        if self.look_ahead:
+            functions["forward"](*self._rows(), *arrays)
+            for sweep in range(SWEEPS):
+                if sweep:
+                    functions["again"](*self._rows(), *arrays)
+                functions["backward"](*self._rows(), *arrays)
+            carried = own[blocks.look : blocks.look + blocks.n_look]
+            here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
+            self.guided[first : first + live] = here[:live]
+            if (waiting & here).any():
+                self._run(first, waiting & here, own, step, look)
+            waiting &= ~here
+        if waiting.any():
+            functions["alone"](*self._rows(), *arrays)
+            self._run(first, waiting, own, step, look)
+
+    def _rows(self) -> tuple[int, ...]:
+        rows = self.piece.rows
+        _, inputs, gains, samples, begins = rows.addresses
+        return (inputs, gains, len(rows.gains), samples, begins, self.piece.first, self.piece.last)
+
+    def _run(
+        self, first: int, chosen: NDArray[np.bool_], own: Array, step: Array, look: Array
+    ) -> None:
+        blocks, n = self.kernel.blocks, self.particles
+        active = np.where(chosen, np.arange(first, first + THETAS), -1)
+        work = np.empty((2 * blocks.n + 1 + max(blocks.noises, 1)) * n)
+        ancestors = np.empty(n + 1, dtype=np.int64)
+        kept = self.kept
+        self.kernel.functions["run"](
+            *self._rows(), address(own), address(step), address(look), _integers(active), n,
+            _integers(self.keys), self.keys.shape[1], self.piece.sample_offset,
+            self.piece.step_offset, self.fresh, address(self.state), address(self.increments),
+            len(self.theta), 0 if kept is None else address(kept.states),
+            0 if kept is None else _integers(kept.ancestors), address(work), _integers(ancestors),
+        )  # fmt: skip
+        if kept is not None:
+            kept.looks[:] = look[:, :, 0]
+
+
+def _integers(array: NDArray[Any]) -> int:
+    """Where compiled code finds an array of 64-bit integers."""
+    assert array.dtype.char in "lLqQ"
+    assert array.flags.c_contiguous
+    return array.__array_interface__["data"][0]

@@ -1,0 +1,276 @@
+"""The likelihood of a disturbed model, estimated by a particle filter of the states.
+
+The process noise of dx = f dt + G dW moves the state between samples, x_{n+1} = Phi(x_n) + L z over
+a solver step, so that p(y | theta) is an integral over all paths. A filter estimates it without
+bias with N_x state particles. Filters are twisted by look-ahead functions (`guide`) by default;
+where these are no numbers, a theta is served by a bootstrap filter, whose particles do not look
+ahead (Gordon, Salmond, Smith 1993).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import Rows
+from smcpn.errors import InputError, shown
+from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.kalman import Kalman
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.particle.guide import Guide
+from smcpn.likelihood.particle.history import History
+from smcpn.likelihood.particle.kernel import Kept, ParticleKernel, Piece
+from smcpn.likelihood.particle.machine import KEY_SAMPLES
+from smcpn.likelihood.particle.normals import GROUP
+from smcpn.likelihood.registry import number_of_steps
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.solver import Solver
+
+Array = NDArray[np.float64]
+
+STATE_PARTICLES = 64
+"""State particles where none are named."""
+CHUNK = 1024
+"""Samples of a bootstrap filter whose rows are in memory at a time."""
+
+
+class Particle(Kalman):
+    """A particle filter for each theta, twisted by the samples to come.
+
+    What a sample is expected to be is that of the Kalman filter.
+    """
+
+    name = "particle"
+    gaussian = False
+    estimated = True
+
+    @classmethod
+    def build(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls,
+        problem: Problem,
+        solver: Solver,
+        threads: int | None = None,
+        *,
+        state_particles: int = STATE_PARTICLES,
+        look_ahead: bool = True,
+    ) -> ParticleLikelihood:
+        """Compile the filters for a problem's records.
+
+        Parameters
+        ----------
+        state_particles : int
+            N_x, a multiple of 32.
+        look_ahead : bool
+            Whether filters are twisted; else all are bootstrap filters.
+
+        Raises
+        ------
+        InputError
+            If the steps of the solver are still to be chosen, or for another number of particles.
+        """
+        number_of_steps(solver)
+        recursion = cls.shared(problem, solver, Grid.of(problem.records))
+        return ParticleLikelihood(
+            recursion, problem.records, solver, threads, state_particles, look_ahead
+        )
+
+    @cached_property
+    def filters(self) -> ParticleKernel:
+        """The compiled filters."""
+        return ParticleKernel(Guide(self.model, self.sample, self.transition))
+
+
+class ParticleLikelihood:
+    """The `EstimatedLikelihood` contract by compiled particle filters.
+
+    Several records follow each other: at the first sample of each the state starts anew, and a
+    filter looks ahead to the end of its record at most.
+
+    Attributes
+    ----------
+    solver : Solver
+    state_particles : int
+    look_ahead : bool
+        Whether `estimate` twists.
+    """
+
+    def __init__(
+        self,
+        recursion: Particle,
+        records: Sequence[Record],
+        solver: Solver,
+        threads: int | None,
+        state_particles: int,
+        look_ahead: bool,
+    ) -> None:
+        self._recursion, self.solver, self._threads = recursion, solver, threads
+        self._filters = recursion.filters
+        self._constants = np.array(recursion.constant_values(solver))
+        self.look_ahead, self.state_particles = look_ahead, _checked(state_particles)
+        self._read(records)
+
+    def _read(self, records: Sequence[Record]) -> None:
+        steps = number_of_steps(self.solver)
+        self._records = records
+        self._rows: list[Rows] = [
+            self._recursion.writer(record, steps, number, self.solver.interval).whole(record)
+            for number, record in enumerate(records)
+        ]
+        samples = [len(rows) for rows in self._rows]
+        self._begins = np.concatenate([[0], np.cumsum(samples)])
+        self._steps = np.concatenate(
+            [[0], np.cumsum([int(rows.begins[len(rows) - 1]) for rows in self._rows])]
+        )
+
+    def with_records(self, records: Sequence[Record]) -> ParticleLikelihood:
+        """The same of other records on the same grid: nothing is traced or compiled."""
+        other = copy(self)
+        other._read(records)
+        return other
+
+    def with_state_particles(self, number: int) -> ParticleLikelihood:
+        """See `EstimatedLikelihood.with_state_particles`."""
+        other = copy(self)
+        other.state_particles = _checked(number)
+        return other
+
+    def bootstrap(self) -> ParticleLikelihood:
+        """The same without looking ahead."""
+        other = copy(self)
+        other.look_ahead = False
+        return other
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of all records together."""
+        return int(self._begins[-1])
+
+    @property
+    def n_steps(self) -> int:
+        """Solver steps over all records, of one state particle."""
+        return int(self._steps[-1])
+
+    def n_keys(self, b: int) -> int:
+        """See `EstimatedLikelihood.n_keys`: a key is for `KEY_SAMPLES` samples."""
+        return -(-b // KEY_SAMPLES)
+
+    def estimate(self, values: Array, keys: Keys, b: int) -> Array:
+        """See `EstimatedLikelihood.estimate`."""
+        return self._estimate(values, keys, b)[0]
+
+    def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
+        """See `EstimatedLikelihood.guided`."""
+        keys = np.zeros((len(values), self.n_keys(b)), dtype=np.uint64)
+        return self.with_state_particles(GROUP)._estimate(values, keys, b)[1]
+
+    def _estimate(self, values: Array, keys: Keys, b: int) -> tuple[Array, NDArray[np.bool_]]:
+        total, guided = np.zeros(len(values)), np.ones(len(values), dtype=bool)
+        for record, first, last in self._pieces(0, b):
+            if self.look_ahead:
+                _, increments, here = self._run(values, keys, record, first, last, None, True)
+                guided &= here
+            else:
+                _, increments = self._advance(values, keys, record, first, last, None)
+                guided[:] = False
+            total += increments.sum(axis=0)
+        return total, guided
+
+    def start(self, values: Array) -> Array:
+        """See `EstimatedLikelihood.start`."""
+        keys = np.zeros((len(values), 1), dtype=np.uint64)
+        return self._run(values, keys, 0, 0, 0, None, False)[0].T
+
+    def advance_keyed(
+        self, values: Array, keys: Keys, state: Array, a: int, b: int
+    ) -> tuple[Array, Array]:
+        """See `EstimatedLikelihood.advance_keyed`: bootstrap filters."""
+        held, parts = np.ascontiguousarray(state.T).copy(), [np.empty((0, len(values)))]
+        for record, first, last in self._pieces(a, b):
+            fresh = first == 0 and record > 0
+            held, increments = self._advance(
+                values, keys, record, first, last, None if fresh else held
+            )
+            parts.append(increments)
+        return held.T, np.concatenate(parts)
+
+    def history(self, values: Array, keys: Keys, b: int) -> list[History]:
+        """States, weights and ancestors of the filter of one theta, record by record.
+
+        Parameters
+        ----------
+        values : ndarray, (d,)
+        keys : ndarray of uint64, (B,)
+        """
+        found: list[History] = []
+        n = self._filters.blocks.n
+        for record, first, last in self._pieces(0, b):
+            kept = Kept(
+                np.empty((last, n + 1, self.state_particles)),
+                np.empty((last, self.state_particles), dtype=np.int64),
+                np.empty((last, self._filters.blocks.sample)),
+            )
+            _, increments, guided = self._run(
+                values[None], keys[None], record, first, last, None, self.look_ahead, kept
+            )
+            found.append(
+                History.of(kept, self._filters.guide, float(increments.sum()), bool(guided[0]))
+            )
+        return found
+
+    def _advance(
+        self, values: Array, keys: Keys, record: int, first: int, last: int, state: Array | None
+    ) -> tuple[Array, Array]:
+        """Bootstrap filters over samples of a record, `CHUNK` at a time."""
+        parts = [np.empty((0, len(values)))]
+        while first < last or state is None:
+            end = min(last, first + CHUNK)
+            state, increments, _ = self._run(values, keys, record, first, end, state, False)
+            parts.append(increments)
+            first = end
+        return state, np.concatenate(parts)
+
+    def _run(
+        self,
+        values: Array,
+        keys: Keys,
+        record: int,
+        first: int,
+        last: int,
+        state: Array | None,
+        look_ahead: bool,
+        kept: Kept | None = None,
+    ) -> tuple[Array, Array, NDArray[np.bool_]]:
+        piece = Piece(
+            self._rows[record], first, last, int(self._begins[record]), int(self._steps[record])
+        )
+        constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
+        return self._filters.run(
+            np.hstack([values, constants]), keys, piece, self.state_particles,
+            fresh=state is None, look_ahead=look_ahead, state=state, threads=self._threads,
+            kept=kept,
+        )  # fmt: skip
+
+    def _pieces(self, a: int, b: int) -> list[tuple[int, int, int]]:
+        """Records and their samples of the samples [a, b) of all."""
+        pieces: list[tuple[int, int, int]] = []
+        for record, rows in enumerate(self._rows):
+            begin = int(self._begins[record])
+            first, last = max(a - begin, 0), min(b - begin, len(rows))
+            if first < last:
+                pieces.append((record, first, last))
+        return pieces
+
+
+def _checked(number: Any) -> int:
+    if not isinstance(number, (int, np.integer)) or number < GROUP or number % GROUP:
+        raise InputError(
+            f"state_particles is {shown(number)}: give a multiple of {GROUP}",
+            argument="state_particles",
+        )
+    return int(number)

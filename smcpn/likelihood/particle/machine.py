@@ -1,0 +1,306 @@
+"""The filter of one theta, and the guides of a block of thetas, as one LLVM module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from smcpn.codegen.functions import apply
+from smcpn.codegen.loops import FAST, INTEGER, Function, Shared, number, run_lanes
+from smcpn.codegen.lower import Value
+from smcpn.codegen.machine_code import Block, Writer
+from smcpn.codegen.terms import DOUBLE, WIDTH, vector
+from smcpn.likelihood.particle.blocks import Blocks
+from smcpn.likelihood.particle.normals import uniform, write_normals
+from smcpn.likelihood.particle.weights import real, write_resampling, write_weights
+
+_NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
+
+THETAS = 8
+"""Thetas whose guides are computed together, one in each lane."""
+KEY_SAMPLES = 64
+"""Samples of a block that shares a key."""
+
+_ROWS = {
+    "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER, "samples": _NUMBERS,
+    "begins": _COUNTS, "first": INTEGER, "last": INTEGER,
+}  # fmt: skip
+_GUIDE = {"own": _NUMBERS, "step": _NUMBERS, "path": _NUMBERS, "look": _NUMBERS}
+BEGIN_ARGUMENTS = {"own": _NUMBERS, "start": _NUMBERS}
+PASS_ARGUMENTS = _ROWS | _GUIDE
+FILTER_ARGUMENTS = (
+    _ROWS
+    | {"own": _NUMBERS, "step": _NUMBERS, "look": _NUMBERS}
+    | {
+        "active": _COUNTS, "particles": INTEGER, "keys": _COUNTS, "n_keys": INTEGER,
+        "sample_offset": INTEGER, "step_offset": INTEGER, "fresh": INTEGER, "state": _NUMBERS,
+        "increments": _NUMBERS, "stride": INTEGER, "kept": _NUMBERS, "kept_ancestors": _COUNTS,
+        "work": _NUMBERS, "ancestors": _COUNTS,
+    }
+)  # fmt: skip
+
+
+def write_filter(module: ir.Module, blocks: Blocks) -> None:
+    """Write ``begin``, the passes of a guide, and ``run``, the filter."""
+    _write_begin(module, blocks)
+    _write_pass(module, blocks, "forward", ["begin"], ["predict"], ["update"])
+    _write_pass(module, blocks, "backward", ["clear"], ["back"], ["look"], backward=True)
+    _write_pass(module, blocks, "again", ["begin"], ["roll"], ["place"])
+    _write_pass(module, blocks, "alone", ["clear"], ["unguided"], ["unseen"])
+    _write_run(module, blocks)
+
+
+class _Scalars(Shared):
+    """Shared statements of numbers at places of any kind."""
+
+    def __init__(self, function: Function, block: Block, place: Callable[[Value], Any]) -> None:
+        writer = Writer(function.builder, DOUBLE)
+        for value in block.arguments:
+            writer.values[value] = function.builder.load(place(value), align=8)
+        writer.run(block.statements)
+        self.values = {
+            value: writer.value(value) for value in block.results if isinstance(value, Value)
+        }
+
+
+def _write_begin(module: ir.Module, blocks: Blocks) -> None:
+    made = Function(module, "begin", BEGIN_ARGUMENTS)
+    run_lanes(made, blocks.theta["hoist"], THETAS, WIDTH, arrays=[made["own"]])
+    shared = _Scalars(
+        made, blocks.theta["start_shared"], lambda v: made.at(made["start"], number(v.index))
+    )
+    run_lanes(made, blocks.theta["start"], THETAS, WIDTH, shared, [made["own"]])
+    made.finish(FAST)
+
+
+class _Rows:
+    """Places in the rows that all thetas share, at a sample and a step of its interval."""
+
+    def __init__(self, function: Function, blocks: Blocks) -> None:
+        self._function, self._blocks = function, blocks
+        builder = function.builder
+        before = function.sum(function["first"], number(-1))
+        negative = builder.icmp_signed("<", before, number(0))
+        self._origin = builder.load(
+            function.at(function["begins"], builder.select(negative, number(0), before))
+        )
+
+    def interval(self, sample: Any) -> tuple[Any, Any]:
+        """First step of the interval that leads to a sample, and of the next."""
+        function, builder = self._function, self._function.builder
+        before = builder.sub(sample, number(1))
+        before = builder.select(builder.icmp_signed("<", before, number(0)), number(0), before)
+        begins = function["begins"]
+        return builder.load(function.at(begins, before)), builder.load(function.at(begins, sample))
+
+    def of_step(self, step: Any) -> dict[str, Any]:
+        """Where the rows of a step are."""
+        function = self._function
+        gain = function.smaller(step, function.sum(function["n_gains"], number(-1)))
+        return {"r": self._row("inputs", step, "r"), "g": self._row("gains", gain, "g")}
+
+    def of_sample(self, sample: Any) -> dict[str, Any]:
+        """Where the row of a sample is."""
+        return {"s": self._row("samples", sample, "s")}
+
+    def _row(self, array: str, row: Any, name: str) -> Any:
+        function = self._function
+        return function.at(function[array], function.times(row, number(self._blocks.widths[name])))
+
+    def guide_step(self, step: Any, array: str, size: int) -> Any:
+        """Where the row of a step is in an array of lanes that begins with the first step."""
+        function = self._function
+        since = function.builder.sub(step, self._origin)
+        return function.at(function[array], function.times(since, number(size * THETAS)))
+
+    def guide_sample(self, sample: Any, array: str, size: int) -> Any:
+        """Where the row of a sample is in an array of lanes."""
+        function = self._function
+        since = function.builder.sub(sample, function["first"])
+        return function.at(function[array], function.times(since, number(size * THETAS)))
+
+
+def _write_pass(
+    module: ir.Module,
+    blocks: Blocks,
+    name: str,
+    at_begin: list[str],
+    at_step: list[str],
+    at_sample: list[str],
+    backward: bool = False,
+) -> None:
+    """Write a pass of the guides of `THETAS` thetas over the samples, forward or backward."""
+    made = Function(module, name, PASS_ARGUMENTS)
+    builder, rows = made.builder, _Rows(made, blocks)
+
+    def run(names: list[str], arrays: list[Any], places: dict[str, Any]) -> None:
+        for each in names:
+            shared = _Scalars(
+                made,
+                blocks.theta[f"{each}_shared"],
+                lambda v: made.at(places[v.vector], number(v.index)),
+            )
+            run_lanes(made, blocks.theta[each], THETAS, WIDTH, shared, arrays)
+
+    def turned(index: Any, first: Any, last: Any) -> Any:
+        if not backward:
+            return index
+        return builder.sub(made.sum(first, last, number(-1)), index)
+
+    def sample_part(sample: Any) -> None:
+        look = rows.guide_sample(sample, "look", blocks.sample)
+        run(at_sample, [made["own"], made["own"], made["own"], look], rows.of_sample(sample))
+
+    def step_part(sample: Any) -> None:
+        begin, end = rows.interval(sample)
+        with made.loop(begin, end) as index:
+            step = turned(index, begin, end)
+            row = rows.guide_step(step, "step", blocks.step)
+            path = rows.guide_step(step, "path", blocks.n)
+            run(at_step, [made["own"], row, path], rows.of_step(step))
+
+    run(at_begin, [made["own"]], {})
+    with made.loop(made["first"], made["last"]) as index:
+        sample = turned(index, made["first"], made["last"])
+        parts = [sample_part, step_part] if backward else [step_part, sample_part]
+        for part in parts:
+            part(sample)
+    made.finish(FAST)
+
+
+def _write_run(module: ir.Module, blocks: Blocks) -> None:
+    """Write ``run``: the filters of the active thetas of a block, one after the other."""
+    made = Function(module, "run", FILTER_ARGUMENTS)
+    builder = made.builder
+    with made.loop(number(0), number(THETAS)) as theta:
+        active = builder.load(made.at(made["active"], theta))
+        with made.where(builder.icmp_signed(">=", active, number(0))):
+            _Filter(made, blocks, theta, active).write()
+    made.finish(FAST)
+
+
+class _Filter:
+    """Writes the filter of a theta.
+
+    The work array holds states, log weights, normals or weights, and copies of the states, each of
+    as many doubles as there are particles. ``active`` is the theta's place in keys, states and
+    increments.
+    """
+
+    def __init__(self, made: Function, blocks: Blocks, theta: Any, active: Any) -> None:
+        self.made, self.blocks, self.theta, self.active = made, blocks, theta, active
+        self.builder, self.lanes, self.rows = made.builder, made["particles"], _Rows(made, blocks)
+        n, k = blocks.n, blocks.noises
+        self.log_weights, self.normals = self._slot(n), self._slot(n + 1)
+        self.weights, self.copy = self.normals, self._slot(n + 1 + max(k, 1))
+        self.ancestors = made["ancestors"]
+        with self.builder.goto_entry_block():
+            self.log_sum = self.builder.alloca(DOUBLE)
+        count = self.builder.sitofp(self.lanes, DOUBLE)
+        self.log_count = apply(self.builder, "log", [count])
+        self.half = self.builder.fmul(count, real(0.5))
+
+    def _slot(self, slot: int) -> Any:
+        return self.made.at(self.made["work"], self.made.times(number(slot), self.lanes))
+
+    def write(self) -> None:
+        """Write it."""
+        made, builder = self.made, self.builder
+        held = made.times(number(self.blocks.n + 1), self.lanes)
+        state = made.at(made["state"], made.times(self.active, made.sum(held, number(1))))
+        fresh = builder.icmp_signed("!=", made["fresh"], number(0))
+        with builder.if_else(fresh) as (then, otherwise):
+            with then:
+                self._lanes("start", {})
+                builder.store(self.log_count, self.log_sum)
+            with otherwise:
+                self._move(state, made["work"], held)
+                builder.store(builder.load(made.at(state, held), align=8), self.log_sum)
+        self._lanes("enter", {})
+        with made.loop(made["first"], made["last"]) as sample:
+            self._sample(sample)
+        self._move(made["work"], state, held)
+        builder.store(builder.load(self.log_sum), made.at(state, held), align=8)
+
+    def _sample(self, sample: Any) -> None:
+        made, builder = self.made, self.builder
+        overall = made.sum(made["sample_offset"], sample)
+        block = builder.sdiv(overall, number(KEY_SAMPLES))
+        key = builder.load(
+            made.at(made["keys"], made.times(self.active, made["n_keys"]), block), align=8
+        )
+        begin, end = self.rows.interval(sample)
+        with made.loop(begin, end) as step:
+            count = made.sum(made["step_offset"], step)
+            write_normals(made, self.normals, self.lanes, key, count, self.blocks.noises)
+            guide = self.rows.guide_step(step, "step", self.blocks.step)
+            self._lanes("step", self.rows.of_step(step) | {"q": guide})
+        look = self.rows.guide_sample(sample, "look", self.blocks.sample)
+        self._lanes("sample", self.rows.of_sample(sample) | {"v": look})
+        log_sum, total, squares = write_weights(made, self.log_weights, self.weights, self.lanes)
+        increment = builder.fsub(log_sum, builder.load(self.log_sum))
+        place = made.times(builder.sub(sample, made["first"]), made["stride"])
+        builder.store(increment, made.at(made["increments"], place, self.active), align=8)
+        kept = builder.icmp_unsigned("!=", made["kept"], ir.Constant(_NUMBERS, None))
+        since = builder.sub(sample, made["first"])
+        with made.where(kept):
+            held = made.times(number(self.blocks.n + 1), self.lanes)
+            self._move(made["work"], made.at(made["kept"], made.times(since, held)), held)
+        few = builder.fcmp_ordered(
+            "<", builder.fmul(total, total), builder.fmul(squares, self.half)
+        )
+        with builder.if_else(few) as (then, otherwise):
+            with then:
+                self._resample(total, uniform(builder, key, overall))
+                builder.store(self.log_count, self.log_sum)
+            with otherwise:
+                builder.store(log_sum, self.log_sum)
+        with made.where(kept):
+            row = made.at(made["kept_ancestors"], made.times(since, self.lanes))
+            with made.loop(number(0), self.lanes) as lane:
+                chosen = builder.load(made.at(self.ancestors, lane))
+                builder.store(builder.select(few, chosen, lane), made.at(row, lane))
+
+    def _resample(self, total: Any, chance: Any) -> None:
+        made, builder, n = self.made, self.builder, self.blocks.n
+        write_resampling(made, self.weights, total, chance, self.lanes, self.ancestors)
+        for state in range(n):
+            own = self._slot(state)
+            copy = made.at(self.copy, made.times(number(state), self.lanes))
+            with made.loop(number(0), self.lanes) as lane:
+                ancestor = builder.load(made.at(self.ancestors, lane))
+                builder.store(builder.load(made.at(own, ancestor)), made.at(copy, lane))
+        self._move(self.copy, made["work"], made.times(number(n), self.lanes))
+        with made.loop(number(0), self.lanes) as lane:
+            builder.store(real(0.0), made.at(self.log_weights, lane))
+
+    def _lanes(self, name: str, places: dict[str, Any]) -> None:
+        """Write a block for all particles; rows of the guide have a lane for every theta."""
+        made, blocks = self.made, self.blocks
+        first = {"x": blocks.first, "l": blocks.look}
+
+        def place(value: Value) -> Any:
+            vector, index = value.vector, value.index
+            if vector in places and vector not in "qv":
+                return made.at(places[vector], number(index))
+            base = made["own"]
+            if vector in places:
+                base = places[vector]
+            elif vector in first:
+                index += first[vector]
+            else:
+                index = blocks.slots[value]
+            return made.at(base, number(index * THETAS), self.theta)
+
+        shared = _Scalars(made, blocks.particle[f"{name}_shared"], place)
+        run_lanes(made, blocks.particle[name], self.lanes, WIDTH, shared)
+
+    def _move(self, source: Any, target: Any, count: Any) -> None:
+        """Copy so many doubles, a multiple of a vector of them."""
+        made, builder = self.made, self.builder
+        kind = vector(DOUBLE, WIDTH).as_pointer()
+        with made.loop(number(0), count, WIDTH) as k:
+            value = builder.load(builder.bitcast(made.at(source, k), kind), align=8)
+            builder.store(value, builder.bitcast(made.at(target, k), kind), align=8)

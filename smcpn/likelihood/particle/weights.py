@@ -1,0 +1,204 @@
+"""Weights of state particles in compiled code: their mean, effective number, and resampling.
+
+Sums run over 16 fixed chains and then by halving, so that they are vectors and the same for any
+width of these. Systematic resampling (Carpenter, Clifford, Fearnhead 1999) takes one uniform
+number: offspring are counted along the cumulative weights, and a running maximum over the places
+where they begin tells the ancestors, without a branch or a search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from llvmlite import ir
+
+from smcpn.codegen.functions import apply
+from smcpn.codegen.functions import exp as exponential
+from smcpn.codegen.loops import INTEGER, Function, number
+from smcpn.codegen.terms import DOUBLE, WIDTH, Term, vector, where
+
+CHAINS = 16
+
+
+def real(value: float) -> ir.Constant:
+    """Return a constant double."""
+    return ir.Constant(DOUBLE, value)
+
+
+def _chains(
+    function: Function,
+    lanes: Any,
+    begins: list[float],
+    body: Callable[[Any, int, list[Term]], list[Term]],
+) -> list[list[Term]]:
+    """Write a loop over lanes that carries chains of vectors: `CHAINS` doubles of every kind.
+
+    ``body`` takes the place, a part of the chains, and their values before it.
+    """
+    builder, kind = function.builder, vector(DOUBLE, WIDTH)
+    parts = CHAINS // WIDTH
+    before = builder.block
+    head, inside, after = (builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    lane = builder.phi(INTEGER)
+    lane.add_incoming(number(0), before)
+    carried = [[builder.phi(kind) for _ in begins] for _ in range(parts)]
+    for phis in carried:
+        for phi, begin in zip(phis, begins, strict=True):
+            phi.add_incoming(ir.Constant(kind, [begin] * WIDTH), before)
+    builder.cbranch(builder.icmp_signed("<", lane, lanes), inside, after)
+    builder.position_at_end(inside)
+    made = [
+        body(function.sum(lane, number(part * WIDTH)), part, [Term(builder, p) for p in phis])
+        for part, phis in enumerate(carried)
+    ]
+    for phis, values in zip(carried, made, strict=True):
+        for phi, value in zip(phis, values, strict=True):
+            phi.add_incoming(value.value, builder.block)
+    lane.add_incoming(function.sum(lane, number(CHAINS)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)
+    return [[Term(builder, phis[k]) for phis in carried] for k in range(len(begins))]
+
+
+def _halved(parts: list[Term], combine: Callable[[Term, Term], Term]) -> Any:
+    """One double of chains: halves are combined until one is left."""
+    while len(parts) > 1:
+        half = len(parts) // 2
+        parts = [combine(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
+    (term,) = parts
+    builder, width = term.builder, term.width
+    while width > 1:
+        width //= 2
+        pieces = [
+            Term(
+                builder,
+                builder.shuffle_vector(
+                    term.value,
+                    ir.Constant(term.value.type, ir.Undefined),
+                    ir.Constant(
+                        ir.VectorType(ir.IntType(32), width), list(range(first, first + width))
+                    ),
+                ),
+            )
+            for first in (0, width)
+        ]
+        term = combine(*pieces)
+    return builder.bitcast(term.value, DOUBLE)
+
+
+def _vector(function: Function, array: Any, lane: Any) -> Any:
+    place = function.at(array, lane)
+    return function.builder.bitcast(place, vector(DOUBLE, WIDTH).as_pointer())
+
+
+def write_weights(
+    function: Function, log_weights: Any, weights: Any, lanes: Any
+) -> tuple[Any, Any, Any]:
+    """Write weights relative to the largest one; a log weight that is NaN or infinite has none.
+
+    Returns
+    -------
+    log_sum : LLVM double
+        Of the sum of the weights.
+    total, squares : LLVM double
+        Sums of the relative weights, and of their squares.
+    """
+    builder, kind = function.builder, vector(DOUBLE, WIDTH)
+    none = Term(builder, ir.Constant(kind, [-math.inf] * WIDTH))
+
+    def largest(lane: Any, _: int, before: list[Term]) -> list[Term]:
+        place = _vector(function, log_weights, lane)
+        value = Term(builder, builder.load(place, align=8))
+        value = where(value < math.inf, value, none)
+        builder.store(value.value, place, align=8)
+        return [where(value > before[0], value, before[0])]
+
+    (parts,) = _chains(function, lanes, [-math.inf], largest)
+    top = _halved(parts, lambda a, b: where(a > b, a, b))
+    finite = builder.fcmp_ordered(">", top, real(-math.inf), flags=("afn",))
+    reference = builder.select(finite, top, real(0.0))
+    spread = Term(builder, _splat(builder, reference, kind))
+
+    def relative(lane: Any, _: int, before: list[Term]) -> list[Term]:
+        value = Term(builder, builder.load(_vector(function, log_weights, lane), align=8))
+        weight = exponential(value - spread)
+        builder.store(weight.value, _vector(function, weights, lane), align=8)
+        return [before[0] + weight, before[1] + weight * weight]
+
+    sums, squares = _chains(function, lanes, [0.0, 0.0], relative)
+    total = _halved(sums, lambda a, b: a + b)
+    square = _halved(squares, lambda a, b: a + b)
+    return builder.fadd(reference, apply(builder, "log", [total])), total, square
+
+
+def _splat(builder: Any, value: Any, kind: Any) -> Any:
+    nothing = ir.Constant(kind, ir.Undefined)
+    first = builder.insert_element(nothing, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(
+        first, nothing, ir.Constant(ir.VectorType(ir.IntType(32), kind.count), 0)
+    )
+
+
+def write_resampling(
+    function: Function,
+    weights: Any,
+    total: Any,
+    uniform: Any,
+    lanes: Any,
+    ancestors: Any,
+) -> None:
+    """Write the ancestors of a systematic resampling, ascending, (lanes + 1,) with one to spare.
+
+    Particle i has as many offspring as there are j with (j + u) / N between the cumulative weights
+    before and after it.
+    """
+    builder = function.builder
+    with function.loop(number(0), function.sum(lanes, number(1))) as lane:
+        builder.store(number(0), function.at(ancestors, lane))
+    scale = builder.fdiv(builder.sitofp(lanes, DOUBLE), total)
+    # Of c N / S - u, rounded up.
+    shift = builder.fsub(real(1.0), uniform)
+    with _scalars(function, lanes, [real(0.0), number(0)]) as (lane, (before, begin), follow):
+        builder.store(lane, function.at(ancestors, begin))
+        cumulative = builder.fadd(before, builder.load(function.at(weights, lane)))
+        end = builder.fptosi(builder.fadd(builder.fmul(cumulative, scale), shift), INTEGER)
+        follow(cumulative, function.smaller(end, lanes))
+    with _scalars(function, lanes, [number(0)]) as (lane, (largest,), follow):
+        place = function.at(ancestors, lane)
+        mark = builder.load(place)
+        largest = builder.select(builder.icmp_signed(">", mark, largest), mark, largest)
+        builder.store(largest, place)
+        follow(largest)
+
+
+@contextmanager
+def _scalars(
+    function: Function, lanes: Any, begins: list[Any]
+) -> Generator[tuple[Any, list[Any], Callable[..., None]]]:
+    """Write a loop over lanes that carries scalars: the lane, their values, what sets the next."""
+    builder = function.builder
+    before = builder.block
+    head, inside, after = (builder.append_basic_block() for _ in range(3))
+    builder.branch(head)
+    builder.position_at_end(head)
+    lane = builder.phi(INTEGER)
+    lane.add_incoming(number(0), before)
+    carried = [builder.phi(begin.type) for begin in begins]
+    for phi, begin in zip(carried, begins, strict=True):
+        phi.add_incoming(begin, before)
+    builder.cbranch(builder.icmp_signed("<", lane, lanes), inside, after)
+    builder.position_at_end(inside)
+
+    def follow(*values: Any) -> None:
+        for phi, value in zip(carried, values, strict=True):
+            phi.add_incoming(value, builder.block)
+
+    yield lane, carried, follow
+    lane.add_incoming(function.sum(lane, number(1)), builder.block)
+    builder.branch(head)
+    builder.position_at_end(after)

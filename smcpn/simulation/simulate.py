@@ -1,0 +1,113 @@
+"""Integrate an equation with known parameters over a record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.disturbance import Disturbance
+from smcpn.model.graphs import make_model
+from smcpn.model.ode import ODE
+from smcpn.model.problem import check_ode, check_record
+from smcpn.model.record import Record
+from smcpn.simulation.disturbed import simulator_of
+
+Array = NDArray[np.float64]
+
+
+def simulate(
+    ode: ODE,
+    record: Record,
+    parameters: Mapping[str, float],
+    *,
+    observe: Any,
+    initial: Any = "rest",
+    steps: int | str = "auto",
+    process_noise: Mapping[Any, float | str] | None = None,
+    seed: int | None = None,
+) -> Array:
+    """Integrate an ODE with known parameters over the input of a record.
+
+    Where there is process noise, by ``process_noise`` or by `smcpn.sde`, it is one path of the
+    disturbed system; ``model.drift`` of such a model is the equation without noise.
+
+    Parameters
+    ----------
+    ode : ODE
+    record : Record
+        Input, time axis and hold; its outputs are not used.
+    parameters : mapping of str to float
+    observe : str, callable, or sequence of these
+        As for `Problem`.
+    initial : object
+        As for `Problem`, with numbers or parameter names.
+    steps : int or "auto"
+        Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle, without noise.
+        Where noise depends on the state, the distribution of a path has an error of the order of
+        the step.
+    process_noise : mapping, optional
+        As for `Problem`, with numbers or parameter names.
+    seed : int, optional
+        Of the process noise; the same seed and steps give the same path.
+
+    Returns
+    -------
+    ndarray, (T, n_outputs)
+
+    Raises
+    ------
+    InputError
+        If the record does not have the inputs of the model, a parameter is missing, unknown or
+        no number, or the solution diverges.
+
+    Examples
+    --------
+    >>> import numpy as np, smcpn
+    >>> @smcpn.ode
+    ... def mass(x, v, *, c):
+    ...     return v, -c * v
+    >>> record = smcpn.Record(y=np.zeros(5), dt=0.1)
+    >>> smcpn.simulate(mass, record, {"c": 0.5, "q": 0.1}, observe="x",
+    ...                process_noise={"v": "q"}, seed=0).shape
+    (5, 1)
+    """
+    check_ode(ode)
+    if not isinstance(record, Record):
+        raise InputError(f"record is {shown(record)}: give one smcpn.Record")
+    if not isinstance(parameters, Mapping):
+        raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
+    seed = None if seed is None else whole_number("seed", seed, 0)
+    what = list(observe) if isinstance(observe, (list, tuple)) else [observe]
+    # Its outputs are not used: they may be other ones than are simulated.
+    record = record.unmeasured(len(what))
+    check_record(record, ode, len(what))
+    values = {
+        name: real_number(f"parameter '{name}'", value)
+        for name, value in {**ode.defaults, **parameters}.items()
+    }
+    disturbance = Disturbance.of(process_noise, ode)
+    if disturbance is not None:
+        disturbance.check({}, values)
+    model, added, unused = make_model(
+        ode,
+        observe=what,
+        noise=[1.0],
+        initial=initial,
+        n_records=1,
+        free=list(values),
+        fixed={},
+        disturbance=disturbance,
+        lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
+    )
+    if unused or added:
+        raise InputError(
+            f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
+            f"({listed(ode.parameters)})"
+        )
+    theta = np.array([[value] for value in values.values()])
+    simulator = simulator_of(model, record, steps, seed=seed)
+    return np.concatenate([part[:, :, 0] for _, _, part in simulator(theta)])

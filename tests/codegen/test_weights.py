@@ -1,0 +1,117 @@
+"""Compiled weights, and the update of a population by one sample, against plain numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from smcpn import EKF0
+from smcpn.codegen.kernel import KernelArgumentError
+from smcpn.codegen.update import Update
+from smcpn.codegen.weights import weigh
+from smcpn.likelihood.growing import History, growing_likelihood
+from tests.models import PROBLEMS
+
+LOG_WEIGHTS = st.one_of(st.floats(-800.0, 800.0), st.just(-np.inf))
+
+
+def plainly_weighed(log_weights):
+    """Weights relative to the largest, effective sample size, and log of the mean weight."""
+    top = log_weights.max()
+    top = top if np.isfinite(top) else 0.0
+    weights = np.exp(log_weights - top)
+    total, squares = weights.sum(), np.square(weights).sum()
+    with np.errstate(divide="ignore"):
+        log_mean = np.log(total / len(weights)) + top
+    return weights, total**2 / (squares if squares > 0 else 1.0), log_mean
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(LOG_WEIGHTS, min_size=7, max_size=7), min_size=1, max_size=3))
+def test_weights_are_those_of_numpy(rows):
+    log_weights = np.array(rows)
+    weights = np.empty_like(log_weights)
+    ess, log_mean = weigh(log_weights, weights)
+    for k, row in enumerate(log_weights):
+        expected = plainly_weighed(row)
+        np.testing.assert_allclose(weights[k], expected[0], rtol=1e-15)
+        np.testing.assert_allclose([ess[k], log_mean[k]], expected[1:], rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 1000])
+def test_equal_weights_are_exact(n):
+    ess, log_mean = weigh(np.zeros((2, n)))
+    assert ess.tolist() == [n, n]
+    assert log_mean.tolist() == [0.0, 0.0]
+    # A row does not depend on those it comes with.
+    rows = np.random.default_rng(n).normal(size=(3, n))
+    np.testing.assert_array_equal(weigh(rows)[0][1:], weigh(rows[1:])[0])
+
+
+@pytest.fixture(scope="module")
+def stream():
+    problem = PROBLEMS["duffing"]()
+    record = problem.records[0]
+    likelihood = growing_likelihood(problem, EKF0(2, 2), History(1, 1), threads=1)
+    likelihood.append(record.t, record.u, record.y)
+    likelihood.finish()
+    return problem, likelihood
+
+
+@pytest.mark.parametrize("n", [1, 30, 131])
+def test_an_update_is_an_advance_and_weights(stream, n):
+    problem, likelihood = stream
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), n))
+    # One of them diverges as soon as a step is made.
+    values[0, 0] = 1e-200
+    state, log_weights, log_likelihood = likelihood.start(values), np.zeros(n), np.zeros(n)
+    update = likelihood.update(likelihood.columns(values), 0)
+    population = update.population(state, log_weights, log_likelihood)
+    measured = problem.records[0].y
+    for sample in range(12):
+        weights = plainly_weighed(log_weights)[0]
+        ((rows, first, last),) = likelihood.pieces(sample, sample + 1)
+        _, moments = likelihood.kernel.moments(values.T.copy(), state, rows, first, last)
+        state, (increment,) = likelihood.advance(values, state, sample, sample + 1)
+        increment = np.where(np.isfinite(increment), increment, -np.inf)
+        log_weights, log_likelihood = log_weights + increment, log_likelihood + increment
+        _, ess, log_mean = plainly_weighed(log_weights)
+        population, summary = update(population, sample)
+        np.testing.assert_array_equal(update.state(population), state)
+        np.testing.assert_array_equal(update.log_weights(population), log_weights)
+        np.testing.assert_array_equal(update.log_likelihood(population), log_likelihood)
+        np.testing.assert_array_equal(update.moments(population), moments[0])
+        np.testing.assert_allclose(summary[:2], [ess, log_mean], rtol=1e-13)
+        np.testing.assert_array_equal(summary[:2], np.ravel(weigh(log_weights[None])))
+        assert sample == 0 or log_weights[0] == -np.inf
+        alive = weights > 0
+        mean, variance = moments[0, :2, alive].T
+        if alive.any() and np.isfinite(mean).all():
+            share = weights[alive] / weights[alive].sum()
+            spread = np.sqrt(share @ (np.square(mean - share @ mean) + variance))
+            expected = (measured[sample] - share @ mean) / spread
+            np.testing.assert_allclose(summary[2:], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_what_does_not_fit_is_refused(stream):
+    problem, likelihood = stream
+    columns = likelihood.columns(problem.prior.natural(np.zeros((5, len(problem.prior)))))
+    update = likelihood.update(columns, 0)
+    population = np.zeros(update.shape)
+    for wrong in (
+        (population[1:], 0),
+        (population[:, 1:], 0),
+        (population, -1),
+        (population, 9999),
+    ):
+        with pytest.raises(KernelArgumentError, match="not of these rows"):
+            update(*wrong)
+    rows, *_ = next(likelihood.pieces(0, 5))
+    with pytest.raises(KernelArgumentError, match="as many measured"):
+        Update(likelihood.kernel, columns, rows, np.zeros((3, 3)))
+    with pytest.raises(KernelArgumentError, match="program's shape"):
+        Update(likelihood.kernel, columns[1:], rows, np.zeros((len(rows), 3)))
+    with pytest.raises(TypeError, match="cannot read"):
+        update(population.astype(int), 0)

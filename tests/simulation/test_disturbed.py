@@ -1,0 +1,149 @@
+"""Paths with process noise: against numpy step by step, and in distribution against exact laws."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.simulation.disturbed import DisturbedSimulator
+from tests.reference.van_loan import van_loan
+
+
+@smcpn.ode
+def mass(x, v, u, *, c):
+    return v, u - c * v
+
+
+@smcpn.sde
+def stock(price, *, mu, sigma):
+    return mu * price, sigma * price
+
+
+RNG = np.random.default_rng(0)
+RECORD = smcpn.Record(u=RNG.normal(size=20), y=np.zeros(20), dt=0.2, hold="foh")
+
+
+def path(seed: int | None = 0, **arguments: object) -> np.ndarray:
+    given = {"observe": ["x", "v"], "steps": 3, "process_noise": {"v": "q"}} | arguments
+    return smcpn.simulate(mass, RECORD, {"c": 0.4, "q": 0.3}, seed=seed, **given)
+
+
+def test_a_path_is_runge_kutta_with_the_factor_of_the_noise() -> None:
+    h, u = 0.2 / 3, np.interp(np.arange(58) * 0.2 / 3, 0.2 * np.arange(20), RECORD.u[:, 0])
+    exact = van_loan(np.array([[0.0, 1.0], [0.0, -0.4]]), np.array([[0.0], [0.3]]), h)
+    rng, x, found = np.random.default_rng(0), np.zeros(2), []
+
+    def rate(state: np.ndarray, force: float) -> np.ndarray:
+        return np.array([state[1], force - 0.4 * state[1]])
+
+    # The columns of the factor that the module's documentation gives, to h^(9/2).
+    c, q = 0.4 * h, 0.3 * np.sqrt(h)
+    first = q * np.array([h * (1 / 2 - c / 6 + c**2 / 24), 1 - c / 2 + c**2 / 6 - c**3 / 24])
+    slope = np.sqrt(3) * q
+    second = slope * np.array([h * (1 / 6 - c / 12 + c**2 / 40), -c / 6 + c**2 / 12 - c**3 / 40])
+    L = np.column_stack([first, second])
+    assert np.allclose(L @ L.T, exact, rtol=1e-5)
+    # The normals of 16 steps at a time; the first of all is of no step.
+    normals = np.concatenate([rng.standard_normal((32, 1)).reshape(16, 2) for _ in range(4)])
+    for step in range(58):
+        if step:
+            a, b = u[step - 1], u[step]
+            k1 = rate(x, a)
+            k2 = rate(x + h / 2 * k1, (a + b) / 2)
+            k3 = rate(x + h / 2 * k2, (a + b) / 2)
+            k4 = rate(x + h * k3, b)
+            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4) + L @ normals[step]
+        if step % 3 == 0:
+            found.append(x)
+    assert np.allclose(path(), found, rtol=1e-9, atol=1e-12)
+
+
+def test_the_same_seed_gives_the_same_path() -> None:
+    assert path().tobytes() == path().tobytes()
+    assert not np.array_equal(path(), path(seed=1))
+    assert not np.array_equal(path(seed=None), path(seed=None))
+
+
+def test_without_noise_it_is_the_plain_simulation() -> None:
+    plain = smcpn.simulate(mass, RECORD, {"c": 0.4}, observe=["x", "v"], steps=3)
+    tiny = smcpn.simulate(
+        mass, RECORD, {"c": 0.4}, observe=["x", "v"], steps=3, process_noise={"v": 1e-9}, seed=0
+    )
+    assert 0.0 < np.abs(tiny - plain).max() < 1e-7
+    price = smcpn.simulate(
+        stock.drift, NO_INPUT, {"mu": 0.1, "sigma": 0.5},
+        observe="price", initial=[1.0],
+    )  # fmt: skip
+    assert np.allclose(price[:, 0], np.exp(0.1 * NO_INPUT.t), rtol=1e-6)
+
+
+NO_INPUT = smcpn.Record(y=np.zeros(5), dt=0.25)
+
+
+def problem(ode, record, **arguments):
+    return smcpn.Problem(ode, record, noise=1e-3, **arguments)
+
+
+def test_the_covariance_of_many_paths_is_that_of_the_linear_system() -> None:
+    """Variance within 4 standard errors, sqrt(2 / N) of it; correlation within 4 / sqrt(N)."""
+    n, prior = 4000, {"c": stats.lognorm(1.0), "q": stats.lognorm(1.0)}
+    whole = problem(mass, RECORD, observe="x", prior=prior, process_noise={"v": "q"})
+    model, record = whole.model_observing(["x", "v"]), RECORD.unmeasured(2)
+    theta = np.tile([[0.4], [0.3]], n)
+    simulator = DisturbedSimulator(model, record, 2, seed=5)
+    last = np.concatenate([part for _, _, part in simulator(theta)])[-1]
+    exact = van_loan(np.array([[0.0, 1.0], [0.0, -0.4]]), np.array([[0.0], [0.3]]), 19 * 0.2)
+    found = np.cov(last)
+    assert np.abs(np.diag(found) / np.diag(exact) - 1).max() < 4 * np.sqrt(2 / n)
+    rho = exact[0, 1] / np.sqrt(exact[0, 0] * exact[1, 1])
+    assert abs(np.corrcoef(last)[0, 1] - rho) < 4 * (1 - rho**2) / np.sqrt(n)
+
+
+def brownian_error(steps: int, n: int = 40000) -> tuple[float, float]:
+    """Error of the second moment of geometric Brownian motion at t = 1, and its standard error."""
+    mu, sigma = 0.5, 0.6
+    prior = {"mu": stats.lognorm(1.0), "sigma": stats.lognorm(1.0)}
+    whole = problem(stock, NO_INPUT, observe="price", prior=prior, initial=[1.0])
+    simulator = DisturbedSimulator(whole.model, NO_INPUT, steps, seed=1)
+    last = [part for _, _, part in simulator(np.tile([[mu], [sigma]], n))][-1][-1, 0]
+    # The price itself as control variate: its mean exp(mu t) is exact.
+    control = last - np.exp(mu)
+    slope = np.cov(last**2, control)[0, 1] / control.var()
+    values = last**2 - slope * control - np.exp(2 * mu + sigma**2)
+    return float(values.mean()), float(values.std() / np.sqrt(n))
+
+
+def test_noise_that_depends_on_the_state_converges_weakly() -> None:
+    """Of order 1: the error halves with the step, within 3 standard errors of the difference.
+
+    After m steps of length h the second moment is exp(2 mu t) (1 + b h)^m with noise frozen over a
+    step, so that the error is known too.
+    """
+    for steps in (1, 2, 8):
+        h = 0.25 / steps
+        a = 0.5 * h
+        # c_0^2 + c_1^2 of the series with A = mu, over h.
+        series = (1 + a / 2 + a**2 / 6 + a**3 / 24) ** 2
+        series += 3 * (a / 6 + a**2 / 12 + a**3 / 40) ** 2
+        one_step = np.exp(2 * a) + 0.36 * h * series
+        expected = one_step ** (4 * steps) - np.exp(1.36)
+        error, standard_error = brownian_error(steps)
+        assert abs(error - expected) < 3.5 * standard_error, (steps, error, expected)
+        assert abs(expected) < h
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"process_noise": {"w": 1}}, "process_noise names 'w', which is no state"),
+        ({"process_noise": {"v": "r"}}, "parameter 'r' has no value"),
+        ({"process_noise": {"v": "q"}, "parameters": {"c": 1.0, "q": -1.0}}, "fixed to -1"),
+        ({"seed": -1, "process_noise": {"v": 1}}, "seed is -1"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(arguments: dict, message: str) -> None:
+    given = {"parameters": {"c": 1.0}, "observe": "x"} | arguments
+    with pytest.raises(smcpn.InputError, match=message):
+        smcpn.simulate(mass, RECORD, **given)
