@@ -175,7 +175,7 @@ def emps_official(size: Size) -> Iterator[Figure]:
         problems["emps, a tenth of the width"] = emps_problem(data.train.record, width)
     for study, problem in problems.items():
         posterior = identify(replace(case, problem=problem, steps=2 * case.steps), size)
-        yield _row(study, "open_loop", Score.of(posterior.weights, run(posterior)), UNITS["emps"])
+        yield _row(study, "open_loop", Score.of(run(posterior)), UNITS["emps"])
 
 
 def solver_honesty(size: Size) -> Iterator[Figure]:
@@ -242,7 +242,7 @@ def _scores(case: Case, posterior: Posterior, study: str) -> Iterator[Figure]:
     for name, simulation in case.simulations(posterior).items():
         published = case.published.get(name)
         scale = UNITS[case.name]
-        row = _row(study, name, Score.of(posterior.weights, simulation), scale)
+        row = _row(study, name, Score.of(simulation), scale)
         if published is not None:
             low, mean, high = published.rmse_min, published.rmse_mean, published.rmse_max
             row = replace(row, paper=(scale * low, scale * mean, scale * high))

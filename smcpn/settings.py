@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any, Self, cast
 
@@ -29,6 +30,7 @@ from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
+from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.resampling import SCHEMES
@@ -105,6 +107,11 @@ def _start(value: Any) -> Modes | str | None:
     )
 
 
+def _automatic(value: Any) -> Any:
+    """Return None for a number that is chosen on the way."""
+    return None if isinstance(value, str) and value == AUTO else _plain(value)
+
+
 Whole = Annotated[int, BeforeValidator(_plain)]
 Real = Annotated[float, BeforeValidator(_plain)]
 
@@ -137,6 +144,13 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
     replicates: Whole = Field(1, ge=1, le=MOST, description=f"give a whole number from 1 to {MOST}")
     start: Annotated[Modes | str | None, PlainValidator(_start)] = None
+    state_particles: Annotated[int | None, BeforeValidator(_automatic)] = Field(
+        None,
+        ge=FIRST,
+        le=MOST_STATE_PARTICLES,
+        multiple_of=FIRST,
+        description=f"give a multiple of {FIRST} up to {MOST_STATE_PARTICLES}, or 'auto'",
+    )
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"
     )
@@ -187,10 +201,18 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
                 argument="method",
             )
         solver = chosen_solver(problem, self.solver, self.likelihood)
+        likelihood = likelihood_name(problem, solver, self.likelihood)
+        exact = LIKELIHOODS[likelihood].approximation is None
+        if self.state_particles is not None and exact:
+            raise InputError(
+                f"state_particles is {self.state_particles}: the {likelihood} likelihood has none, "
+                "leave it out",
+                argument="state_particles",
+            )
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
-            "likelihood": likelihood_name(problem, solver, self.likelihood),
+            "likelihood": likelihood,
             "method": self.method or (AUTO if self.start is None else "tempering"),
             "entropy": np.random.SeedSequence(self.seed).entropy,
         }
@@ -224,6 +246,7 @@ class RunSettings(Settings, frozen=True):
             block=self.block,
             moves=self.moves or IndependentMetropolis(MoveSettings(max_moves=self.max_moves)),
             resample=SCHEMES[self.resampling],
+            state_particles=self.state_particles,
         )
 
     def generator(self, number: int) -> np.random.Generator:
@@ -255,6 +278,7 @@ class RunSettings(Settings, frozen=True):
             "resampling": self.resampling,
             "start": self.start.document() if isinstance(self.start, Modes) else self.start,
             "replicates": self.replicates,
+            "state_particles": self.state_particles,
             "seed": self.seed,
             "entropy": self.entropy,
         }
@@ -335,10 +359,15 @@ class RunSnapshot:
     def with_posteriors(self) -> RunSnapshot:
         """Return the state with those populations that have a posterior to go on from.
 
-        Half-tempered particles of a shorter record are drawn anew.
+        Half-tempered particles of a shorter record are drawn anew, and so are those whose
+        likelihood was estimated by filters that look ahead to its end.
         """
         by_samples = self.plan is not None and self.plan.method == "ibis"
-        kept = [k for k, one in enumerate(self.samplers) if by_samples or one.sample]
+        kept = [
+            k
+            for k, one in enumerate(self.samplers)
+            if (by_samples and isnan(one.log_floor)) or (one.sample and not one.state_particles)
+        ]
         return replace(
             self,
             samplers=tuple(self.samplers[k] for k in kept),

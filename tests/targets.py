@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
+from scipy.special import ndtri
 
 from smcpn import Prior
 
@@ -107,25 +108,41 @@ class HalfNan(LinearRegression):
 
 @dataclass(frozen=True)
 class OrnsteinUhlenbeck:
-    """dx = -rate x dt + q dW, x_0 ~ N(0, 1), y_k = x(k h) + noise e: the Kalman likelihood."""
+    """dx = -rate x dt + q dW, x_0 ~ N(0, spread^2), y_k = x(k h) + noise e: its likelihood."""
 
     y: np.ndarray
     h: float = 0.5
     noise: float = 0.5
+    spread: float = 1.0
     prior = Prior({"rate": stats.lognorm(0.5), "q": stats.lognorm(0.5)})
 
     @classmethod
-    def simulated(cls, n: int = 40, rate: float = 1.0, q: float = 1.0, seed: int = 0):
-        rng, model = np.random.default_rng(seed), cls(np.zeros(n))
+    def simulated(
+        cls, n: int = 40, rate: float = 1.0, q: float = 1.0, seed: int = 0, spread: float = 1.0
+    ):
+        rng, model = np.random.default_rng(seed), cls(np.zeros(n), spread=spread)
         decay, sd = model.transition(np.array([[rate, q]]))
-        x = [rng.standard_normal()]
+        x = [spread * rng.standard_normal()]
         for _ in range(n - 1):
             x.append(decay[0] * x[-1] + sd[0] * rng.standard_normal())
-        return cls(np.array(x) + model.noise * rng.standard_normal(n))
+        return cls(np.array(x) + model.noise * rng.standard_normal(n), spread=spread)
 
     @property
     def n_samples(self) -> int:
         return len(self.y)
+
+    def moments(self, points: int = 200) -> tuple[float, np.ndarray, np.ndarray]:
+        """Log-evidence, posterior mean and sd of theta, by a grid over the logarithms."""
+        axis = np.linspace(-2.5, 2.5, points)
+        theta = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+        log_density = self.prior.log_density(theta)
+        log_density += self.evaluate(np.exp(theta), self.n_samples)[1]
+        weights = np.exp(log_density - log_density.max())
+        area = (axis[1] - axis[0]) ** 2
+        evidence = float(log_density.max() + np.log(weights.sum() * area))
+        weights /= weights.sum()
+        mean = weights @ theta
+        return evidence, mean, np.sqrt(weights @ (theta - mean) ** 2)
 
     def transition(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Factor of the state over a step, and standard deviation of what is added, (N,) each."""
@@ -134,7 +151,7 @@ class OrnsteinUhlenbeck:
         return decay, q * np.sqrt((1 - decay**2) / (2 * rate))
 
     def start(self, values):
-        return np.array([np.zeros(len(values)), np.ones(len(values))])
+        return np.array([np.zeros(len(values)), np.full(len(values), self.spread**2)])
 
     def advance(self, values, state, a, b):
         decay, sd = self.transition(values)
@@ -158,10 +175,7 @@ class OrnsteinUhlenbeck:
 
 @dataclass(frozen=True)
 class BootstrapFilter:
-    """The same likelihood estimated by a bootstrap particle filter, resampled at every sample.
-
-    A block of samples has a key, of the generator Philox.
-    """
+    """The same likelihood estimated by a bootstrap particle filter, resampled at every sample."""
 
     model: OrnsteinUhlenbeck
     state_particles: int = 32
@@ -187,32 +201,32 @@ class BootstrapFilter:
     def start(self, values):
         return np.zeros((self.state_particles, len(values)))
 
-    def draws(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Normals (block, N, N_x) and uniforms (block, N, 1) of one block of N filters."""
-        normal = np.empty((self.block, len(keys), self.state_particles))
-        uniform = np.empty((self.block, len(keys), 1))
-        for i, key in enumerate(keys):
-            rng = np.random.Generator(np.random.Philox(key=int(key)))
-            normal[:, i] = rng.standard_normal((self.block, self.state_particles))
-            uniform[:, i] = rng.random((self.block, 1))
-        return normal, uniform
+    def uniforms(self, keys: np.ndarray) -> np.ndarray:
+        """Of one block of N filters, (block, N, N_x + 1), by SplitMix64 of key and counter."""
+        counter = np.arange(1, self.block * (self.state_particles + 1) + 1, dtype=np.uint64)
+        x = keys[:, None] + counter * np.uint64(0x9E3779B97F4A7C15)
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+        uniform = ((x ^ (x >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
+        return np.moveaxis(uniform.reshape(len(keys), self.block, -1), 1, 0)
 
     def advance_keyed(self, values, keys, state, a, b):
         decay, sd = (part[:, None] for part in self.model.transition(values))
-        x, increments = state.T, np.empty((b - a, len(values)))
+        x, increments, size = state.T, np.empty((b - a, len(values))), self.state_particles
         for k in range(a, b):
             if k == a or k % self.block == 0:
-                normal, uniform = self.draws(keys[:, k // self.block])
-            z, u = normal[k % self.block], uniform[k % self.block]
-            x = decay * x + sd * z if k > 0 else z
-            density = stats.norm.pdf(self.model.y[k], x, self.model.noise)
-            total = density.sum(axis=1)
+                uniforms = self.uniforms(keys[:, k // self.block])
+            z, u = ndtri(uniforms[k % self.block, :, 1:]), uniforms[k % self.block, :, :1]
+            x = decay * x + sd * z if k > 0 else self.model.spread * z
+            density = np.exp(-0.5 * ((self.model.y[k] - x) / self.model.noise) ** 2)
+            density /= self.model.noise * np.sqrt(2 * np.pi)
+            total = density.sum(axis=1, keepdims=True)
             with np.errstate(divide="ignore", invalid="ignore"):
-                increments[k - a] = np.log(total / self.state_particles)
-                reached = np.cumsum(density, axis=1) / total[:, None]
-            places = (np.arange(self.state_particles) + u) / self.state_particles
-            index = (reached[:, None, :] < places[:, :, None]).sum(axis=2)
-            x = np.take_along_axis(x, np.minimum(index, self.state_particles - 1), axis=1)
+                increments[k - a] = np.log(total[:, 0] / size)
+                reached = np.nan_to_num(np.cumsum(density, axis=1) / total)
+            reached[:, -1] = 1.0
+            copies = np.diff(np.ceil(size * reached - u), axis=1, prepend=0.0)
+            x = np.repeat(x.ravel(), copies.ravel().astype(int)).reshape(x.shape)
         return x.T.copy(), increments
 
     def estimate(self, values, keys, b):

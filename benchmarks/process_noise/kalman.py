@@ -49,9 +49,13 @@ def predator_prey(x, y, *, alpha, beta, gamma, delta):
     return alpha * x - beta * x * y, delta * x * y - gamma * y
 
 
-def simulated(drift: Callable, diffusion: Array, initial: list, t: Array, rng: Any) -> Array:
+def simulated(drift: Callable[..., Any], diffusion: Array, initial: Any, t: Any, rng: Any) -> Array:
     """A path at times t, (T, n), in steps of a twentieth of the interval."""
-    x, h, path = np.array(initial, dtype=float), (t[1] - t[0]) / SUBSTEPS, [initial]
+    x, h, path = (
+        np.array(initial, dtype=float),
+        (t[1] - t[0]) / SUBSTEPS,
+        [np.array(initial, dtype=float)],
+    )
     for _ in t[1:]:
         for _ in range(SUBSTEPS):
             kick = np.sqrt(h) * diffusion * rng.standard_normal(len(x))
@@ -105,7 +109,7 @@ class Linear:
             covariance = covariance - gain[:, :, None] * covariance[:, 0][:, None]
         return total
 
-    def exact(self, points: int = 161) -> tuple[Array, float]:
+    def exact(self, points: int = 81) -> tuple[Array, float]:
         """Posterior mean of theta, (2,), and log-evidence, by the rectangle rule."""
         prior = self.problem.prior
         centre, scale = self.mode()
@@ -136,7 +140,8 @@ def linear(name: str, seed: int, n: int = 60) -> Linear:
     if name == "ou":
         path = simulated(lambda x: [-0.8 * x], np.array([0.5]), [1.0], t, rng)
         options: dict[str, Any] = {"initial": [1.0], "process_noise": {"x": "q"}}
-        ode, prior = relaxing, {"rate": stats.lognorm(0.7, scale=1.0), **lognormal}
+        prior: dict[str, Any] = {"rate": stats.lognorm(0.7, scale=1.0), **lognormal}
+        ode = relaxing
         rate, noise = lambda v: [[-v[0]]], lambda v: [[v[1] ** 2]]
     else:
         path = simulated(
@@ -168,8 +173,8 @@ def exact(quick: bool) -> Iterator[Row]:
         error = np.abs(total / expected - 1).max()
         yield at_most(f"{name}, relative difference to a textbook filter", error, 1e-10)
     case = linear("oscillator", 0)
-    options = {"observe": "x", "noise": 0.2, "initial": [1.0, 0.0]}
-    prior = {"k": stats.lognorm(0.7, scale=1.5)}
+    options: dict[str, Any] = {"observe": "x", "noise": 0.2, "initial": [1.0, 0.0]}
+    prior: dict[str, Any] = {"k": stats.lognorm(0.7, scale=1.5)}
     totals = []
     for noise, likelihood in (({"v": 1e-7}, "kalman"), (None, "classical")):
         problem = smcpn.Problem(

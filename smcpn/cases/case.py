@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,10 @@ class Case:
         return self.settings.with_options(**{**options, "solver": chosen})
 
     def simulations(
-        self, posterior: Posterior, simulate: Callable[..., Simulation] | None = None
+        self,
+        posterior: Posterior,
+        simulate: Callable[..., Simulation] | None = None,
+        particles: int | None = None,
     ) -> dict[str, Simulation]:
         """Simulate every test with a posterior of the problem, by name.
 
@@ -154,10 +158,14 @@ class Case:
         posterior : Posterior
         simulate : callable, optional
             In place of its own, such as that of `Posterior.robust`.
+        particles : int, optional
+            Of free runs, as of `Posterior.simulate`.
         """
-        run_freely = simulate or posterior.simulate
-        free_runs = {
-            name: run_freely(record, observe=self.test_observes, initialise=self.initialise)
-            for name, record in self.tests.items()
-        }
+        run_freely = partial(
+            simulate or posterior.simulate,
+            observe=self.test_observes,
+            initialise=self.initialise,
+            particles=particles,
+        )
+        free_runs = {name: run_freely(record) for name, record in self.tests.items()}
         return free_runs | {name: run(posterior) for name, run in self.protocols.items()}

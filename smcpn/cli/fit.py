@@ -21,7 +21,7 @@ from smcpn.cli.options import (
     System,
     Verbose,
     check_options,
-    parsed_steps,
+    whole_or_auto,
 )
 from smcpn.cli.terminal import say
 from smcpn.config import load_system
@@ -63,7 +63,7 @@ def fit(
         "likelihood": likelihood,
         "solver": solver,
         "order": order,
-        "steps": parsed_steps(steps),
+        "steps": whole_or_auto("steps", steps),
     }
     check_options(**options)
     case = load_system(system, hold=hold, model=model, split=split)

@@ -16,7 +16,7 @@ from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import Score, score_table, scores_of
+from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""
@@ -64,12 +64,11 @@ def _scored(found: Laplace, seed: int) -> Posterior | None:
 
 
 def _scores(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Score]:
-    if robust is None:
-        simulations = case.simulations(posterior)
-    else:
+    if robust is not None:
         posterior = robust.posterior
-        simulations = case.simulations(posterior, robust.simulate)
-    return scores_of(posterior.weights, simulations, case.problem.observe)
+    simulate = None if robust is None else robust.simulate
+    particles = particles_scored(posterior, case.tests.values())
+    return scores_of(case.simulations(posterior, simulate, particles), case.problem.observe)
 
 
 def as_dict(outcome: Fit) -> dict[str, Any]:
@@ -115,4 +114,5 @@ def as_text(outcome: Fit) -> str:
     ]
     if outcome.scores:
         lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
+        lines += score_note(outcome.scores, DRAWS if outcome.laplace.success else 1)
     return "\n".join(lines)

@@ -26,11 +26,12 @@ from smcpn.cli.options import (
     SolverName,
     Split,
     Start,
+    StateParticles,
     Steps,
     System,
     Verbose,
     check_options,
-    parsed_steps,
+    whole_or_auto,
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
@@ -47,6 +48,7 @@ def identify(
     seed: Seed = None,
     method: Method = None,
     start: Start = None,
+    state_particles: StateParticles = None,
     likelihood: Likelihood = None,
     solver: SolverName = None,
     steps: Steps = None,
@@ -95,10 +97,11 @@ def identify(
         "seed": seed,
         "method": method,
         "start": start,
+        "state_particles": whole_or_auto("state_particles", state_particles),
         "likelihood": likelihood,
         "solver": solver,
         "order": order,
-        "steps": parsed_steps(steps),
+        "steps": whole_or_auto("steps", steps),
         "checkpoint": checkpoint,
     }
     check_options(**options)

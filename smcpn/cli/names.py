@@ -15,6 +15,7 @@ LIKELIHOODS = (
     "kalman",
     "kalman-iterated",
     "particle",
+    "particle-bootstrap",
 )
 METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")

@@ -92,8 +92,8 @@ def log_to_stderr(count: int) -> int:
     return count
 
 
-def parsed_steps(text: str | None) -> int | str | None:
-    """Return the value of ``--steps``.
+def whole_or_auto(name: str, text: str | None) -> int | str | None:
+    """Return the value of an option that is a whole number or "auto".
 
     Raises
     ------
@@ -105,8 +105,8 @@ def parsed_steps(text: str | None) -> int | str | None:
     try:
         return int(text)
     except ValueError:
-        sentence = f"--steps is '{text}': give a whole number or 'auto'"
-        raise InputError(sentence, argument="steps") from None
+        sentence = f"--{name.replace('_', '-')} is '{text}': give a whole number or 'auto'"
+        raise InputError(sentence, argument=name) from None
 
 
 def check_options(
@@ -214,6 +214,14 @@ Seed = Annotated[
 Steps = Annotated[
     str | None,
     typer.Option(help="Solver steps per sample, or 'auto'.", metavar="N|auto", rich_help_panel=RUN),
+]
+StateParticles = Annotated[
+    str | None,
+    typer.Option(
+        help="Particles of each filter of the particle likelihood, or 'auto'.",
+        metavar="N|auto",
+        rich_help_panel=RUN,
+    ),
 ]
 Order = Annotated[
     int | None,

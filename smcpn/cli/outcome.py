@@ -18,7 +18,7 @@ from smcpn.columns import align
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
-from smcpn.results.scores import Score, score_table, scores_of
+from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
 
@@ -52,8 +52,10 @@ def identified(
         posterior = smcpn.identify(case.problem, progress=progress, **settings.given)
     counted = posterior.robust() if robust else None
     scored = posterior if counted is None else counted.posterior
-    simulations = case.simulations(scored, None if counted is None else counted.simulate)
-    scores = scores_of(scored.weights, simulations, case.problem.observe)
+    simulate = None if counted is None else counted.simulate
+    particles = particles_scored(scored, case.tests.values())
+    simulations = case.simulations(scored, simulate, particles)
+    scores = scores_of(simulations, case.problem.observe)
     work = CLOCK.since(before)
     wall = time.perf_counter() - begin - work.compile_seconds
     return Outcome(case, posterior, simulations, scores, wall, work, counted)
@@ -156,6 +158,7 @@ def as_text(outcome: Outcome) -> str:
         f"with scoring     {outcome.wall_s:.2f} s{memory}",
         "",
         align(score_table(outcome.scores, case.published), left=(0, 1)),
+        *score_note(outcome.scores, len(posterior.theta)),
     ]
     return "\n".join(lines)
 

@@ -25,7 +25,7 @@ from smcpn.cli.options import (
     Verbose,
     check_options,
     complete_format,
-    parsed_steps,
+    whole_or_auto,
 )
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
@@ -262,7 +262,7 @@ def stream(
         particles=particles,
         seed=seed,
         likelihood=likelihood,
-        steps=parsed_steps(steps),
+        steps=whole_or_auto("steps", steps),
         order=order,
         hold=hold,
         lookahead=lookahead,

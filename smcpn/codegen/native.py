@@ -62,12 +62,12 @@ def native(plan: Plan) -> Native:
     return Native(
         _callable(engine, "advance", len(ARGUMENTS)),
         _callable(engine, "start", len(START_ARGUMENTS)),
-        _callable(engine, "update", 5) if plan.n_outputs else None,
+        _callable(engine, "update", 4) if plan.n_outputs else None,
         engine,
     )
 
 
-def loaded(text: str, write: Callable[[ir.Module], None]) -> Any:
+def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     """Return an execution engine of LLVM with code that is compiled now or was at an earlier start.
 
     An interrupt waits until it is whole. The engine is to be kept as long as its code is called.
@@ -91,7 +91,7 @@ def loaded(text: str, write: Callable[[ir.Module], None]) -> Any:
         return _LOADED[name]
 
 
-def _object(name: str, write: Callable[[ir.Module], None]) -> bytes:
+def _object(name: str, write: Callable[[ir.Module], object]) -> bytes:
     entry = f"{name}.object"
     code = store.load(entry)
     if code is None:
@@ -101,17 +101,17 @@ def _object(name: str, write: Callable[[ir.Module], None]) -> bytes:
     return code
 
 
-def compiled(write: Callable[[ir.Module], None]) -> bytes:
+def compiled(write: Callable[[ir.Module], object]) -> bytes:
     """Compile what is written to a module to an object file."""
     return _machine().emit_object(_optimised(write))
 
 
-def assembly(write: Callable[[ir.Module], None]) -> str:
+def assembly(write: Callable[[ir.Module], object]) -> str:
     """Return what is written to a module as the assembly of this processor."""
     return _machine().emit_assembly(_optimised(write))
 
 
-def _optimised(write: Callable[[ir.Module], None]) -> Any:
+def _optimised(write: Callable[[ir.Module], object]) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)

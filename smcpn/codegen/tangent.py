@@ -84,6 +84,13 @@ def derived(graph: ca.SX, symbols: ca.SX, along: ca.SX) -> tuple[ca.SX, ca.SX]:
     return outputs, derivatives
 
 
+def jacobian(graph: ca.SX, symbols: ca.SX) -> ca.SX:
+    """Jacobian (m, n) of a column of graphs by symbols, by the rules of `derived`, sparse."""
+    n = symbols.numel()
+    columns = [derived(graph, symbols, ca.SX.eye(n)[:, k])[1] for k in range(n)]
+    return ca.sparsify(ca.horzcat(*columns))
+
+
 def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> ca.SX | None:
     """Derivative of an operation, of those of its operands; None where it is zero throughout."""
     parts = [

@@ -11,11 +11,68 @@ from smcpn.codegen.weights import FRAME, WEIGHT_ROWS, weigh
 Array = NDArray[np.float64]
 
 
+class Population:
+    """Weighted particles as compiled code reads and writes them: one array.
+
+    Parameters
+    ----------
+    n_state, n_outputs, n : int
+        Numbers of the solver's state, of outputs, and of particles.
+
+    Attributes
+    ----------
+    address : int
+        Of the numbers.
+    """
+
+    __slots__ = ("_numbers", "_sizes", "address")
+
+    def __init__(self, n_state: int, n_outputs: int, n: int) -> None:
+        self._sizes = n_state, n_outputs, n
+        self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + n_outputs)
+        self.address: int = self._numbers.__array_interface__["data"][0]
+
+    def _rows(self, first: int, last: int) -> Array:
+        n = self._sizes[2]
+        return self._numbers[first * n : last * n].reshape(last - first, n)
+
+    @property
+    def state(self) -> Array:
+        """State of the solver, (k, N)."""
+        return self._rows(0, self._sizes[0])
+
+    @property
+    def log_weights(self) -> Array:
+        """Log-weights, (N,)."""
+        return self._rows(self._sizes[0], self._sizes[0] + 1)[0]
+
+    @property
+    def log_likelihood(self) -> Array:
+        """Log-likelihoods of all samples, (N,)."""
+        return self._rows(self._sizes[0] + 1, self._sizes[0] + 2)[0]
+
+    @property
+    def weights(self) -> Array:
+        """Weights, the largest of which is one, (N,)."""
+        return self._rows(self._sizes[0] + 2, self._sizes[0] + 3)[0]
+
+    @property
+    def summary(self) -> tuple[float, float]:
+        """Effective sample size, and log of the mean weight."""
+        numbers, end = self._numbers, -self._sizes[1]
+        return numbers.item(end - 2), numbers.item(end - 1)
+
+    @property
+    def innovation(self) -> Array:
+        """What was measured less its prediction, in predictive standard deviations, (q,).
+
+        Of the last sample, predicted with the weights before it; nan where missing.
+        """
+        return self._numbers[-self._sizes[1] :]
+
+
 class Update:
     """The samples of some rows, assimilated one by one by the particles of some parameters.
-
-    A population is one array, (k + 4 + m, N): state, log-weights, log-likelihoods, weights, and
-    the increments and the program's moments of its last sample.
 
     Parameters
     ----------
@@ -34,77 +91,54 @@ class Update:
     samples : range
         Numbers of those that it knows. The first of the rows is one that the rows before end with,
         unless the stream begins with it.
+    moments : ndarray, (m, N)
+        The program's moments of the sample that was assimilated last.
+    latest : Population or None
+        That after this sample.
     """
 
     def __init__(
         self, kernel: LaneKernel, columns: Array, rows: Rows, measured: Array, begin: int = 0
     ) -> None:
         program, n = kernel.program, columns.shape[1]
-        self._n_state, self._n_outputs = program.state.numel(), program.n_outputs
-        kernel.check_one(columns, (self._n_state, n), rows, 0)
-        if len(measured) != len(rows) or measured.shape[1] < self._n_outputs:
+        n_state, n_outputs = program.state.numel(), program.n_outputs
+        kernel.check_one(columns, (n_state, n), rows, 0)
+        if len(measured) != len(rows) or measured.shape[1] < n_outputs:
             raise KernelArgumentError("there are not as many measured values as rows")
-        self.shape = self._n_state + WEIGHT_ROWS + program.moments.numel(), n
+        self._sizes = n_state, n_outputs, n
+        self.moments = np.empty((program.moments.numel(), n))
+        self.latest: Population | None = None
+        increments = np.empty(n)
         self._update, self._begin = kernel.native.update, begin
         self.samples = range(begin + (begin > 0), begin + len(rows))
         intervals, inputs, gains, samples, begins = rows.addresses
         work, work_address = kernel.work_array()
-        before_outputs = measured.shape[1] - self._n_outputs
         numbers = {
             "theta": address(columns), "particles": n, "intervals": intervals, "inputs": inputs,
             "gains": gains, "n_gains": len(rows.gains), "samples": samples, "begins": begins,
             "recur": rows.recur, "blocks": -(-n // kernel.lanes), "work": work_address,
-            "measured": address(measured) + 8 * before_outputs,
-            "measured_width": measured.shape[1],
+            "measured": address(measured) + 8 * (measured.shape[1] - n_outputs),
+            "measured_width": measured.shape[1], "increments": address(increments),
+            "moments": address(self.moments),
         }  # fmt: skip
         self._frame = np.array([numbers[name] for name in FRAME], dtype=np.int64)
         self._frame_address = self._frame.ctypes.data
         # What the frame points to.
-        self._kept = columns, rows, measured, work
+        self._kept = columns, rows, measured, work, increments
 
-    def population(self, state: Array, log_weights: Array, log_likelihood: Array) -> Array:
+    def population(self, state: Array, log_weights: Array, log_likelihood: Array) -> Population:
         """Return a population, of states (k, N) and of what each particle has, (N,)."""
-        made = np.zeros(self.shape)
-        rows = made[self._n_state : self._n_state + WEIGHT_ROWS]
-        made[: self._n_state], rows[0], rows[1] = state, log_weights, log_likelihood
-        weigh(log_weights[None], rows[2:3])
+        made = Population(*self._sizes)
+        made.state[:], made.log_weights[:] = state, log_weights
+        made.log_likelihood[:] = log_likelihood
+        weigh(log_weights[None], made.weights[None])
         return made
 
-    def __call__(self, before: Array, sample: int) -> tuple[Array, Array]:
-        """Assimilate a sample.
-
-        Returns
-        -------
-        after : ndarray, (k + 4 + m, N)
-        summary : ndarray, (2 + q,)
-            Effective sample size, log of the mean weight, and what was measured minus what was
-            predicted, in predictive standard deviations; nan where missing.
-        """
-        if before.shape != self.shape or sample not in self.samples:
+    def __call__(self, before: Population, sample: int) -> Population:
+        """Assimilate a sample."""
+        if before._sizes != self._sizes or sample not in self.samples:
             raise KernelArgumentError("the population or the sample is not of these rows")
-        after, summary = np.empty(self.shape), np.empty(2 + self._n_outputs)
-        self._update(
-            self._frame_address, sample - self._begin,
-            address(before), address(after), address(summary),
-        )  # fmt: skip
-        return after, summary
-
-    def state(self, population: Array) -> Array:
-        """States of the solver, (k, N)."""
-        return population[: self._n_state]
-
-    def log_weights(self, population: Array) -> Array:
-        """Log-weights, (N,)."""
-        return population[self._n_state]
-
-    def log_likelihood(self, population: Array) -> Array:
-        """Log-likelihoods of all samples, (N,)."""
-        return population[self._n_state + 1]
-
-    def weights(self, population: Array) -> Array:
-        """Weights, the largest of which is one, (N,)."""
-        return population[self._n_state + 2]
-
-    def moments(self, population: Array) -> Array:
-        """The program's moments of the last sample, (m, N)."""
-        return population[self._n_state + WEIGHT_ROWS :]
+        after = Population(*self._sizes)
+        self._update(self._frame_address, sample - self._begin, before.address, after.address)
+        self.latest = after
+        return after

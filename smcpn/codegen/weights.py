@@ -187,24 +187,23 @@ def _write_innovate(module: ir.Module) -> ir.Function:
 
 FRAME = (
     "theta", "particles", "intervals", "inputs", "gains", "n_gains", "samples", "begins", "recur",
-    "blocks", "work", "measured", "measured_width",
+    "blocks", "work", "measured", "measured_width", "increments", "moments",
 )  # fmt: skip
 """Addresses and integers that `update` is given in an array."""
-WEIGHT_ROWS = 4
-"""Rows of a population behind its state: log-weight, log-likelihood, weight, and increment."""
+WEIGHT_ROWS = 3
+"""Rows of a population behind its state: log-weight, log-likelihood, and weight."""
 
 
 def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     """Write ``update``: a population ``before`` a sample to that ``after`` it.
 
-    A population is an array of its state, log-weights, log-likelihoods, weights and, of the
-    sample it comes from, increments and moments, (k + 4 + m, N). ``summary`` becomes effective
-    sample size, log of the mean weight, and innovations, predicted with the weights before.
+    A population is an array: for all particles the state, log-weights, log-likelihoods and
+    weights, (k + 3, N); then effective sample size, log of the mean weight, and the innovations of
+    the sample, predicted with the weights before.
     """
     weigh, innovate = write_weigh(module), _write_innovate(module)
     arguments = {
         "frame": INTEGER.as_pointer(), "sample": INTEGER, "before": _NUMBERS, "after": _NUMBERS,
-        "summary": _NUMBERS,
     }  # fmt: skip
     made = Function(module, "update", arguments)
     builder = made.builder
@@ -217,11 +216,15 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     def row(population: str, k: int) -> Any:
         return made.at(made[population], made.times(number(k), count))
 
-    weight_row, moments_row = plan.n_state, plan.n_state + WEIGHT_ROWS
+    weight_row = plan.n_state
+    summary = row("after", plan.n_state + WEIGHT_ROWS)
+    increments, moments = (
+        builder.inttoptr(frame[name], _NUMBERS) for name in ("increments", "moments")
+    )
     values = {
         **frame, "state": made["before"], "following": made["after"], "first": sample,
         "last": made.sum(sample, number(1)), "emitted": number(0),
-        "moments": row("after", moments_row), "totals": row("after", weight_row + 3),
+        "moments": moments, "totals": increments,
         "first_block": number(0), "last_block": frame["blocks"],
     }  # fmt: skip
 
@@ -235,12 +238,12 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     )
     builder.call(
         innovate,
-        [row("after", moments_row), number(plan.n_outputs), count, row("before", weight_row + 2),
-         measured, made.at(made["summary"], number(2))],
+        [moments, number(plan.n_outputs), count, row("before", weight_row + 2),
+         measured, made.at(summary, number(2))],
     )  # fmt: skip
 
     def add(at: Elements) -> list[Term]:
-        increment = at.load(row("after", weight_row + 3))
+        increment = at.load(increments)
         # Of probability zero where the solution diverged.
         increment = where(absolute(increment) < math.inf, increment, -math.inf)
         for k in (weight_row, weight_row + 1):
@@ -248,9 +251,7 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
         return []
 
     reduced(made, count, add, [], _sum)
-    builder.call(
-        weigh, [row("after", weight_row), count, row("after", weight_row + 2), made["summary"]]
-    )
+    builder.call(weigh, [row("after", weight_row), count, row("after", weight_row + 2), summary])
     made.finish()
 
 

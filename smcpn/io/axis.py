@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +43,7 @@ LONGEST_GAP = 100_000
 """Intervals without a sample beyond which a stream is not the same experiment."""
 ROUNDED = 0.5
 """Intervals below which two times on a grid are one."""
-_NOTHING = np.empty(0)
+_NOTHING = np.empty((0, 0))
 
 
 class TimeAxis:
@@ -98,8 +98,8 @@ class TimeAxis:
         """Return the number of intervals from the last sample to ``t``; 0 before the first."""
         return (t - self.given) / self.interval if self._known else 0.0
 
-    def place(self, t: float | None) -> Array:
-        """Add a new sample; return the times of the missing ones before it, and its own, (m,).
+    def place(self, t: float | None) -> list[float]:
+        """Add a new sample; return the times of the missing ones before it, and its own.
 
         Raises
         ------
@@ -129,7 +129,7 @@ class TimeAxis:
         """
         if t is None:
             self._next_time()
-            return self._grid_times(m)
+            return np.array(self._grid_times(m))
         times = NUMBERS("t", t).ravel()
         if len(times) != m or not (np.diff(times, prepend=self.last) > 0).all():
             raise InputError(f"t is {shown(t)}: give {m} rising times after the last sample")
@@ -160,20 +160,19 @@ class TimeAxis:
             )
         return self._origin + self.interval * self._count
 
-    def _grid_times(self, m: int) -> Array:
-        return self._origin + self.interval * np.arange(self._count, self._count + m, dtype=float)
+    def _grid_times(self, m: int) -> list[float]:
+        return [self._origin + self.interval * k for k in range(self._count, self._count + m)]
 
-    def _add(self, steps: int, given: float) -> Array:
-        times: Array
+    def _add(self, steps: int, given: float) -> list[float]:
         if self._grid:
             times = self._grid_times(steps)
+        elif steps == 1:
+            times = [given]
         else:
-            times = np.array([given])
-            if steps > 1:
-                times = self.last + (given - self.last) * np.arange(1, steps + 1) / steps
-                times[-1] = given
+            distance = given - self.last
+            times = [self.last + distance * k / steps for k in range(1, steps)] + [given]
         self._count += steps
-        self.given, self.last = given, float(times[-1])
+        self.given, self.last = given, times[-1]
         self._known.append(given)
         if len(self._known) > 2 * MEMORY:
             del self._known[:MEMORY]
@@ -187,19 +186,15 @@ class Arrival(NamedTuple):
     ----------
     status : str
         ``"new"``, ``"late"`` or ``"duplicate"``.
-    times, u, y : ndarray, (m, ), (m, n), (m, q)
-        Of the missing samples, and last of the one that arrived; empty unless it is new.
+    sample : sequence of float
+        Time, inputs and outputs, NaN where missing; empty unless it is new.
+    gap : ndarray, (m, 1 + n + q)
+        The same of the samples that were put in before it.
     """
 
     status: str
-    times: Array = _NOTHING
-    u: Array = _NOTHING
-    y: Array = _NOTHING
-
-    @property
-    def missing(self) -> int:
-        """Number of samples that were put in."""
-        return max(0, len(self.times) - 1)
+    sample: Sequence[float] = ()
+    gap: Array = _NOTHING
 
 
 class Arrivals:
@@ -213,7 +208,7 @@ class Arrivals:
     Attributes
     ----------
     axis : TimeAxis
-    last_input : ndarray, (n,)
+    last_input : sequence of float, (n,)
         From which the inputs of missing samples are held, or interpolated.
     """
 
@@ -221,7 +216,7 @@ class Arrivals:
         self._record = problem.records[0]
         self.axis = TimeAxis(self._record)
         self._n_outputs = len(problem.observe)
-        self.last_input = np.zeros(self._record.n_inputs)
+        self.last_input: Sequence[float] = [0.0] * self._record.n_inputs
 
     def take(self, u: Any, y: Any, t: float | None) -> Arrival:
         """Check a sample and place it.
@@ -232,23 +227,26 @@ class Arrivals:
             As of `Online.update`.
         """
         inputs, outputs = self._inputs(u), self._outputs(y)
-        t = None if t is None else real_number("t", t, "give a time in seconds")
+        if t is not None:
+            t = real_number("t", t, "give a time in seconds")
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)
         times = self.axis.place(t)
         before, self.last_input = self.last_input, inputs
-        missing = len(times) - 1
-        if missing == 0:
-            return Arrival(status, times, inputs[None], outputs[None])
-        shares = np.arange(1, missing + 2)[:, None] / (missing + 1)
+        sample = [times[-1], *inputs, *outputs]
+        if len(times) == 1:
+            return Arrival(status, sample)
+        return Arrival(status, sample, self._gap(times, np.array(before), np.array(inputs)))
+
+    def _gap(self, times: list[float], before: Array, inputs: Array) -> Array:
+        """Missing samples between one and the next, whose inputs and last time are given."""
+        m = len(times) - 1
+        shares = np.arange(1, m + 1)[:, None] / (m + 1)
         if self._record.hold == "zoh":
-            shares = np.floor(shares)
+            shares = np.zeros((m, 1))
         between = before + (inputs - before) * shares
-        between[-1] = inputs
-        measured = np.full((missing + 1, self._n_outputs), np.nan)
-        measured[-1] = outputs
-        return Arrival(status, times, between, measured)
+        return np.column_stack([times[:-1], between, np.full((m, self._n_outputs), np.nan)])
 
     def coming(self, u: Any, t: Any) -> tuple[Array, Array]:
         """Return times (m,) and inputs (m, n) of samples to come, which are not taken in.
@@ -270,35 +268,40 @@ class Arrivals:
             raise InputError("u holds no samples, or some that are not finite: an input is known")
         return self.axis.coming(len(inputs), t), inputs
 
-    def _inputs(self, u: Any) -> Array:
+    def _inputs(self, u: Any) -> list[float]:
         size = self._record.n_inputs
         if u is None and (size == 0 or self._record.u_function is not None):
-            return np.zeros(size)
+            return [0.0] * size
         inputs = _floats("u", u, size)
-        if not all(map(math.isfinite, inputs.tolist())):
+        if not all(map(math.isfinite, inputs)):
             raise InputError(
                 f"u is {shown(u)}: an input must be known at every sample (only y may be missing)"
             )
         return inputs
 
-    def _outputs(self, y: Any) -> Array:
+    def _outputs(self, y: Any) -> list[float]:
         if y is None:
-            return np.full(self._n_outputs, np.nan)
+            return [math.nan] * self._n_outputs
         outputs = _floats("y", y, self._n_outputs)
-        if any(map(math.isinf, outputs.tolist())):
+        if any(map(math.isinf, outputs)):
             raise InputError(f"y is {shown(y)}: give finite numbers, or NaN where one is missing")
         return outputs
 
 
-def _floats(name: str, values: Any, size: int) -> Array:
-    """Return ``values`` as floats, (size,).
+def _floats(name: str, values: Any, size: int) -> list[float]:
+    """Return ``values`` as that many floats.
 
     Raises
     ------
     InputError
         If they are no numbers, or not as many.
     """
-    array = Kind(f"{size} numbers", NUMBERS.read)(name, values).ravel()
-    if len(array) != size:
-        raise InputError(f"{name} has {len(array)} values, the problem {size}: {shown(values)}")
-    return array
+    if type(values) is float or type(values) is np.float64:
+        numbers = [float(values)]
+    elif type(values) is np.ndarray and values.dtype.char == "d":
+        numbers = values.ravel().tolist()
+    else:
+        numbers = Kind(f"{size} numbers", NUMBERS.read)(name, values).ravel().tolist()
+    if len(numbers) != size:
+        raise InputError(f"{name} has {len(numbers)} values, the problem {size}: {shown(values)}")
+    return numbers

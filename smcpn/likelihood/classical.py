@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.row_code import RowGraph
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import (
+    Between,
     RowWriter,
     Window,
     WindowRows,
@@ -230,6 +232,7 @@ class ClassicalRowWriter(RowWriter):
         steps = int(numbers_of_steps(np.diff(record.t), steps, self._interval).max(initial=1))
         self.steps, self.n_outputs = steps, model.outputs.numel()
         self._number, self._n_initial = number, len(model.initial)
+        self._record = record
         if record.uniform:
             self.gains = np.array([[record.interval / steps]])
 
@@ -247,6 +250,32 @@ class ClassicalRowWriter(RowWriter):
         if lengths is None:
             lengths = np.repeat(window.spacing / counts, counts)[:, None]
         return WindowRows(inputs, lengths, sample_rows(window), counts=varying), memory
+
+    def graph(self) -> RowGraph | None:
+        """See `RowWriter.graph`; where all intervals have as many steps."""
+        varying = self.gains is None and self._interval is not None
+        if varying or not Between.is_linear(self._record):
+            return None
+        between, parts = Between(self._record, self.n_outputs), ca.SX.sym("parts", 4)
+        steps, nothing = ca.SX.sym("steps"), ca.SX(0, 1)
+        halves = np.arange(2 * self.steps + 1) / (2 * self.steps)
+        begins = np.arange(self.steps) / self.steps
+        *places, begin = ca.vertsplit(parts)
+        return RowGraph(
+            number=ca.SX.sym("count"),
+            before=between.before,
+            after=between.after,
+            memory=nothing,
+            constants=steps,
+            constant_values=np.array([self.steps], dtype=float),
+            entries=parts,
+            table=np.column_stack([halves[:-1:2], halves[1::2], halves[2::2], begins]),
+            inputs=ca.vertcat(*map(between.inputs, places), between.time(begin)),
+            gains=between.spacing / steps if self.gains is None else nothing,
+            interval=nothing,
+            sample=between.sample_row,
+            following=nothing,
+        )
 
     def _inputs(self, window: Window, steps: int) -> Array:
         """Inputs at the begin, middle and end of the steps of all intervals, and times."""

@@ -18,7 +18,12 @@ from smcpn.arguments import Count, Numbers, Positive, checked
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.expansion import expansion_program, products, tangent_program
 from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
-from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood, likelihood_name
+from smcpn.likelihood.registry import (
+    LIKELIHOODS,
+    build_likelihood,
+    likelihood_name,
+    require_exact,
+)
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.prior import Coordinate
@@ -89,6 +94,7 @@ class LogLikelihood:
         check_problem(problem)
         solver = chosen_solver(problem, solver, likelihood)
         self.likelihood = likelihood_name(problem, solver, likelihood)
+        require_exact(self.likelihood)
         self.problem, self.names = problem, problem.names
         self.solver = first_solver(problem, solver, self.likelihood)
         self._threads = threads

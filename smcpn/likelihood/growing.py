@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
@@ -93,7 +94,7 @@ class History:
         self.n_inputs, self.n_outputs = n_inputs, n_outputs
         self._folder, self._kept, self._intervals = folder, max(2, kept), intervals
         self._chunks: dict[int, Chunk] = {}
-        self._length = 0
+        self._length, self._last = 0, 0.0
         self._file: _SpilledSamples | None = None
         self._open(0)
 
@@ -115,7 +116,20 @@ class History:
             chunk.samples[first:last, n:] = y[taken]
             chunk.count = last
             begin = chunk.begin + last
-        self._length = end
+        if len(t):
+            self._length, self._last = end, float(t[-1])
+
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Store one sample: time, inputs and outputs."""
+        number, local = self._place(self._length)
+        chunk = self._chunks.get(number)
+        if chunk is None:
+            self._open(number)
+            chunk = self._chunks[number]
+        chunk.samples[local] = sample
+        chunk.count = local + 1
+        self._length += 1
+        self._last = sample[0]
 
     def spill(self, newest: int) -> list[int]:
         """Move chunks long before the ``newest`` in use to the file; return their numbers."""
@@ -149,6 +163,8 @@ class History:
 
     def time(self, sample: int) -> float:
         """Time of a sample."""
+        if sample == self._length - 1:
+            return self._last
         chunk, local = self.place(sample)
         return float(chunk.samples[local, 0])
 
@@ -384,6 +400,8 @@ class GrowingRecursion:
     kernel : LaneKernel
         It emits the log-density of a sample; its moments are mean and variance of the outputs,
         noise included, and those of the states (`Recursion.states`).
+    row_code : RowCode, optional
+        Writes the rows of one sample, where that is compiled.
     """
 
     def __init__(
@@ -400,6 +418,8 @@ class GrowingRecursion:
             n_outputs=mean.numel(),
         )
         self.kernel = LaneKernel(program, threads)
+        graph = self.writer.graph()
+        self.row_code = None if graph is None else RowCode(graph)
 
 
 class GrowingLikelihood:
@@ -421,7 +441,8 @@ class GrowingLikelihood:
         self._rows: dict[int, Rows] = {}
         # What the rows need of those before, at the first sample of each chunk and at the last one.
         self._memory: dict[int, Array] = {0: self._writer.memory}
-        self._latest = self._writer.memory
+        self._latest = self._writer.memory.copy()
+        self._frame: tuple[Chunk, NDArray[np.int64], int] | None = None
         self.n_samples = 0
 
     @property
@@ -437,6 +458,11 @@ class GrowingLikelihood:
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
         self.history.append(t, u, y)
+        self._release(len(self.history) - self.lookahead)
+
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Take in one sample: time, inputs and outputs, NaN where missing."""
+        self.history.append_sample(sample)
         self._release(len(self.history) - self.lookahead)
 
     def finish(self) -> None:
@@ -510,11 +536,14 @@ class GrowingLikelihood:
         """Write the rows of the samples before ``end``, after which they count."""
         for chunk, first, last in self.history.pieces(self.n_samples, end):
             rows = self._rows_of(chunk)
-            before = max(first - 1, 0)
-            self._latest = self._write(chunk, rows, before, last, self._latest)
+            code = self._compiled.row_code
+            if code is not None and last - first == 1 and first > 1:
+                code.write(self._framed(code, chunk, rows), first, self.n_samples)
+            else:
+                self._latest[:] = self._write(chunk, rows, max(first - 1, 0), last, self._latest)
             self.n_samples = chunk.begin + last
             if last == chunk.intervals + 1:
-                self._memory[chunk.number + 1] = self._latest
+                self._memory[chunk.number + 1] = self._latest.copy()
                 for number in self.history.spill(chunk.number + 1):
                     self._rows.pop(number, None)
 
@@ -533,6 +562,14 @@ class GrowingLikelihood:
             if rows.intervals.size:
                 rows.intervals[a : b - 1] = part.intervals
         return memory
+
+    def _framed(self, code: RowCode, chunk: Chunk, rows: Rows) -> int:
+        """Address of what the compiled writer is told of a chunk in memory."""
+        known = self._frame
+        if known is None or known[0] is not chunk:
+            frame = code.frame(chunk.samples, rows, self._latest)
+            known = self._frame = chunk, frame, frame.ctypes.data
+        return known[2]
 
     def _rows_of(self, chunk: Chunk) -> Rows:
         rows = self._rows.get(chunk.number)

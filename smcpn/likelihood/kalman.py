@@ -14,9 +14,9 @@ what `step_factor` says; as G falls to zero it is that of `classical`.
 
 P is kept as L D L' (`covariance`): Thornton's orthogonalisation predicts, Bierman's downdate takes
 one output after the other, all linearised at the predicted mean. Neither subtracts from a variance,
-so that P stays positive and keeps its digits however small the noise of the outputs is; P itself,
-in Joseph's form, loses them where that is below a millionth of the state. Only entries that are not
-zero at all times are kept: states that nothing couples cost what they would alone.
+so that P stays positive and keeps its digits however small the noise of the outputs is. Only
+entries that are not zero at all times are kept: states that nothing couples cost what they would
+alone.
 
 Where a measured value is not Gaussian, the update is Laplace's approximation about the predicted
 output (`measurement.LaplaceMeasurement`).
@@ -25,12 +25,15 @@ output (`measurement.LaplaceMeasurement`).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.tangent import jacobian
+from smcpn.errors import InputError
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at
 from smcpn.likelihood.covariance import Factor, OutputGain, downdate, orthogonalised
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
@@ -40,7 +43,7 @@ from smcpn.likelihood.rows import RowWriter, Window, WindowRows
 from smcpn.likelihood.transition import Transition
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.solver import RK4, Solver
+from smcpn.solver import EKF0, RK4, Solver
 
 Array = NDArray[np.float64]
 
@@ -121,7 +124,11 @@ def predicted_factor(factor: Factor, transition: Transition, noise: ca.SX) -> Fa
 
 def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
     """A quotient by a pivot, 0 where the pivot is: a state may have no noise of its own."""
-    return ca.SX(0) if value.is_zero() else value / ca.fmax(pivot, LEAST_PIVOT)
+    return ca.SX(0) if value.is_zero() else value * (1.0 / ca.fmax(pivot, LEAST_PIVOT))
+
+
+MOST_ORDER = 3
+"""Of `EKF0`, beyond which the derivatives of an input are not known well enough."""
 
 
 class Kalman(Recursion):
@@ -137,6 +144,11 @@ class Kalman(Recursion):
         Of a solver step.
     predicted : Gaussian
         States at a sample, given those before; over the symbols of the lane's state.
+
+    Raises
+    ------
+    InputError
+        For a solver whose settings it cannot use.
     """
 
     name = "kalman"
@@ -146,9 +158,11 @@ class Kalman(Recursion):
     takes_process_noise = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
+        if solver.probabilistic:
+            _check(cast(EKF0, solver))
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
         self.transition = Transition.of(self.model, solver)
-        self.local_order = self.transition.step.error_order
+        self.local_order = self.transition.error_order
         self._varies = grid.rescales
         self._hold_noise()
         self._keep()
@@ -158,8 +172,8 @@ class Kalman(Recursion):
         step, factor = self.transition.step, self.transition.factor
         stays = not ca.depends_on(factor, ca.vertcat(self.model.x, *step.inputs, step.t))
         self._noise = ca.SX.sym("noise", factor.sparsity()) if stays else factor
-        self._held = ca.vertcat(*self._noise.nonzeros()) if stays else ca.SX(0, 1)
-        self._noise_of_step = ca.vertcat(*factor.nonzeros()) if stays else ca.SX(0, 1)
+        self._held = self._noise.nz[:] if stays else ca.SX(0, 1)
+        self._noise_of_step = factor.nz[:] if stays else ca.SX(0, 1)
 
     def _keep(self) -> None:
         """Keep the entries of the factor that are not zero at all times, from P = 0."""
@@ -176,7 +190,7 @@ class Kalman(Recursion):
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
-        """Any solver that claims no error, and `EKF0`, of whose steps the error is known."""
+        """Any solver that claims no error, and `EKF0`, whose claims for a step it adds."""
         return not solver.adaptive and solver.jacobian == "none"
 
     @classmethod
@@ -192,7 +206,7 @@ class Kalman(Recursion):
     @property
     def slopes(self) -> ca.SX:
         """H, their derivatives by the states there, (q, n)."""
-        return ca.jacobian(self.outputs, self.model.x)
+        return jacobian(self.outputs, self.model.x)
 
     @property
     def corrected(self) -> Corrected:
@@ -276,6 +290,20 @@ class Kalman(Recursion):
             interval=ca.vertcat(program.interval, one),
             step=ca.vertcat(program.step, moved),
         )
+
+
+def _check(solver: EKF0) -> None:
+    if solver.diffusion not in STEPWISE or solver.form != "first" or solver.order > MOST_ORDER:
+        raise InputError(
+            f"the kalman likelihood takes smcpn.EKF0 of order 1 to {MOST_ORDER} without a form or "
+            f"diffusion, which it calibrates by step, and not {solver!r}: correct it, or give "
+            "solver=smcpn.RK4()",
+            argument="solver",
+        )
+
+
+STEPWISE = ("fixed-diagonal", "dynamic-diagonal")
+"""Diffusions of `EKF0`, the default among them, that are calibrated for each state and step."""
 
 
 def corrected(

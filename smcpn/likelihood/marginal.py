@@ -31,12 +31,14 @@ exactly and would claim an acceleration without solver error.
 from __future__ import annotations
 
 from math import factorial
+from typing import Any
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.row_code import RowGraph
 from smcpn.errors import InputError
 from smcpn.likelihood.coloured import NoiseFilter
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
@@ -44,6 +46,7 @@ from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
 from smcpn.likelihood.rows import (
     NO_INTERVALS,
+    Between,
     RowWriter,
     Window,
     WindowRows,
@@ -228,6 +231,14 @@ def _check(solver: EKF0) -> None:
         )
 
 
+def powered(x: Any, n: int) -> Any:
+    """``x ** n`` as a product, which numbers, arrays and graphs round alike; n >= 1."""
+    product = x
+    for _ in range(n - 1):
+        product = product * x
+    return product
+
+
 class MarginalRowWriter(RowWriter):
     """Rows of `Marginal.program`: inputs, gains, and the variance of a state at unit diffusion.
 
@@ -267,6 +278,7 @@ class MarginalRowWriter(RowWriter):
         self._order, self._restarts, self._number = order, restarts, number
         self._n_initial, self._length = len(model.initial), record.interval / steps
         self.recur = restarts
+        self._record = record
         # Without restarts, gains are stationary long before as many steps.
         self._shared = shared_gains(order, steps if restarts else steps * CHUNK)
         self.gains = self._gains = np.column_stack(
@@ -286,7 +298,7 @@ class MarginalRowWriter(RowWriter):
         if self._interval is not None:
             counts = numbers_of_steps(window.spacing, self._wanted, self._interval)
         lengths = window.spacing / counts if self._restarts else np.full(intervals, self._length)
-        growth = (lengths / self._length) ** (2 * self._order + 1)
+        growth = powered(lengths / self._length, 2 * self._order + 1)
         count = self.steps * window.begin + np.append(0, np.cumsum(counts))
         samples = sample_rows(window, more=2)
         samples[:, -2] = variance = self._variance(count, growth, memory)
@@ -297,6 +309,35 @@ class MarginalRowWriter(RowWriter):
         between = self._intervals(window, lengths, samples) if self._restarts else NO_INTERVALS
         written = WindowRows(inputs, self._gains, samples, between, varying)
         return written, variance[-1:]
+
+    def graph(self) -> RowGraph | None:
+        """See `RowWriter.graph`; where the derivatives restart and a step has a fixed share."""
+        if not (self._restarts and self._interval is None and Between.is_linear(self._record)):
+            return None
+        between, count = Between(self._record, self.n_outputs), ca.SX.sym("count")
+        memory, constants = ca.SX.sym("memory"), ca.SX.sym("constants", 3)
+        part, (steps, unit, variance) = ca.SX.sym("part"), ca.vertsplit(constants)
+        length = between.spacing / steps
+        growth = powered(length / unit, 2 * self._order + 1)
+        following = memory + growth * variance
+        rates = between.derivatives(self._order - 1)
+        return RowGraph(
+            number=count,
+            before=between.before,
+            after=between.after,
+            memory=memory,
+            constants=constants,
+            constant_values=np.array(
+                [self.steps, self._length, self._shared.variance[self.steps - 1]], dtype=float
+            ),
+            entries=part,
+            table=np.arange(1, self.steps + 1)[:, None] / self.steps,
+            inputs=ca.vertcat(between.inputs(part), between.time(part), length, 1.0 / growth),
+            gains=ca.SX(0, 1),
+            interval=ca.vertcat(between.inputs(ca.SX(0.0)), between.before[0], *rates, length),
+            sample=ca.vertcat(between.sample_row, following, 1.0 / (steps * count)),
+            following=following,
+        )
 
     def _inputs(self, window: Window, steps: int, lengths: Array, growth: Array) -> Array:
         """Input, time, length and scale of diffusion of the steps of all intervals."""

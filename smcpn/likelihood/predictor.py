@@ -47,11 +47,6 @@ class PredictorStep(Step):
         return cls(plain.model, plain.h, plain.t, plain.inputs, order)
 
     @property
-    def error_order(self) -> int:
-        """See `Step`."""
-        return self.order + 1
-
-    @property
     def following(self) -> ca.SX:
         """State at the end."""
         predicted, z = self._predicted

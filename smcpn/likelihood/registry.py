@@ -16,6 +16,7 @@ from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError, shown
+from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
 from smcpn.likelihood.rows import RowWriter
 from smcpn.model.problem import Model, Problem
@@ -85,6 +86,8 @@ class Recursion(ABC):
         Whether the state is disturbed between samples: it takes models with process noise only.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
+    approximation : str or None
+        Name of the likelihood from whose posterior a run comes to an estimated one.
     gaussian : bool
         Whether a sample is Gaussian given those before, with the moments of `expected`, where the
         noise is: its maximum is one of (weighted) least squares. A log density of a subclass's own
@@ -102,6 +105,7 @@ class Recursion(ABC):
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
+    approximation: ClassVar[str | None] = None
     gaussian: ClassVar[bool] = False
     divides: ClassVar[bool] = False
     model: Model
@@ -270,9 +274,37 @@ def build_likelihood(
     Raises
     ------
     InputError
-        If there is no such likelihood, or it does not go with the solver or the problem.
+        If there is no such likelihood, it does not go with the solver or the problem, or it is an
+        estimate.
     """
-    return suitable_likelihood(problem, solver, likelihood).build(problem, solver, threads)
+    kind = suitable_likelihood(problem, solver, likelihood)
+    require_exact(kind.name)
+    return kind.build(problem, solver, threads)
+
+
+def build_estimate(
+    problem: Problem, solver: Solver, threads: int | None, likelihood: str
+) -> EstimatedLikelihood:
+    """Build a likelihood that is an estimate; see `build_likelihood`."""
+    built: Any = suitable_likelihood(problem, solver, likelihood).build(problem, solver, threads)
+    return built
+
+
+def require_exact(likelihood: str) -> None:
+    """Refuse a likelihood that is an estimate, by the name of its approximation.
+
+    Raises
+    ------
+    InputError
+    """
+    approximation = LIKELIHOODS[likelihood].approximation
+    if approximation is not None:
+        raise InputError(
+            f"likelihood is '{likelihood}', an estimate by random numbers, which has no gradient "
+            f"and no fixed value: take likelihood='{approximation}' here; smcpn.identify samples "
+            "the posterior of both",
+            argument="likelihood",
+        )
 
 
 def suitable_likelihood(

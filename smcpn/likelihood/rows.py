@@ -13,10 +13,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
+from smcpn.codegen.row_code import RowGraph
+from smcpn.model.expression import applied
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
 from smcpn.model.record import Record
 
@@ -77,6 +80,19 @@ class RecordWindow:
     def derivatives(self, order: int) -> Array:
         """See `Window.derivatives`."""
         return interval_derivatives(self._record, order)
+
+
+class RecordPiece(RecordWindow):
+    """The samples ``[a, b)`` of a record as a `Window`; its input is known by its samples."""
+
+    def __init__(self, record: Record, n_outputs: int, a: int, b: int) -> None:
+        super().__init__(record[a:b], n_outputs)
+        # A record of its own counts time from its first sample, which rounds otherwise.
+        self.begin, self.t, self.spacing = a, record.t[a:b], np.diff(record.t[a:b])
+
+    def times(self, parts: int) -> Array:
+        """See `Window.times`."""
+        return self.t[:-1, None] + self.spacing[:, None] * (np.arange(parts + 1) / parts)
 
 
 class WindowRows(NamedTuple):
@@ -163,6 +179,11 @@ class RowWriter(ABC):
     gains: Array | None = None
     recur: bool = False
 
+    def __init_subclass__(cls) -> None:
+        if "rows" in cls.__dict__ and "graph" not in cls.__dict__:
+            # What a parent's graph says is not what is written.
+            cls.graph = RowWriter.graph
+
     @abstractmethod
     def start(self, head: Record) -> Array:
         """Row of the first sample, of a record that begins with it."""
@@ -182,6 +203,10 @@ class RowWriter(ABC):
         memory : ndarray
             At the window's last sample.
         """
+
+    def graph(self) -> RowGraph | None:
+        """The rows of one more sample as graphs, with the bytes of `rows`; by default none."""
+        return None
 
     def whole(self, record: Record) -> Rows:
         """Rows of a record that has ended."""
@@ -227,6 +252,67 @@ def sample_rows(window: Window, more: int = 0) -> Array:
     np.copyto(rows[:, n + 1 : n + 1 + q], window.y, where=present)
     rows[:, n + 1 + q : n + 1 + 2 * q] = present
     return rows
+
+
+class Between:
+    """Two consecutive samples as symbols, and the input between them where that is linear.
+
+    The arithmetic is that of `smcpn.model.hold`, operation by operation.
+
+    Parameters
+    ----------
+    record : Record
+        Tells the number of inputs and their hold.
+    n_outputs : int
+
+    Attributes
+    ----------
+    before, after : casadi.SX, (1 + n + q, 1)
+        As of `RowGraph`.
+    spacing : casadi.SX
+        Time between them.
+    """
+
+    def __init__(self, record: Record, n_outputs: int) -> None:
+        n = record.n_inputs
+        self._holds = record.hold == "zoh"
+        self.before = ca.SX.sym("before", 1 + n + n_outputs)
+        self.after = ca.SX.sym("after", 1 + n + n_outputs)
+        self._u, self._following = self.before[1 : 1 + n], self.after[1 : 1 + n]
+        self._y = self.after[1 + n :]
+        self.spacing = self.after[0] - self.before[0]
+
+    @staticmethod
+    def is_linear(record: Record) -> bool:
+        """Whether the input between two samples is known from these."""
+        known = record.u_function is None and record.hold in ("zoh", "foh")
+        return record.n_inputs == 0 or known
+
+    def inputs(self, rising: ca.SX) -> ca.SX:
+        """Input at a part of the way, (n, 1)."""
+        if self._holds:
+            return self._u
+        return self._u * (1.0 - rising) + self._following * rising
+
+    def time(self, part: ca.SX) -> ca.SX:
+        """Time at a part of the way."""
+        return self.before[0] + self.spacing * part
+
+    def derivatives(self, order: int) -> list[ca.SX]:
+        """Time derivatives 1..order of the input, (n, 1) each."""
+        rates = [ca.SX.zeros(self._u.numel(), 1) for _ in range(order)]
+        if rates and not self._holds:
+            rates[0] = (self._following - self._u) / self.spacing
+        return rates
+
+    @property
+    def sample_row(self) -> ca.SX:
+        """What `sample_rows` writes of the later one."""
+        # A NaN is not less than anything.
+        present = [y < np.inf for y in ca.vertsplit(self._y)] if self._y.numel() else []
+        pairs = zip(present, ca.vertsplit(self._y), strict=True) if present else ()
+        known = [applied("if_else_zero", [here, y]) for here, y in pairs]
+        return ca.vertcat(self._following, self.after[0], *known, *present)
 
 
 def start_row(record: Record, number: int, n_initial: int, order: int) -> Array:

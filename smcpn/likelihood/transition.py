@@ -12,14 +12,16 @@ the variance that the solver claims for its own error, where it claims one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import casadi as ca
 
+from smcpn.codegen.tangent import jacobian
 from smcpn.likelihood.classical import Step
 from smcpn.likelihood.predictor import PredictorStep
 from smcpn.model.problem import Model
 from smcpn.model.process_noise import step_factor
-from smcpn.solver import Solver
+from smcpn.solver import EKF0, Solver
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Transition:
         L; k = 0 without process noise.
     error_variance : casadi.SX, (n, 1)
         Variance of each state that the solver claims for its error, 0 where it claims none.
+    error_order : int
+        Power of h with which the step's `local_error` falls.
     """
 
     step: Step
@@ -45,6 +49,7 @@ class Transition:
     jacobian: ca.SX
     factor: ca.SX
     error_variance: ca.SX
+    error_order: int
 
     @classmethod
     def of(cls, model: Model, solver: Solver) -> Transition:
@@ -52,12 +57,15 @@ class Transition:
         n = model.x.numel()
         error, factor = ca.SX(n, 1), ca.SX(n, 0)
         if solver.probabilistic:
-            step = PredictorStep.of(model, solver.order)
-            error = step.error_variance
+            order = cast(EKF0, solver).order
+            step = PredictorStep.of(model, order)
+            error, error_order = step.error_variance, order + 1
         else:
             step = solver.step.of(model)
+            error_order = step.error_order
         if model.process_noise is not None:
             middle = step.t + step.h / 2
             factor = step_factor(model, step.h, u=step.inputs[1], t=middle)
         following = step.following
-        return cls(step, following, ca.jacobian(following, model.x), factor, error)
+        slopes = jacobian(following, model.x)
+        return cls(step, following, slopes, factor, error, error_order)

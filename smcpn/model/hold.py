@@ -116,7 +116,7 @@ def _sinc_interpolate(record: Record, parts: int) -> Array:
     for j in range(parts):
         kernel = sinc_taps(j / parts)
         for channel in range(record.n_inputs):
-            values = signal.correlate(padded[:, channel], kernel, mode="valid")
+            values = signal.correlate(padded[:, channel], kernel, mode="valid", method="direct")
             fine[j::parts, channel] = values[1 : 1 + len(record)]
     return fine
 

@@ -14,6 +14,7 @@ Array = NDArray[np.float64]
 
 VARIANCE_RATIO = 4.0
 """The test looks for innovations of twice the predicted standard deviation."""
+_GAIN, _LOSS = 0.5 * (1.0 - 1.0 / VARIANCE_RATIO), 0.5 * log(VARIANCE_RATIO)
 
 
 @dataclass(frozen=True)
@@ -78,12 +79,12 @@ class ChangeTest:
 
     def __call__(self, innovation: Array, sample: int, t: float) -> Alarm | None:
         """Take in the innovations of a sample, (q,), nan where missing."""
-        squares = [e * e for e in innovation.tolist() if e == e]
-        gain = 0.5 * (1.0 - 1.0 / VARIANCE_RATIO) * sum(squares)
+        score = self.score
+        for e in innovation.tolist():
+            if e == e:
+                score += _GAIN * e * e - _LOSS
         # Bounded, so that the score comes back soon after the innovations did.
-        self.score = min(
-            self.score + gain - 0.5 * log(VARIANCE_RATIO) * len(squares), 2.0 * self.threshold
-        )
+        self.score = min(score, 2.0 * self.threshold)
         if self.score <= 0.0:
             self.reset()
             return None

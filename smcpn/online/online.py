@@ -229,15 +229,18 @@ class Online:
             time that does not do. The sample is then not taken in.
         """
         begin = time.perf_counter()
-        arrival = self._arrivals.take(u, y, t)
-        before = self._windows.sample
-        self._windows.alarm = None
+        arrival, windows = self._arrivals.take(u, y, t), self._windows
+        windows.alarm = None
         if arrival.status != "new":
             return self._state(arrival.status, 0, begin)
-        self._windows.append(arrival.times, arrival.u, arrival.y)
-        self._windows.track(None if self.budget is None else begin + self.budget)
-        status = "waiting" if self._windows.sample == before else "assimilated"
-        return self._state(status, arrival.missing, begin)
+        before = windows.sample
+        if len(arrival.gap):
+            n = 1 + self.problem.records[0].n_inputs
+            windows.append(arrival.gap[:, 0], arrival.gap[:, 1:n], arrival.gap[:, n:])
+        windows.append_sample(arrival.sample)
+        windows.track(None if self.budget is None else begin + self.budget)
+        status = "waiting" if windows.sample == before else "assimilated"
+        return self._state(status, len(arrival.gap), begin)
 
     def finish(self) -> State:
         """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
@@ -363,7 +366,7 @@ class Online:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that go with `document`."""
-        return {"held": self._arrivals.last_input, **self._windows.arrays()}
+        return {"held": np.array(self._arrivals.last_input, dtype=float), **self._windows.arrays()}
 
     def population(self) -> tuple[Prior, Snapshot]:
         """Return prior and snapshot of the population to go on from."""
@@ -378,7 +381,7 @@ class Online:
     ) -> None:
         """Restore the state that `document`, `arrays` and `population` returned."""
         self.axis.resume(document["axis"])
-        self._arrivals.last_input = arrays["held"]
+        self._arrivals.last_input = arrays["held"].tolist()
         self._windows.resume(document, arrays, population)
 
     def _state(self, status: str, missing: int, begin: float) -> State:
@@ -398,8 +401,8 @@ class Online:
             status=status,
             missing=missing,
             approximate=windows.approximate,
-            state_names=tuple(self.problem.ode.states),
-            _states=population.states() if population.sample else None,
+            state_names=self.problem.ode.states,
+            _position=population.sample,
             _sampler=tracker.sampler,
             _particles=population.particles,
             _prior=windows.current.prior,

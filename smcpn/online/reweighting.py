@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.update import Update
+from smcpn.codegen.update import Population, Update
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem
@@ -17,58 +17,33 @@ Array = NDArray[np.float64]
 
 
 class Reweighted:
-    """A particle system, of which weights and states are known as an `Update` left them.
+    """A particle system, whose weights and states are those that an `Update` left.
 
     Parameters
     ----------
     base : ParticleSystem
         Its parameters and all that does not change from sample to sample.
-    update : Update, optional
-    population : ndarray, optional
-        Made by it, of later samples than ``base``.
+    population : Population, optional
+        Of later samples than ``base``.
     """
 
-    __slots__ = ("_base", "_population", "_update")
+    __slots__ = ("base", "population")
 
-    def __init__(
-        self, base: ParticleSystem, update: Update | None = None, population: Array | None = None
-    ) -> None:
-        self._base, self._update, self._population = base, update, population
+    def __init__(self, base: ParticleSystem, population: Population | None = None) -> None:
+        self.base, self.population = base, population
 
     @property
     def system(self) -> ParticleSystem:
         """The particles with all that belongs to them."""
-        update, population = self._update, self._population
-        if update is None or population is None:
-            return self._base
+        population = self.population
+        if population is None:
+            return self.base
         return replace(
-            self._base,
-            log_weights=update.log_weights(population),
-            log_likelihood=update.log_likelihood(population),
-            state=update.state(population),
+            self.base,
+            log_weights=population.log_weights,
+            log_likelihood=population.log_likelihood,
+            state=population.state,
         )
-
-    @property
-    def theta(self) -> Array:
-        """Parameters in unconstrained coordinates, (N, d)."""
-        return self._base.theta
-
-    def taken_by(self, update: Update) -> Array:
-        """The population as another update takes it."""
-        if self._population is not None:
-            return self._population
-        base = self._base
-        return update.population(base.state, base.log_weights, base.log_likelihood)
-
-    def followed_by(self, update: Update, population: Array) -> Reweighted:
-        """The same particles after a later sample."""
-        return Reweighted(self._base, update, population)
-
-    def moments(self) -> tuple[Array, Array] | None:
-        """Moments (m, N) and weights (N,), where the last sample was an update."""
-        if self._update is None or self._population is None:
-            return None
-        return self._update.moments(self._population), self._update.weights(self._population)
 
 
 class HiddenStates(NamedTuple):
@@ -85,6 +60,13 @@ class HiddenStates(NamedTuple):
     mean: Array
     variance: Array
     weights: Array
+
+    @classmethod
+    def of(cls, likelihood: GrowingLikelihood, moments: Array, weights: Array) -> HiddenStates:
+        """The states among the moments of a likelihood's kernel, (m, N)."""
+        first = 2 * likelihood.history.n_outputs
+        last = first + likelihood.n_states
+        return cls(moments[first:last], moments[last:], weights)
 
     def mixture(self) -> tuple[Array, Array]:
         """Mean and standard deviation of each state over the particles, (n,) each."""
@@ -112,38 +94,21 @@ class Reweighting:
         self._theta, self._columns = np.empty(0), np.empty(0)
         self._update: Update | None = None
 
-    def __call__(
-        self, particles: Reweighted, sample: int
-    ) -> tuple[Reweighted, float, float, Array]:
-        """Assimilate a sample: the arithmetic of `Ibis` for a block of one.
-
-        Returns
-        -------
-        particles : Reweighted
-            log w + log p(y_k | y_<k, theta).
-        ess : float
-            Effective sample size after it.
-        log_mean : float
-            Log of the mean weight after it.
-        innovation : ndarray, (q,)
-            Measured minus predicted output in predictive standard deviations; nan where missing.
-        """
-        update = self._prepared(particles.theta, sample)
-        population, summary = update(particles.taken_by(update), sample)
-        ess, log_mean = summary[:2].tolist()
-        return particles.followed_by(update, population), ess, log_mean, summary[2:]
+    def __call__(self, particles: Reweighted, sample: int) -> Population:
+        """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
+        base, before = particles.base, particles.population
+        update = self._prepared(base.theta, sample)
+        if before is None:
+            before = update.population(base.state, base.log_weights, base.log_likelihood)
+        return update(before, sample)
 
     def states(self, particles: Reweighted, sample: int) -> HiddenStates:
         """States at the sample that was assimilated last."""
-        known = particles.moments()
-        if known is None:
-            self._prepared(particles.theta, sample)
-            system = particles.system
-            known = self._likelihood.moments(self._columns, system.state, sample), system.weights
-        moments, weights = known
-        first = 2 * self._likelihood.history.n_outputs
-        last = first + self._likelihood.n_states
-        return HiddenStates(moments[first:last], moments[last:], weights / weights.sum())
+        update, system = self._prepared(particles.base.theta, sample), particles.system
+        if particles.population is not None and particles.population is update.latest:
+            return HiddenStates.of(self._likelihood, update.moments, system.weights)
+        moments = self._likelihood.moments(self._columns, system.state, sample)
+        return HiddenStates.of(self._likelihood, moments, system.weights)
 
     def _prepared(self, theta: Array, sample: int) -> Update:
         """What assimilates a sample, for parameters in unconstrained coordinates."""

@@ -89,7 +89,7 @@ class State:
     approximate: str
     names: tuple[str, ...]
     state_names: tuple[str, ...]
-    _states: HiddenStates | None = field(repr=False)
+    _position: int = field(repr=False)
     _sampler: StreamIbis = field(repr=False)
     _particles: Reweighted = field(repr=False)
     _prior: Prior = field(repr=False)
@@ -152,8 +152,15 @@ class State:
     def _mixture(self) -> tuple[Array, Array]:
         if "states" not in self._known:
             unknown = np.full(len(self.state_names), np.nan)
-            self._known["states"] = self._states.mixture() if self._states else (unknown, unknown)
+            self._known["states"] = self._states().mixture() if self._position else (unknown,) * 2
         return self._known["states"]
+
+    def _states(self) -> HiddenStates:
+        """States of all particles at the last of the samples of the window."""
+        likelihood, system = self._sampler.likelihood, self._particles.system
+        columns = likelihood.columns(self._prior.natural(system.theta))
+        moments = likelihood.moments(columns, system.state, self._position - 1)
+        return HiddenStates.of(likelihood, moments, system.weights)
 
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.

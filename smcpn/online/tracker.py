@@ -112,10 +112,11 @@ class StreamIbis(Ibis):
 
     def assimilate(self) -> bool:
         """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
-        particles, ess, log_mean, self.innovation = self._reweighting(self.particles, self.sample)
+        population = self._reweighting(self.particles, self.sample)
+        self.innovation, (ess, log_mean) = population.innovation, population.summary
         if ess < self._threshold:
             return False
-        self.particles, self.last_ess = particles, ess
+        self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
         self.sample += 1
         self._recent.append((ess, self._log_evidence_at_resampling + log_mean))
         if len(self._recent) >= TRACED:
@@ -203,9 +204,9 @@ class Interim:
 
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
-        self.particles, self.last_ess, _, self.innovation = self._reweighting(
-            self.particles, self.sample
-        )
+        population = self._reweighting(self.particles, self.sample)
+        self.particles = Reweighted(self.particles.base, population)
+        self.innovation, (self.last_ess, _) = population.innovation, population.summary
         self.sample += 1
 
     def states(self) -> HiddenStates:
@@ -265,7 +266,10 @@ class Tracker:
     @property
     def lag(self) -> int:
         """Samples that the rejuvenation under way has still to catch up with."""
-        return self.likelihood.n_samples - min(self.sampler.sample, self.population.sample)
+        behind = self.likelihood.n_samples - self.sampler.sample
+        if self._interim is None:
+            return behind
+        return max(behind, self.likelihood.n_samples - self._interim.sample)
 
     @property
     def degraded(self) -> bool:

@@ -12,7 +12,7 @@ knew of it, rests on samples that are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -170,6 +170,11 @@ class Forgetting:
         if self._next is not None:
             self._next.likelihood.append(t, u, y)
 
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Give one sample to the population that is being made."""
+        if self._next is not None:
+            self._next.likelihood.append_sample(sample)
+
     def changed(self, alarm: Alarm) -> None:
         """Have the next population begin where the system changed."""
         self._changed = alarm.sample
@@ -245,6 +250,8 @@ class Windows:
     Attributes
     ----------
     current : Window
+    names : tuple of str
+        Parameters that it has from the original problem.
     alarm : Alarm or None
         Raised since it was last set to None.
     innovation : ndarray, (q,)
@@ -269,8 +276,8 @@ class Windows:
         likelihood = empty(problem, folder)
         sampler = self._sampler(likelihood, problem.prior, self._seeds)
         tracker = Tracker(likelihood, sampler, self._observe)
-        self.current = Window(0, tracker, problem.prior)
         self._forgetting: Forgetting | None = None
+        self._enter(Window(0, tracker, problem.prior))
         if length is not None:
             start = FreeStart(problem)
             free = empty(start.problem, None)
@@ -289,13 +296,6 @@ class Windows:
         return self._forgetting.start.problem
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """Parameters that the current window has from the original problem."""
-        if self._forgetting is None or self.current.begin == 0:
-            return self._problem.names
-        return self._forgetting.start.lasting
-
-    @property
     def approximate(self) -> str:
         """See `State.approximate`."""
         return "" if self._forgetting is None else f"window {self._forgetting.length:g} s"
@@ -306,6 +306,12 @@ class Windows:
         if self._forgetting is not None:
             self._forgetting.append(t, u, y)
 
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Take in one sample: time, inputs and outputs."""
+        self.current.likelihood.append_sample(sample)
+        if self._forgetting is not None:
+            self._forgetting.append_sample(sample)
+
     def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to a deadline; see `Tracker.track`."""
         self.current.tracker.track(deadline)
@@ -313,7 +319,7 @@ class Windows:
             renewed = self._forgetting.renewed(self.current, at_once=deadline is None)
             if renewed is not None:
                 self.current.tracker.give_up()
-                self.current = renewed
+                self._enter(renewed)
                 self._change.reset()
                 self.current.tracker.track(deadline)
 
@@ -368,9 +374,17 @@ class Windows:
         sampler = StreamIbis.resumed(prior, likelihood, self._settings, population)
         sampler.last_ess = sampler.system.ess
         tracker = Tracker(likelihood, sampler, self._observe)
-        self.current = Window(document["begin"], tracker, prior, arrays["start"])
+        self._enter(Window(document["begin"], tracker, prior, arrays["start"]))
         if document["frozen"]:
             tracker.freeze()
+
+    def _enter(self, window: Window) -> None:
+        """Have a window count."""
+        self.current = window
+        if self._forgetting is None or window.begin == 0:
+            self.names = self._problem.names
+        else:
+            self.names = self._forgetting.start.lasting
 
     def _sampler(
         self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence

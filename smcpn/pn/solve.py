@@ -101,6 +101,12 @@ def solve(
     0.367879
     """
     check_ode(ode)
+    if ode.diffusion is not None:
+        raise InputError(
+            f"ode is the stochastic model '{ode.name}': give its equation without noise, "
+            f"{ode.name}.drift, or draw paths by smcpn.simulate",
+            argument="ode",
+        )
     solver = EKF1(order=5, smooth=True) if solver is None else solver
     if not getattr(solver, "probabilistic", False) or solver.adaptive:
         raise InputError(f"solver is {shown(solver)}: give smcpn.EKF0(...) or smcpn.EKF1(...)")

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 import smcpn
 from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
@@ -58,9 +59,11 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         "inputs": ", ".join(ode.inputs) or "none",
         "observed": _text(problem.observe),
         "noise sd": _text(problem.noise),
+        "process noise": _process_noise(problem),
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
         "solver": str(posterior.solver),
+        **({} if posterior.method is None else {"method": str(posterior.method)}),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
     }
@@ -102,6 +105,12 @@ def record_rows(role: str, record: Record) -> list[list[str]]:
         for name, values in arrays.items()
         if values.size
     ]
+
+
+def _process_noise(problem: Problem) -> str:
+    if problem.ode.diffusion is not None:
+        return "of the model"
+    return _text(problem.process_noise) or "none"
 
 
 def _text(label: Any) -> str:
@@ -257,7 +266,7 @@ def write_report(
     """
     path = Path(path)
     known = check_truth(posterior, truth)
-    scores = scores_of(posterior.weights, simulations, posterior.problem.observe)
+    scores = scores_of(simulations, posterior.problem.observe)
     columns, *score_rows = score_table(scores, published)
     compared = compare_likelihoods(
         posterior.problem, posterior.solver, posterior.likelihood,

@@ -118,6 +118,17 @@ class WeightedDraws(Populations):
         longest = self.solver.interval or self.problem.records[0].interval
         return longest / int(self.solver.steps)
 
+    def chosen(self, particles: Count | None = None) -> tuple[Array, Array]:
+        """Return values (n, d) and weights (n,) of so many particles of equal weight.
+
+        They are drawn by systematic resampling with the seed of the run. All particles with their
+        own weights where none or more are asked for.
+        """
+        if particles is None or particles >= len(self.theta):
+            return self.values, self.weights
+        index = systematic(self.weights, np.random.default_rng(self.seed or 0), particles)
+        return self.values[index], np.full(particles, 1.0 / particles)
+
     def resample(self, size: Count | None = None, seed: Seed = 0) -> dict[str, Array]:
         """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
         rng = np.random.default_rng(seed)

@@ -24,6 +24,18 @@ class MethodRecord:
         of all particles with the final steps.
     search_weighings : float
         The same of the searches, derivatives included, and of the choice of steps.
+    state_particles : int
+        Of each filter of an estimated likelihood at the end; 0 for an exact one.
+    bridges : int
+        Parts in which the likelihood went over to the estimate, one after the other; of several
+        populations, of that with most. 0 for an exact one, and where the run began with the
+        estimate.
+    acceptance : float
+        Share of the proposals accepted in the last moves under an estimate; nan without any.
+    estimate_variance : float
+        Variance of the estimated log-likelihood at the mean of the particles, as last measured.
+    guided : float
+        Share of the particles whose filters look ahead; that of the others is a bootstrap filter.
     """
 
     asked: str
@@ -34,6 +46,11 @@ class MethodRecord:
     fallback: str = ""
     weighings: float = 0.0
     search_weighings: float = 0.0
+    state_particles: int = 0
+    bridges: int = 0
+    acceptance: float = float("nan")
+    estimate_variance: float = float("nan")
+    guided: float = float("nan")
 
     def __str__(self) -> str:
         """One line of a summary."""
@@ -47,4 +64,18 @@ class MethodRecord:
         said.append(f"{self.weighings:.2g} weighings of the record")
         if self.search_weighings:
             said.append(f"searches worth {self.search_weighings:.2g}")
-        return f"{name}: {', '.join(said)}"
+        return f"{name}: {', '.join(said + self._of_estimate)}"
+
+    @property
+    def _of_estimate(self) -> list[str]:
+        """What there is to say of an estimated likelihood."""
+        if not self.state_particles:
+            return []
+        said = [f"{self.bridges} bridge{'s' * (self.bridges != 1)}"] if self.bridges else []
+        variance = f"{self.state_particles} state particles"
+        if self.estimate_variance == self.estimate_variance:
+            variance += f" (variance {self.estimate_variance:.2g} at the mean)"
+        said.append(variance)
+        if self.acceptance == self.acceptance:
+            said.append(f"acceptance {self.acceptance:.2g}")
+        return [*said, f"{100 * self.guided:.3g} % of the filters guided"]

@@ -81,6 +81,7 @@ class Posterior(WeightedDraws):
         steps: int | str = "auto",
         initialise: Index = 0,
         like: Record | None = None,
+        particles: Count | None = None,
     ) -> Simulation:
         """Simulate a record with every particle, by Runge-Kutta at a fine step.
 
@@ -103,19 +104,23 @@ class Posterior(WeightedDraws):
             squares; they are not compared. With 0 the initial state is that of the problem.
         like : Record, optional
             The record learned from whose initial state this one shares, where these differ.
+        particles : int, optional
+            So many of equal weight, drawn from all by their weights, where a long record would
+            take its time with all.
 
         Raises
         ------
         InputError
             If the record does not have the inputs of the model, or ``initialise`` is too small.
         """
+        values, weights = self.chosen(particles)
         if initialise:
             return simulate_started(
-                self.problem, record, self.values, self.weights, initialise,
+                self.problem, record, values, weights, initialise,
                 observe, steps, self.step_length,
             )  # fmt: skip
         return simulate_particles(
-            self.problem, record, self.values, self.weights, observe, steps,
+            self.problem, record, values, weights, observe, steps,
             step_length=self.step_length, like=like,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Index, checked
+from smcpn.arguments import Count, Index, checked
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
@@ -79,6 +79,7 @@ class Robust:
         steps: int | str = "auto",
         initialise: Index = 0,
         like: Record | None = None,
+        particles: Count | None = None,
     ) -> Simulation:
         """Simulate a record with every particle of `posterior`; parameters as of its `simulate`.
 
@@ -86,8 +87,9 @@ class Robust:
         amplitude, and nowhere less than the noise of the posterior.
         """
         run = self.posterior.simulate(
-            record, observe=observe, steps=steps, initialise=initialise, like=like
-        )
+            record, observe=observe, steps=steps, initialise=initialise, like=like,
+            particles=particles,
+        )  # fmt: skip
         if observe is not None or not self.levels or not record.n_outputs:
             return run
         residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])

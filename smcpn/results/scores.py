@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from smcpn.model.record import Record
+from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.particles import Simulation
 
 
@@ -27,6 +28,10 @@ class Score:
         100 (1 - rmse_of_mean / std(y)).
     coverage : float
         Share of samples inside the 95 % band.
+    particles : int
+        Simulated.
+    rmse_mean_se : float
+        Standard error of ``rmse_mean`` by their number.
     """
 
     rmse_min: float
@@ -36,31 +41,60 @@ class Score:
     unit: str
     fit: float
     coverage: float
+    particles: int
+    rmse_mean_se: float
 
     @classmethod
-    def of(cls, weights: NDArray[np.float64], simulation: Simulation, output: int = 0) -> Score:
-        """Score an output of a simulation with weighted particles, weights (N,)."""
-        rmse = simulation.rmse[:, output]
-        units = simulation.record.y_unit.split(", ")
+    def of(cls, simulation: Simulation, output: int = 0) -> Score:
+        """Score an output of a simulation."""
+        rmse, weights = simulation.rmse[:, output], simulation.weights
+        units, mean = simulation.record.y_unit.split(", "), float(weights @ rmse)
+        with np.errstate(invalid="ignore"):
+            error = float(np.sqrt(np.square(weights) @ np.square(rmse - mean)))
         return cls(
             rmse_min=float(rmse.min()),
-            rmse_mean=float(weights @ rmse),
+            rmse_mean=mean,
             rmse_max=float(rmse.max()),
             rmse_of_mean=float(simulation.rmse_of_mean[output]),
             unit=units[output] if len(units) > output else units[0],
             fit=float(simulation.fit[output]),
             coverage=float(simulation.coverage[output]),
+            particles=len(rmse),
+            rmse_mean_se=error,
         )
 
 
-def scores_of(
-    weights: NDArray[np.float64], simulations: Mapping[str, Simulation], outputs: Sequence[str]
-) -> dict[str, Score]:
+SCORED_STEPS = 2.5e8
+"""Solver steps of all particles over all tests up to which every particle is scored."""
+LEAST_SCORED, BLOCK = 128, 64
+"""Fewest particles that are scored, and their divisor: a kernel runs so many side by side."""
+
+
+def particles_scored(posterior: WeightedDraws, tests: Iterable[Record]) -> int | None:
+    """Number of particles whose runs of the tests take a second or two; None for all of them."""
+    steps = sum(len(test) * max(1, round(test.interval / posterior.step_length)) for test in tests)
+    if steps * len(posterior.theta) <= SCORED_STEPS:
+        return None
+    return max(LEAST_SCORED, int(SCORED_STEPS / steps) // BLOCK * BLOCK)
+
+
+def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
+    """Say in a line how many of the particles were scored, and what is uncertain by that."""
+    fewest = min((one.particles for one in scores.values()), default=particles)
+    errors = [one.rmse_mean_se / one.rmse_mean for one in scores.values() if one.rmse_mean > 0.0]
+    if fewest >= particles:
+        return []
+    worst = np.nanmax(errors, initial=0.0)
+    return [
+        f"scored with {fewest} of {particles} particles, drawn by weight: the mean RMSE has a "
+        f"standard error of up to {worst:.1%}, the band one of {1 / np.sqrt(2 * fewest):.1%}"
+    ]
+
+
+def scores_of(simulations: Mapping[str, Simulation], outputs: Sequence[str]) -> dict[str, Score]:
     """Score every test by name; one of several outputs by "test, output"."""
     return {
-        f"{name}, {outputs[j]}" if simulation.rmse.shape[1] > 1 else name: Score.of(
-            weights, simulation, j
-        )
+        f"{name}, {outputs[j]}" if simulation.rmse.shape[1] > 1 else name: Score.of(simulation, j)
         for name, simulation in simulations.items()
         for j in range(simulation.rmse.shape[1])
     }

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
+from typing import Any, cast
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
@@ -16,8 +17,8 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
-from smcpn.results.method import MethodRecord
 from smcpn.results.posterior import Posterior
+from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run
@@ -42,6 +43,7 @@ def identify(
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
+    state_particles: int | str | None = None,
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
@@ -95,6 +97,12 @@ def identify(
         to six searches, on a short record too. Where the Pareto k of the importance weights says
         that the mixture misses what matters, the run begins again at the prior, and a warning says
         so. An approximation brings its solver and likelihood, where none is given.
+    state_particles : int or "auto", optional
+        Of the particle filter that each particle has with ``likelihood="particle"``, which is
+        SMC^2. By default ``"auto"``: 32, doubled while the variance of the log-likelihood at the
+        mean of the particles is above one. The posterior is exact for any number. The particles
+        come from the posterior of the Kalman likelihood, and are carried over at rising exponents;
+        with ``method="ibis"`` they follow the samples from the prior on.
     resampling : {"systematic", "ssp", "stratified", "residual", "multinomial"}
     replicates : int
         Independent populations of ``particles`` each, combined by their evidence; they give the
@@ -134,6 +142,7 @@ def identify(
     ----------
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
+    Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
     """
     check_problem(problem)
     near = approximation_of(start, problem)
@@ -152,6 +161,7 @@ def identify(
         resampling=resampling,
         replicates=replicates,
         start=start if near is None else near.start,
+        state_particles=cast(Any, state_particles),
         threads=threads,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
@@ -221,38 +231,9 @@ def posterior_of(run: Run, further_warnings: tuple[str, ...] = ()) -> Posterior:
         shift=shift,
         timing=Timing(wall=0.0, compile=0.0, kernel=0.0, theta_steps=0),
         seed=run.settings.seed,
-        method=_method_record(run),
+        method=method_record(run),
         **vars(replace(populations, warnings=found)),
     )
-
-
-def _method_record(run: Run) -> MethodRecord:
-    """Return what a run, finished or not, has done so far."""
-    plan, modes = run.plan, None if run.plan is None else run.plan.modes
-    assert plan is not None
-    weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
-    pareto_k = [run.refused_k] if run.refused_k is not None else []
-    if run.start is not None:
-        pareto_k = [sampler.pareto_k for sampler in run.samplers]
-    return MethodRecord(
-        asked=run.settings.method,
-        used=plan.method,
-        searches=0 if modes is None else modes.searches,
-        modes=0 if modes is None else len(modes),
-        pareto_k=max(pareto_k, default=float("nan")),
-        fallback=_fallback(run),
-        weighings=run.work / weighing,
-        search_weighings=plan.work / weighing,
-    )
-
-
-def _fallback(run: Run) -> str:
-    plan = run.plan
-    if plan is None or plan.reason:
-        return "" if plan is None else plan.reason
-    if run.refused_k is not None:
-        return "the start misses a part of the posterior"
-    return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""
 
 
 def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
 from smcpn.estimate.laplace import laplace
+from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.problem import Problem
 from smcpn.settings import AUTO, Plan, RunSettings
@@ -30,12 +31,27 @@ USUAL_STEPS = 4
 """Steps per sample that are counted where they are chosen on the way."""
 
 
+def exact_likelihood(problem: Problem, settings: RunSettings) -> str | None:
+    """Name of the likelihood that populations have first; None for an estimate.
+
+    An estimate is approached from the posterior of its approximation, but for ``method="ibis"``,
+    which follows the samples, and for noise which the approximation does not take.
+    """
+    approximation = LIKELIHOODS[settings.likelihood].approximation
+    if approximation is None:
+        return settings.likelihood
+    takes = LIKELIHOODS[approximation].takes_noise(problem.model)
+    return approximation if takes and settings.method != "ibis" else None
+
+
 def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
     """Return why ``method="auto"`` does not search; empty where it does, None for other methods."""
     if settings.start == AUTO:
         return ""
     if settings.method != AUTO:
         return None
+    if exact_likelihood(problem, settings) is None:
+        return "an estimated likelihood has no gradient"
     steps = USUAL_STEPS if settings.solver.automatic else int(settings.solver.steps)
     if problem.n_samples * settings.particles * steps <= SHORT:
         return "the record is short"
@@ -48,11 +64,14 @@ def planned(problem: Problem, settings: RunSettings, threads: int | None = None)
     What goes wrong in a search is no error: the run then begins at the prior.
     """
     begun, reason = CLOCK.theta_steps, why_not_searched(problem, settings)
+    exact = exact_likelihood(problem, settings)
+    settings = settings.model_copy(update={"likelihood": exact or settings.likelihood})
     if reason is None:
         modes = settings.start if isinstance(settings.start, Modes) else None
         plan = _from_prior(problem, settings, settings.method, "", modes)
     elif reason:
-        plan = _from_prior(problem, settings, "ibis", reason)
+        method = "tempering" if exact is None else "ibis"
+        plan = _from_prior(problem, settings, method, reason)
     else:
         plan = _searched(problem, settings, threads)
     return replace(plan, work=CLOCK.theta_steps - begun)

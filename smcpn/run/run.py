@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from smcpn.codegen.kernel import CLOCK
 from smcpn.errors import InputError
+from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
-from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import coarser_solver, finer_solver
 from smcpn.model.problem import Problem
-from smcpn.run.plan import planned, why_not_searched
+from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import log_ratio, normalise
+from smcpn.smc.particles import AnyLikelihood, ParticleSystem, log_ratio, normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Snapshot
@@ -40,10 +41,14 @@ CUT_OFF = 0.01
 posterior, which particles that are carried over would not reach."""
 
 Outcome = tuple[Populations, DiscretisationShift | None]
+Both = tuple[AnyLikelihood, AnyLikelihood]
 
 
 class Run:
     """Populations computed one after the other, carried over to finer steps with ``steps="auto"``.
+
+    Where the likelihood is an estimate, they are computed by its approximation, and carried over
+    to it at the end; without an approximation they begin with it.
 
     Attributes
     ----------
@@ -93,11 +98,38 @@ class Run:
         run._checked, run.solvers = snapshot.checked, list(snapshot.solvers)
         run.samplers = [
             run._method_of(one).resumed(
-                problem.prior, run._at(solver), run._sampler_settings, one, run.likelihood
+                problem.prior, likelihood, run._sampler_settings, one, finer
             )
-            for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True)
+            for one, (likelihood, finer) in run._likelihoods_of(snapshot)
         ]
         return run
+
+    def _likelihoods_of(self, snapshot: RunSnapshot) -> Iterator[tuple[Snapshot, Both]]:
+        """Yield populations with their likelihood, and that to which each is carried over.
+
+        Raises
+        ------
+        InputError
+            If a likelihood is an estimate and the other is none.
+        """
+        for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True):
+            estimates = one.state_particles > 0
+            if (estimates and not self._is_estimate) or (not estimates and self.exact is None):
+                raise InputError("a population is of another likelihood: begin anew")
+            if not estimates:
+                yield one, (self._at(solver), self.likelihood)
+                continue
+            estimate = self._estimate(solver).with_state_particles(one.state_particles)
+            yield one, (self._at(solver), estimate) if one.refining else (estimate, estimate)
+
+    @property
+    def exact(self) -> str | None:
+        """Name of the likelihood that populations have first; None for an estimate."""
+        return exact_likelihood(self.problem, self.settings)
+
+    @property
+    def _is_estimate(self) -> bool:
+        return self.settings.likelihood != self.exact
 
     def snapshot(self) -> RunSnapshot:
         """Return an immutable copy of the state, from which `resumed` continues."""
@@ -149,7 +181,7 @@ class Run:
         populations = combine(self.samplers)
         finer = finer_solver(self.problem, self.solver)
         at_hand = all(solver == self.solver for solver in self.solvers)
-        if finer is None or not at_hand:
+        if finer is None or not at_hand or self._comparable is None:
             return populations, None
         return populations, self._shift(finer, self.samplers)
 
@@ -195,12 +227,12 @@ class Run:
     def _near(self, coarse: Solver, fine: Solver) -> bool:
         """Whether both have about the same likelihood at the modes, where these are known."""
         assert self.plan is not None
-        if self.plan.modes is None or not len(self.plan.modes):
+        if self.exact is None or self.plan.modes is None or not len(self.plan.modes):
             return True
         values = self.problem.prior.natural(self.plan.modes.means)
         ends = [
             likelihood.evaluate(values, likelihood.n_samples)[1]
-            for likelihood in (self._at(coarse), self._at(fine))
+            for likelihood in (self._exact(self.exact, coarse), self._exact(self.exact, fine))
         ]
         return bool((np.abs(log_ratio(ends[1], ends[0])) <= 0.5 * FAR**2).all())
 
@@ -214,6 +246,7 @@ class Run:
         self.samplers: list[Method] = []
         self.solvers: list[Solver] = []
         self._likelihoods: dict[Solver, LaneLikelihood] = {}
+        self._estimates: dict[Solver, EstimatedLikelihood] = {}
         self._checked = 0
 
     def _begin(self, solver: Solver) -> None:
@@ -223,15 +256,44 @@ class Run:
     def _take(self, solver: Solver) -> None:
         """Put a solver in force."""
         self.solver, self.likelihood = solver, self._at(solver)
-        _log.info("%s likelihood by %r", self.settings.likelihood, solver)
+        _log.info("%s likelihood by %r", self.exact or self.settings.likelihood, solver)
 
-    def _at(self, solver: Solver) -> LaneLikelihood:
-        """The likelihood by a solver, made once."""
+    def _at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
+        """The likelihood that populations have first, by a solver."""
+        return self._estimate(solver) if self.exact is None else self._exact(self.exact, solver)
+
+    def _exact(self, name: str, solver: Solver) -> LaneLikelihood:
+        """An exact likelihood by a solver, made once."""
         if solver not in self._likelihoods:
-            self._likelihoods[solver] = build_likelihood(
+            self._likelihoods[solver] = build_likelihood(self.problem, solver, self.threads, name)
+        return self._likelihoods[solver]
+
+    def _estimate(self, solver: Solver) -> EstimatedLikelihood:
+        """The estimated likelihood by a solver, made once."""
+        if solver not in self._estimates:
+            self._estimates[solver] = build_estimate(
                 self.problem, solver, self.threads, self.settings.likelihood
             )
-        return self._likelihoods[solver]
+        return self._estimates[solver]
+
+    @property
+    def _comparable(self) -> str | None:
+        """Name of the likelihood by which solvers are compared; None where there is none."""
+        name = self.exact or LIKELIHOODS[self.settings.likelihood].approximation
+        assert name is not None
+        return name if LIKELIHOODS[name].takes_noise(self.problem.model) else None
+
+    def _compared(self, sampler: Method, finer: Solver, some: slice) -> ParticleSystem:
+        """See `Sampler.compared`; particles with an estimate are compared by its approximation."""
+        assert self._comparable is not None
+        likelihood = self._exact(self._comparable, finer)
+        if not sampler.state_particles:
+            return sampler.compared(likelihood, some)
+        system = sampler.system.take(some)
+        values = self.problem.prior.natural(system.theta)
+        before = self._exact(self._comparable, self.solver)
+        ends = [one.evaluate(values, sampler.sample)[1] for one in (likelihood, before)]
+        return replace(system, log_increment=log_ratio(*ends))
 
     def _assimilate(self, number: int, last: int) -> None:
         """Advance a population; judge the steps of the one at work after a rejuvenation."""
@@ -275,7 +337,8 @@ class Run:
         The shift grows with the root of the number of samples: found late, it is a long way.
         """
         sampler, finer = self.samplers[-1], finer_solver(self.problem, self.solver)
-        if sampler.sample == self.likelihood.n_samples or not self.settings.solver.automatic:
+        last = sampler.sample == self.likelihood.n_samples
+        if last or not self.settings.solver.automatic or self.exact is None:
             return
         if finer is not None:
             shift = self._shift(finer, [sampler])
@@ -288,19 +351,23 @@ class Run:
         """Accept the populations, or carry all of them over to finer steps."""
         behind = [k for k, solver in enumerate(self.solvers) if solver != self.solver]
         if behind:
-            for k in behind:
-                self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
+            self._begin_to_carry(behind)
             return
         if self._approaching:
             final = self.settings.solver
             everyone = list(range(len(self.samplers)))
             self._refine(final, self._shift(final, self.samplers), everyone)
             return
+        approximate = [sampler for sampler in self.samplers if not sampler.state_particles]
+        carried = self.exact is not None and len(approximate) < len(self.samplers)
         populations, shift = self.judged()
-        if not self.settings.solver.automatic or shift is None or shift.size <= AUTOMATIC_SHIFT:
-            self.outcome = populations, shift
-        else:
+        fine = shift is None or shift.size <= AUTOMATIC_SHIFT or not self.settings.solver.automatic
+        if shift is not None and not fine and not carried:
             self._refine(shift.finer, shift, list(range(len(self.samplers))))
+        elif self._is_estimate and approximate:
+            approximate[0].begin_estimate(self._estimate(self.solver))
+        else:
+            self.outcome = populations, shift
 
     @property
     def _approaching(self) -> bool:
@@ -311,18 +378,24 @@ class Run:
         """Put a finer solver in force, and begin to carry populations over to it."""
         last = [self.samplers[k].rejuvenations[-1:] for k in numbers]
         cut_off = any(r.diverged > CUT_OFF * r.evaluations for records in last for r in records)
-        if shift.worst > FAR or cut_off:
+        if shift.worst > FAR or cut_off or self.exact is None:
             self._begin(finer)
             return
         self._take(finer)
+        self._begin_to_carry(numbers)
+
+    def _begin_to_carry(self, numbers: list[int]) -> None:
+        """Begin to carry populations over to the solver in force."""
+        assert self.exact is not None
+        likelihood = self._exact(self.exact, self.solver)
         for k in numbers:
-            self.samplers[k].refine(self.likelihood, self.samplers[k].compared(self.likelihood))
+            self.samplers[k].refine(likelihood, self.samplers[k].compared(likelihood))
 
     def _shift(self, finer: Solver, samplers: Sequence[Method]) -> DiscretisationShift:
         """Shift of populations together, by evenly chosen particles."""
         n, d = samplers[0].system.theta.shape
         some = slice(None, None, max(1, n * len(samplers) // max(JUDGES, 20 * d)))
-        chosen = [sampler.compared(self._at(finer), some) for sampler in samplers]
+        chosen = [self._compared(sampler, finer, some) for sampler in samplers]
         shares = normalise(np.array([sampler.log_evidence for sampler in samplers]))
         weights = [share * one.weights for share, one in zip(shares, chosen, strict=True)]
         return shift_of_particles(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program
+from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.transition import Transition
 from smcpn.model.graphs import Model
@@ -56,8 +56,9 @@ class DisturbedSimulator(Simulator):
         self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._disturbed, self._n_normals = disturbed_kernel(self._model)
 
-    def _paths(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
+    def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)), every solver step with normals of its own."""
+        rows = runge_kutta_rows(self._record, self._model, steps)
         n, ends = theta.shape[1], rows.begins
         rng, by_step = np.random.default_rng(self._entropy), _one_step_each(rows)
         given = np.vstack([theta, np.zeros((STEPS * self._n_normals, n))])

@@ -83,7 +83,7 @@ class WindowFilter:
         return other - one
 
     def _chunks(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
-        return output_chunks(self._kernel, theta, self._rows, 2 * self._model.outputs.numel())
+        return output_chunks(self._kernel, theta, [self._rows], 2 * self._model.outputs.numel())
 
 
 def window_program(recursion: Kalman) -> LaneProgram:

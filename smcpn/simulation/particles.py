@@ -75,6 +75,8 @@ class Simulation:
         100 (1 - rmse_of_mean / std(y)).
     coverage : ndarray, (q,)
         Share of measured samples inside the 95 % band.
+    weights : ndarray, (N,)
+        Of the particles that were simulated; they sum to one.
     steps : int
         Runge-Kutta steps per sample.
     diverged : float
@@ -92,6 +94,7 @@ class Simulation:
     rmse_of_mean: Array
     fit: Array
     coverage: Array
+    weights: Array
     steps: int
     diverged: float = 0.0
 
@@ -197,6 +200,7 @@ def simulate_particles(
         rmse_of_mean=rmse_of_mean,
         fit=fit,
         coverage=coverage,
+        weights=weights,
         steps=int(simulator.steps),
         diverged=float(weights[moments.diverged].sum()),
     )

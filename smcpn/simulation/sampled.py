@@ -81,7 +81,7 @@ class SampledSimulator(ABC):
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) for parameters (p, N) of the model."""
         started = np.ascontiguousarray(np.vstack([theta, self.initial.T]))
-        return output_chunks(self._kernel, started, self._rows, self.model.outputs.numel())
+        return output_chunks(self._kernel, started, [self._rows], self.model.outputs.numel())
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
         """Nothing, (T, q): the plant is simulated without process noise."""

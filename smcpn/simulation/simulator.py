@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.emit import LEAST_LANES
+from smcpn.codegen.kernel import LaneKernel
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
-from smcpn.simulation.chunks import output_chunks
+from smcpn.simulation.chunks import output_chunks, row_pieces
 from smcpn.simulation.filtered import WindowFilter, window_begins
 from smcpn.solver import MAX_STEPS, RK4
 
@@ -24,6 +26,8 @@ Array = NDArray[np.float64]
 TOLERANCE = 1e-4
 """Change of the outputs, relative to their rms, when ``steps="auto"`` stops doubling."""
 LEAST_STEPS = 2
+WORTH_COMPILING = 200_000
+"""Steps from which a kernel of its own is worth it for one parameter vector."""
 
 
 class Simulator:
@@ -64,8 +68,7 @@ class Simulator:
             wanted = round(float(np.diff(record.t).mean()) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         sample = SampleSymbols.of(model)
-        emitted = outputs_at(model, model.x, sample)
-        self._kernel = LaneKernel(runge_kutta_program(model, sample, emitted))
+        self._program = runge_kutta_program(model, sample, outputs_at(model, model.x, sample))
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -77,11 +80,8 @@ class Simulator:
         """
         theta = self._with_initial(theta, self._initial)
         if self.steps == "auto":
-            rows = self._sufficient_rows(theta.mean(axis=1, keepdims=True))
-            self.steps = rows.steps
-        else:
-            rows = self._rows(int(self.steps))
-        yield from self._paths(theta, rows)
+            self.steps = self._sufficient_steps(theta.mean(axis=1, keepdims=True))
+        yield from self._paths(theta, int(self.steps))
 
     def halving_change(self, theta: Array) -> Array:
         """Change of the outputs of one parameter vector, (p, 1), when the step is halved, (T, q).
@@ -93,8 +93,7 @@ class Simulator:
         if self._settled is None:
             theta = self._with_initial(theta, self._initial.mean(axis=0)[None, :])
             steps = int(self.steps)
-            coarse = self._whole(theta, self._rows(steps))
-            self._settled = self._whole(theta, self._rows(2 * steps)) - coarse
+            self._settled = self._whole(theta, 2 * steps) - self._whole(theta, steps)
         return self._settled
 
     def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
@@ -110,35 +109,44 @@ class Simulator:
         """Return parameters and initial states, (p + n_states, N)."""
         return np.ascontiguousarray(np.vstack([theta, initial.T])) if initial.size else theta
 
-    def _rows(self, steps: int) -> Rows:
-        return runge_kutta_rows(self._record, self._model, steps)
+    @cached_property
+    def _kernel(self) -> LaneKernel:
+        return LaneKernel(self._program)
 
-    def _paths(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
+    @cached_property
+    def _narrow_kernel(self) -> LaneKernel:
+        """For a single parameter vector: a block that is not full costs as much as a full one."""
+        return LaneKernel(self._program, most_lanes=LEAST_LANES)
+
+    def _paths(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         """Yield what a call yields, at the steps that were chosen."""
-        return self._run(theta, rows)
+        return self._run(theta, steps)
 
-    def _run(self, theta: Array, rows: Rows) -> Iterator[tuple[int, int, Array]]:
-        return output_chunks(self._kernel, theta, rows, self._model.outputs.numel())
+    def _run(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
+        narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
+        kernel = self._narrow_kernel if narrow else self._kernel
+        writer = ClassicalRowWriter(self._model, self._record, steps)
+        rows = row_pieces(writer, self._record)
+        return output_chunks(kernel, theta, rows, self._model.outputs.numel())
 
-    def _sufficient_rows(self, theta: Array) -> Rows:
+    def _sufficient_steps(self, theta: Array) -> int:
         """Double the steps until a further doubling changes little, for one parameter vector."""
-        rows = self._rows(self._least_steps)
-        before = self._whole(theta, rows)
-        while 2 * rows.steps <= MAX_STEPS:
-            finer = self._rows(2 * rows.steps)
-            after = self._whole(theta, finer)
+        steps = self._least_steps
+        before = self._whole(theta, steps)
+        while 2 * steps <= MAX_STEPS:
+            after = self._whole(theta, 2 * steps)
             with np.errstate(over="ignore", invalid="ignore"):
                 change = np.sqrt(np.square(after - before).mean(axis=0))
                 rms = np.sqrt(np.square(after).mean(axis=0))
             if (change <= TOLERANCE * rms).all():
                 self._settled = after - before
-                return rows
-            rows, before = finer, after
+                return steps
+            steps, before = 2 * steps, after
         raise InputError(
             f"{self._record.name}: the simulation at the mean parameters does not settle with "
             f"{MAX_STEPS} steps per sample: it diverges, or the model is stiff and needs "
             "a record with more times in between"
         )
 
-    def _whole(self, theta: Array, rows: Rows) -> Array:
-        return np.concatenate([part[:, :, 0] for _, _, part in self._run(theta, rows)])
+    def _whole(self, theta: Array, steps: int) -> Array:
+        return np.concatenate([part[:, :, 0] for _, _, part in self._run(theta, steps)])

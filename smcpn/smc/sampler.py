@@ -515,12 +515,11 @@ class Sampler(ABC):
         mixed = with_prior_share(self.system, self.prior, self._log_likelihood, self._rng)
         self.log_floor = evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share))
         self.finer = estimate.with_state_particles(self.settings.state_particles or FIRST)
-        target = self._between(self.finer)
         self.system = replace(
             mixed.system,
             keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),
         )
-        self._measure(target)
+        self._measure(self._between(self.finer))
         found = self._between(self.finer).evaluate(self.system.theta, self.system.keys)
         self.system = replace(
             self.system,
@@ -561,6 +560,8 @@ class Sampler(ABC):
         """Choose the state particles of the estimate by their variance under a target."""
         estimate = self.estimate
         assert estimate is not None
+        # On the way from an approximation all of the estimate is soon to count.
+        target = target if self.finer is None else replace(target, exponent=1.0)
         if self.settings.state_particles is None:
             estimate, self.estimate_variance = enough(target, estimate, self.system, self._rng)
             self._put(estimate)
@@ -582,8 +583,7 @@ class Sampler(ABC):
         before = self.estimate
         if before is None:
             return target
-        # On the way from an approximation all of the estimate is soon to count.
-        self._measure(target if self.finer is None else replace(target, exponent=1.0))
+        self._measure(target)
         after = self.estimate
         assert after is not None
         if after.state_particles == before.state_particles:

@@ -41,7 +41,10 @@ KEYS = {
     "system", "particles", "seed", "wall_s", "compile_s", "theta_steps", "log_evidence",
     "rejuvenations", "acceptance", "parameters", "scores",
 }  # fmt: skip
-SCORE_KEYS = {"rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage"}
+SCORE_KEYS = {
+    "rmse_min", "rmse_mean", "rmse_max", "rmse_of_mean", "unit", "fit", "coverage", "particles",
+    "rmse_mean_se",
+}  # fmt: skip
 
 
 @pytest.mark.nightly

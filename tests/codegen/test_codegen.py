@@ -125,7 +125,7 @@ def test_forked_child_has_threads_of_its_own(monkeypatch):
         np.testing.assert_array_equal(emit(A + B, theta, np.ones(1), threads=2), theta + 1)
 
     work()
-    assert kernel._pool.cache_info().currsize
+    assert kernel.thread_pool.cache_info().currsize
     child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
     child.join(timeout=60)

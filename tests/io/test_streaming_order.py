@@ -123,7 +123,7 @@ def test_times_strictly_increase_and_the_rest_is_left_out(times, uniform):
     for t in times:
         status, last = axis.status(t), axis.given
         if status == "new":
-            placed.extend(axis.place(t).tolist())
+            placed.extend(axis.place(t))
         else:
             assert t <= last + 0.5 * OSCILLATOR_DT
     assert all(a < b for a, b in pairwise(placed))

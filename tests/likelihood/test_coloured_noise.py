@@ -163,11 +163,11 @@ def test_a_stream_has_the_bytes_of_the_record(solver, irregular):
     for sample in range(len(record)):
         if sample not in update.samples:
             update = stream.update(columns, sample)
-        before, (population, _) = update.log_likelihood(population), update(population, sample)
-        mean, variance = update.moments(population)[:2]
+        before, population = population.log_likelihood, update(population, sample)
+        mean, variance = update.moments[:2]
         if np.isfinite(record.y[sample]).all():
             density = stats.norm(mean, np.sqrt(variance)).logpdf(record.y[sample, 0])
-            increment = update.log_likelihood(population) - before
+            increment = population.log_likelihood - before
             np.testing.assert_allclose(increment, density, rtol=1e-8, atol=1e-10)
 
 

@@ -217,8 +217,8 @@ def test_without_process_noise_it_is_the_classical_likelihood(hold):
     np.testing.assert_allclose(kalman, classical, rtol=0, atol=1e-6)
 
 
-def in_many_digits(t, y, rate, q, noise):
-    """Log-likelihood of an integrated Wiener process with drift in 60 digits."""
+def in_many_digits(t, y, q, noise):
+    """Log-likelihood of an integrated Wiener process that sensors measure, in 60 digits."""
     with mp.workdps(60):
         total, m, p = mpf(0), [mpf(0), mpf(0)], [[mpf(0)] * 2, [mpf(0)] * 2]
         for k, value in enumerate(y):
@@ -228,11 +228,12 @@ def in_many_digits(t, y, rate, q, noise):
                 p00 = p[0][0] + 2 * h * p[0][1] + h**2 * p[1][1] + mpf(q) ** 2 * h**3 / 3
                 p01 = p[0][1] + h * p[1][1] + mpf(q) ** 2 * h**2 / 2
                 p = [[p00, p01], [p01, p[1][1] + mpf(q) ** 2 * h]]
-            s, z = p[0][0] + mpf(noise) ** 2, mpf(value) - m[0]
-            total -= (mp.log(2 * mp.pi * s) + z**2 / s) / 2
-            gain = [p[0][0] / s, p[0][1] / s]
-            m = [m[0] + gain[0] * z, m[1] + gain[1] * z]
-            p = [[p[i][j] - gain[i] * s * gain[j] for j in (0, 1)] for i in (0, 1)]
+            for sensor in value:
+                s, z = p[0][0] + mpf(noise) ** 2, mpf(sensor) - m[0]
+                total -= (mp.log(2 * mp.pi * s) + z**2 / s) / 2
+                gain = [p[0][0] / s, p[0][1] / s]
+                m = [m[0] + gain[0] * z, m[1] + gain[1] * z]
+                p = [[p[i][j] - gain[i] * s * gain[j] for j in (0, 1)] for i in (0, 1)]
         return float(total)
 
 
@@ -245,16 +246,16 @@ def drifting(x, v, *, q):
 @pytest.mark.parametrize("noise", [1e-6, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("q", [1e-3, 1.0, 30.0])
 def test_digits_are_kept_for_any_noise(noise, q):
-    t = 0.1 * np.arange(50)
-    y = np.sin(t) + np.random.default_rng(0).standard_normal(50) * min(noise, 1.0)
+    """Two sensors of one state, after 100 s without any: P - K S K' has no digit for the second."""
+    t = 100.0 + 0.1 * np.arange(30)
+    t[0] = 0.0
+    y = np.sin(t)[:, None] + min(noise, 1.0) * np.random.default_rng(0).standard_normal((30, 2))
     problem = smcpn.Problem(
-        drifting, smcpn.Record(y=y, t=t), observe="x", noise=noise, process_noise={"v": "q"},
-        prior={"q": stats.lognorm(2.0)},
+        drifting, smcpn.Record(y=y, t=t), observe=["x", "x"], noise=[noise, noise],
+        process_noise={"v": "q"}, prior={"q": stats.lognorm(2.0)},
     )  # fmt: skip
     own = increments_of(problem, [q], RK4(1)).sum()
-    expected = in_many_digits(t, y, 0.0, q, noise)
-    # A standard deviation of 1e-6 of values near one leaves ten digits of their differences.
-    assert own == pytest.approx(expected, rel=1e-8)
+    assert own == pytest.approx(in_many_digits(t, y, q, noise), rel=1e-12)
 
 
 def test_a_state_without_noise_of_its_own_keeps_its_covariance_positive():
@@ -409,6 +410,9 @@ def test_other_likelihoods_refuse_process_noise_and_name_this_one():
 def test_what_it_cannot_use_is_refused():
     with pytest.raises(InputError, match="does not go with"):
         build_likelihood(linear_problem(record_of()), EKF1(2, 1), 1, "kalman")
+    for solver in (EKF0(4, 1), EKF0(2, 1, diffusion=0.3), EKF0(2, 1, form="chain")):
+        with pytest.raises(InputError, match="of order 1 to 3"):
+            build_likelihood(linear_problem(record_of()), solver, 1, "kalman")
     with pytest.raises(InputError, match="process noise only"):
         build_likelihood(
             linear_problem(record_of(), prior=QUIET, process_noise=None), RK4(1), 1, "kalman"
@@ -429,6 +433,65 @@ def test_steps_are_chosen_by_what_changes_a_prediction():
     slow = smcpn.Record(y=np.zeros((9, 2)), u=np.zeros(9), dt=2.0)
     coarse = first_solver(linear_problem(slow), RK4())
     assert int(fine.steps) < int(coarse.steps) <= 64
+
+
+def test_a_state_that_noise_reaches_late_has_a_gradient():
+    """The first step leaves its variance zero, as noise reaches it through a nonlinear rate."""
+    record = smcpn.Record(y=0.1 * np.random.default_rng(0).standard_normal(30), dt=DT)
+    problem = smcpn.Problem(
+        swinging, record, observe="x", noise=0.05, initial=[0.0, 0.1], process_noise={"v": "q"},
+        prior={"k": stats.lognorm(1.0), "q": stats.lognorm(1.0)},
+    )  # fmt: skip
+    log_likelihood, values = smcpn.LogLikelihood(problem, solver=RK4(1)), np.array([1.2, 0.3])
+    _, gradient = log_likelihood.value_and_gradient(values[None, :])
+    steps = 1e-5 * np.eye(2)
+    numeric = (log_likelihood(values + steps) - log_likelihood(values - steps)) / 2e-5
+    np.testing.assert_allclose(gradient[0], numeric, rtol=1e-6)
+
+
+@smcpn.ode
+def swinging(x, v, *, k):
+    """Noise reaches the first state through a sine."""
+    return np.sin(v), -k * np.sin(x)
+
+
+@smcpn.ode
+def draining(h, u, *, k):
+    """A tank that may be empty."""
+    return u - k * ca.sqrt(ca.fmax(h, 0.0))
+
+
+def test_an_empty_tank_has_a_covariance_and_a_gradient():
+    """Below zero the root of the level is flat, though its slope is infinite at zero."""
+    record = smcpn.Record(u=np.zeros(20), y=-0.01 * np.ones(20), dt=DT, hold="zoh")
+    problem = smcpn.Problem(
+        draining, record, observe="h", noise=0.05, initial=[-0.01], process_noise={"h": "q"},
+        prior={"k": stats.lognorm(1.0), "q": stats.lognorm(1.0)},
+    )  # fmt: skip
+    values = np.array([[0.5, 0.02]])
+    value, gradient = smcpn.LogLikelihood(problem, solver=RK4(1)).value_and_gradient(values)
+    t = record.t - record.t[0]
+    covariance = 0.02**2 * np.minimum.outer(t, t) + 0.05**2 * np.eye(20)
+    exact = stats.multivariate_normal(-0.01 * np.ones(20), covariance).logpdf(record.y[:, 0])
+    assert value[0] == pytest.approx(exact, rel=1e-12)
+    assert np.isfinite(gradient).all()
+
+
+def test_a_run_is_resumed_and_streamed_as_any_other(tmp_path):
+    problem = linear_problem(disturbed_record(linear_problem(record_of(30)), LINEAR, seed=2))
+    options = {"particles": 200, "seed": 1, "solver": RK4(2), "progress": False}
+    run = smcpn.identify(problem, checkpoint=tmp_path / "run.h5", method="ibis", **options)
+    assert run.likelihood_name == "kalman"
+    resumed = smcpn.resume(tmp_path / "run.h5")
+    np.testing.assert_array_equal(resumed.theta, run.theta)
+    tempered = smcpn.identify(problem, method="tempering", **options)
+    error = np.hypot(run.log_evidence_se, tempered.log_evidence_se)
+    assert abs(run.log_evidence - tempered.log_evidence) < 5 * error
+    live = smcpn.Online(problem, particles=100, seed=1, solver=RK4(2))
+    r = problem.records[0]
+    for k in range(5):
+        state = live.update(r.u[k], r.y[k], t=r.t[k])
+    assert np.isfinite(list(state.mean.values())).all()
 
 
 def disturbed_record(problem, values, seed):

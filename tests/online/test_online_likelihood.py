@@ -92,9 +92,9 @@ def test_conditioned_predictions_are_those_of_the_record(name):
     update = stream.update(stream.columns(values), 0)
     population = update.population(stream.start(values), np.zeros(1), np.zeros(1))
     for sample in range(20):
-        population, _ = update(population, sample)
+        population = update(population, sample)
         expected = np.concatenate([mean[sample], np.diag(covariance[sample]) + noise])
-        np.testing.assert_allclose(update.moments(population)[:2, 0], expected, rtol=1e-7)
+        np.testing.assert_allclose(update.moments[:2, 0], expected, rtol=1e-7)
     rows, first, last = next(stream.ahead(10, *stream.history.samples(10, 15)[:2], block=8))
     unmeasured = problem.with_records([problem.records[0].hide(10, 15)])
     known = next(grown(unmeasured, solver, 1, "filtering").pieces(10, 15))[0]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,13 @@ from smcpn.datasets.models import duffing
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.steps import SOLVER_SHARE, error_budget, sufficient_steps
+from smcpn.results.scores import (
+    LEAST_SCORED,
+    SCORED_STEPS,
+    Score,
+    particles_scored,
+    score_note,
+)
 from smcpn.smc.replicates import SamplerWarning
 from tests.models import duffing_problem, forced_input
 
@@ -300,3 +308,30 @@ def test_progress_callback_and_silence(capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith("30/30")
+
+
+def test_some_particles_score_as_all_do_within_the_stated_error(posterior):
+    test = simulated(400, seed=3)
+    all_of_them = Score.of(posterior.simulate(test))
+    assert all_of_them.particles == len(posterior.theta)
+    some = [
+        Score.of(replace(posterior, seed=seed).simulate(test, particles=64)) for seed in range(8)
+    ]
+    z = [(one.rmse_mean - all_of_them.rmse_mean) / one.rmse_mean_se for one in some]
+    # Systematic draws are no worse than independent ones, whose z has root mean square 1 +- .25.
+    assert np.sqrt(np.mean(np.square(z))) < 2.0
+    assert {one.particles for one in some} == {64}
+    assert max(abs(one.fit - all_of_them.fit) for one in some) < 0.1
+    assert posterior.chosen(10**6)[0] is posterior.values
+
+
+def test_only_runs_that_take_long_are_scored_by_some_particles(posterior):
+    short = simulated(400)
+    assert particles_scored(posterior, [short]) is None
+    steps = 400 * posterior.solver.steps
+    many = particles_scored(posterior, [short] * int(SCORED_STEPS / steps / 200))
+    assert many == 192
+    assert particles_scored(posterior, [short] * int(SCORED_STEPS / steps)) == LEAST_SCORED
+    scores = {"test": Score.of(posterior.simulate(short, particles=64))}
+    assert "scored with 64 of 500 particles" in score_note(scores, 500)[0]
+    assert not score_note(scores, 64)

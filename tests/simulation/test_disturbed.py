@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import casadi as ca
 import numpy as np
 import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.likelihood.transition import Transition
 from smcpn.simulation.disturbed import DisturbedSimulator
+from smcpn.solver import RK4
 from tests.reference.van_loan import van_loan
 
 
@@ -64,6 +67,66 @@ def test_the_same_seed_gives_the_same_path() -> None:
     assert path().tobytes() == path().tobytes()
     assert not np.array_equal(path(), path(seed=1))
     assert not np.array_equal(path(seed=None), path(seed=None))
+
+
+@smcpn.ode
+def duffing(x, v, *, c, k):
+    return v, -c * v - k * x**3
+
+
+@smcpn.ode
+def quartic(x, *, c, k):
+    return c * x - k * x**3
+
+
+ORDERS = {
+    "linear": (mass, {"v": 0.7}, 5),
+    "noise on a velocity": (duffing, {"v": 0.7}, 3),
+    "additive": (quartic, {"x": 0.7}, 2),
+    "state-dependent": (stock, None, 2),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_the_weak_error_of_a_step_falls_with_the_order_that_is_documented(name: str) -> None:
+    """Mean, covariance and third moments after one step and after two of half its length.
+
+    By Gauss-Hermite quadrature over all normals, exact for these polynomials: nothing is random.
+    """
+    ode, noise, order = ORDERS[name]
+    values = dict.fromkeys(ode.parameters, 0.8)
+    n = len(ode.states)
+    problem = smcpn.Problem(
+        ode, RECORD if ode.inputs else NO_INPUT, observe=ode.states[0], noise=1.0,
+        prior={p: stats.lognorm(1.0) for p in values}, process_noise=noise,
+    )  # fmt: skip
+    transition = Transition.of(problem.model.with_numbers(), RK4())
+    model, step, factor = problem.model, transition.step, transition.factor
+    normals = ca.SX.sym("z", factor.shape[1])
+    arguments = [model.x, normals, step.h, model.theta, *step.inputs, step.t]
+    move = ca.Function("move", arguments, [transition.following + factor @ normals])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(8)
+    grid = np.stack(np.meshgrid(*[nodes] * normals.numel(), indexing="ij")).reshape(
+        normals.numel(), -1
+    )
+    share = np.prod(np.meshgrid(*[weights / weights.sum()] * normals.numel(), indexing="ij"), 0)
+    theta, inputs = list(values.values()), [np.zeros(len(ode.inputs))] * 3
+
+    def after(x: np.ndarray, chances: np.ndarray, h: float) -> tuple[np.ndarray, np.ndarray]:
+        states, number = np.repeat(x, grid.shape[1], axis=1), x.shape[1]
+        moved = move(states, np.tile(grid, number), h, theta, *inputs, 0.0)
+        return np.array(moved), np.outer(chances, share.ravel()).ravel()
+
+    def moments(x: np.ndarray, chances: np.ndarray) -> np.ndarray:
+        return np.concatenate([(x**power) @ chances for power in (1, 2, 3)])
+
+    def error(h: float) -> float:
+        start = np.linspace(0.5, 0.9, n)[:, None], np.ones(1)
+        return np.abs(
+            moments(*after(*start, h)) - moments(*after(*after(*start, h / 2), h / 2))
+        ).max()
+
+    assert np.log2(error(0.04) / error(0.02)) == pytest.approx(order, abs=0.2)
 
 
 def test_without_noise_it_is_the_plain_simulation() -> None:

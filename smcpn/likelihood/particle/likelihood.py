@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,8 @@ class Particle(Kalman):
     name = "particle"
     gaussian = False
     estimated = True
+    approximation = "kalman"
+    looks_ahead: ClassVar[bool] = True
 
     @classmethod
     def build(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -58,7 +60,6 @@ class Particle(Kalman):
         threads: int | None = None,
         *,
         state_particles: int = STATE_PARTICLES,
-        look_ahead: bool = True,
     ) -> ParticleLikelihood:
         """Compile the filters for a problem's records.
 
@@ -66,8 +67,6 @@ class Particle(Kalman):
         ----------
         state_particles : int
             N_x, a multiple of 32.
-        look_ahead : bool
-            Whether filters are twisted; else all are bootstrap filters.
 
         Raises
         ------
@@ -77,13 +76,24 @@ class Particle(Kalman):
         number_of_steps(solver)
         recursion = cls.shared(problem, solver, Grid.of(problem.records))
         return ParticleLikelihood(
-            recursion, problem.records, solver, threads, state_particles, look_ahead
+            recursion, problem.records, solver, threads, state_particles, cls.looks_ahead
         )
 
     @cached_property
     def filters(self) -> ParticleKernel:
         """The compiled filters."""
         return ParticleKernel(Guide(self.model, self.sample, self.transition))
+
+
+class Bootstrap(Particle):
+    """A bootstrap filter for each theta: particles move as the model does, and do not look ahead.
+
+    The better one where a sample leaves several places for the state, such as both wells of a
+    bistable system, of which a Gaussian look-ahead function sees one.
+    """
+
+    name = "particle-bootstrap"
+    looks_ahead = False
 
 
 class ParticleLikelihood:

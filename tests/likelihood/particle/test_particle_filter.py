@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 import smcpn
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
-from smcpn.likelihood.particle.likelihood import Particle, ParticleLikelihood
+from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.process_noise import step_factor
 
@@ -62,8 +62,8 @@ def problem_of(records=None, cubic=0.0, **options) -> smcpn.Problem:
 
 
 @cache
-def likelihood_of(cubic=0.0, steps=2, **options) -> ParticleLikelihood:
-    return Particle.build(problem_of(cubic=cubic), smcpn.RK4(steps=steps), 1, **options)
+def likelihood_of(kind=Particle, cubic=0.0, steps=2, **options) -> ParticleLikelihood:
+    return kind.build(problem_of(cubic=cubic), smcpn.RK4(steps=steps), 1, **options)
 
 
 def keys_of(number: int, seed: int = 0, blocks: int = 2) -> np.ndarray:
@@ -95,9 +95,8 @@ def reference_of(problem, cubic, steps) -> Model:
 @pytest.mark.parametrize("guided", [False, True])
 def test_as_in_numpy(guided):
     problem, keys = problem_of(record_of(90), cubic=0.8), keys_of(1)
-    likelihood = Particle.build(
-        problem, smcpn.RK4(steps=2), 1, state_particles=64, look_ahead=guided
-    )
+    kind = Particle if guided else Bootstrap
+    likelihood = kind.build(problem, smcpn.RK4(steps=2), 1, state_particles=64)
     increments, resampled = particle_filter(reference_of(problem, 0.8, 2), keys[0], 64, guided)
     assert guided or resampled > 10
     estimate = likelihood.estimate(VALUES[None], keys, 90)
@@ -148,7 +147,7 @@ def test_bootstrap_filter_is_unbiased():
     # 1000 runs of 256 particles over 12 samples, sd(log Z) .6: a standard error of .02.
     model = reference_of(problem_of(), 0.0, 2)
     exact = kalman(replace(model, y=model.y[:12]))
-    likelihood = likelihood_of(state_particles=256, look_ahead=False)
+    likelihood = likelihood_of(Bootstrap, state_particles=256)
     unbiased(likelihood.estimate(np.tile(VALUES, (1000, 1)), keys_of(1000), 12), exact)
 
 
@@ -297,7 +296,7 @@ def test_a_diverged_filter_excludes_its_theta():
 
 @pytest.mark.parametrize("guided", [False, True])
 def test_history(guided):
-    likelihood = likelihood_of(state_particles=64, look_ahead=guided)
+    likelihood = likelihood_of(Particle if guided else Bootstrap, state_particles=64)
     (history,) = likelihood.history(VALUES, keys_of(1)[0], 40)
     assert history.guided == guided
     assert history.states.shape == (40, 2, 64)
@@ -309,7 +308,7 @@ def test_history(guided):
 
 def test_filtered_moments_of_a_bootstrap_filter():
     # Of 8192 particles, a few hundred effective ones: errors of .05 sd, of .1 at most over all.
-    likelihood = likelihood_of(state_particles=8192, look_ahead=False)
+    likelihood = likelihood_of(Bootstrap, state_particles=8192)
     (history,) = likelihood.history(VALUES, keys_of(1)[0], 40)
     (mean, covariance), (exact, spread), _ = history.filtered(), *moments()
     scale = np.sqrt(np.einsum("tii->ti", spread)[1:])
@@ -370,8 +369,11 @@ def moments() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarr
 
 
 def test_built_by_its_name():
-    likelihood = build_likelihood(problem_of(), smcpn.RK4(steps=2), 1, "particle")
+    solver = smcpn.RK4(steps=2)
+    assert not build_likelihood(problem_of(), solver, 1, "particle-bootstrap").look_ahead
+    likelihood = build_likelihood(problem_of(), solver, 1, "particle")
     assert isinstance(likelihood, ParticleLikelihood)
+    assert likelihood.look_ahead
     assert likelihood.n_samples == 40
     assert likelihood.n_steps == 78
     assert likelihood.with_state_particles(128).state_particles == 128

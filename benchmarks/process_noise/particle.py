@@ -1,0 +1,272 @@
+"""Particle filters: unbiased, fast, and how much they vary; against exact answers and a peer."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+import smcpn
+from benchmarks.rows import Row, Study, absent, at_least, at_most
+from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
+from smcpn.likelihood.registry import build_likelihood
+
+Array = NDArray[np.float64]
+
+COPIES = 8
+MOST_VARIANCE = 1.0
+"""Of log Z over copies at one theta: above it state particles are doubled."""
+MOST = 4096
+
+
+@smcpn.ode
+def duffing(x, v, u, *, c, k, k3):
+    """Duffing oscillator of unit mass."""
+    return v, u - c * v - k * x - k3 * x**3
+
+
+@dataclass(frozen=True)
+class Case:
+    """A Duffing oscillator that noise drives, x seen every ``dt`` seconds, and a solver.
+
+    Attributes
+    ----------
+    k, k3 : float
+        Stiffness, negative between two wells, and cubic stiffness.
+    noise, q : float
+        Of the samples, and of the velocity in its unit per square root of a second.
+    drive : float
+        Amplitude of the input.
+    """
+
+    samples: int
+    dt: float
+    steps: int
+    k: float
+    k3: float
+    noise: float
+    q: float
+    drive: float = 1.0
+
+    @property
+    def values(self) -> Array:
+        """Parameters that made the record."""
+        return np.array([0.3, self.k, self.k3, self.q])
+
+    def simulated(self, rng: np.random.Generator) -> smcpn.Problem:
+        """A problem whose record is simulated by Euler and Maruyama in steps of dt / 100."""
+        c, k, k3, q = self.values
+        t, h = self.dt * np.arange(self.samples), self.dt / 100
+        u = self.drive * (np.cos(0.9 * t) + 0.5 * np.sin(0.37 * t))
+        x, v, y = 0.2, 0.0, np.empty(self.samples)
+        for sample in range(self.samples):
+            for kick in rng.normal(size=100 if sample else 0):
+                force = u[sample - 1] - c * v - k * x - k3 * x**3
+                v += h * force + q * math.sqrt(h) * kick
+                x += h * v
+            y[sample] = x + self.noise * rng.normal()
+        prior: dict[str, Any] = {
+            "c": stats.lognorm(0.3, scale=c),
+            "k": stats.norm(k, 0.2),
+            "q": stats.lognorm(0.3, scale=q),
+            "k3": stats.lognorm(0.3, scale=k3) if k3 else 0.0,
+        }
+        return smcpn.Problem(
+            duffing,
+            smcpn.Record(u=u, y=y, dt=self.dt, hold="zoh"),
+            observe="x",
+            noise=self.noise,
+            initial=[0.2, 0.0],
+            process_noise={"v": "q"},
+            prior=prior,
+        )
+
+    def filters(self, kind: type[Particle], seed: int = 0) -> ParticleLikelihood:
+        """Compiled filters of a simulated record, on one thread."""
+        problem = self.simulated(np.random.default_rng(seed))
+        return kind.build(problem, smcpn.RK4(steps=self.steps), 1)
+
+
+LINEAR = Case(30, 0.2, 2, k=1.5, k3=0.0, noise=0.3, q=0.5)
+MODERATE = Case(500, 0.1, 1, k=1.0, k3=1.0, noise=0.1, q=0.5)
+SPARSE = Case(100, 0.5, 10, k=1.0, k3=3.0, noise=0.1, q=0.5)
+BISTABLE = Case(60, 1.0, 10, k=-1.0, k3=1.0, noise=0.2, q=0.5, drive=0.3)
+UNSEEN_WELL = Case(60, 1.0, 10, k=-1.0, k3=1.0, noise=0.5, q=0.6, drive=0.0)
+
+
+def estimates(
+    likelihood: ParticleLikelihood, case: Case, copies: int, seed: int, particles: int
+) -> Array:
+    """Log Z of so many filters at the truth, by independent keys."""
+    samples = likelihood.n_samples
+    keys = np.random.default_rng(seed).integers(
+        0, 2**64, size=(copies, likelihood.n_keys(samples)), dtype=np.uint64
+    )
+    # In the order of the priors.
+    values = case.values[[0, 1, 3, 2] if case.k3 else [0, 1, 3]]
+    return likelihood.with_state_particles(particles).estimate(
+        np.tile(values, (copies, 1)), keys, samples
+    )
+
+
+def unbiased(quick: bool) -> Iterator[Row]:
+    """E Z / p(y | theta) of a linear model, by 1000 runs."""
+    problem = LINEAR.simulated(np.random.default_rng(0))
+    values = LINEAR.values[[0, 1, 3]][None]
+    solver = smcpn.RK4(steps=LINEAR.steps)
+    exact = float(build_likelihood(problem, solver, 1, "kalman").total(values)[0, 0])
+    for kind, particles in ((Bootstrap, 256), (Particle, 32)):
+        runs = estimates(LINEAR.filters(kind), LINEAR, 1000, 1, particles)
+        ratio = np.exp(runs - exact)
+        error = ratio.std(ddof=1) / math.sqrt(len(ratio))
+        away = abs(ratio.mean() - 1.0)
+        yield at_most(
+            f"{kind.name}, |E Z / p(y) - 1| in standard errors",
+            away / max(error, 1e-12),
+            3.0,
+            f"{ratio.mean():.4f} +- {error:.4f}, sd(log Z) {runs.std():.2g}",
+        )
+    yield at_most("particle, |log Z - log p(y)| at most", float(np.abs(runs - exact).max()), 1e-9)
+
+
+def fastest(run: Callable[[], Any], repeats: int) -> float:
+    """Least time of some runs, in seconds."""
+    times: list[float] = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def speed(quick: bool) -> Iterator[Row]:
+    """State-particle steps per second of a thread, 256 of them, and of a peer in the same run."""
+    # Short runs, of which the fastest has the processor for itself.
+    repeats, thetas = (200 if quick else 1000), 8
+    rates: dict[str, float] = {}
+    for kind in (Particle, Bootstrap):
+        for steps in (1, 5):
+            case = Case(60 // steps, 0.1, steps, k=1.0, k3=1.0, noise=0.1, q=0.5)
+            likelihood = case.filters(kind)
+            seconds = fastest(lambda: estimates(likelihood, case, thetas, 2, 256), repeats)  # noqa: B023
+            done = likelihood.n_steps * thetas * 256
+            rates[f"{kind.name}, {steps} steps in an interval"] = done / seconds
+    for name, rate in rates.items():
+        label = f"{name}, steps per second"
+        yield at_least(label, rate, 6e7) if name.startswith("particle,") else Row(label, rate)
+    peer = _peer(MODERATE, 40, 256)
+    if peer is None:
+        yield absent("times the plain filter of particles", "particles is not installed")
+        return
+    rate = 39 * 256 / fastest(peer, 20 if quick else 100)
+    yield Row("plain filter of particles, steps per second", rate)
+    yield at_least(
+        "twisted, times the plain filter of particles",
+        rates["particle, 1 steps in an interval"] / rate,
+        40.0,
+    )
+
+
+def _peer(case: Case, samples: int, particles: int) -> Callable[[], Any] | None:
+    """The bootstrap filter of `particles` on the same model, an RK4 step in an interval."""
+    try:
+        import particles as peer
+        from particles import distributions as dists
+        from particles import state_space_models as ssm
+    except ImportError:
+        return None
+    (c, k, k3, q), rng = case.values, np.random.default_rng(0)
+    h, problem = case.dt, case.simulated(np.random.default_rng(0))
+    u, y = problem.records[0].u[:, 0], problem.records[0].y[:samples, 0]
+    factor = q * np.linalg.cholesky(np.array([[h**3 / 3, h**2 / 2], [h**2 / 2, h]]))
+
+    class Moved(dists.ProbDist):
+        """States with the noise of a step: all that a bootstrap filter asks for."""
+
+        dim = 2
+
+        def __init__(self, mean: Array) -> None:
+            self.mean = mean
+
+        def rvs(self, size: int | None = None) -> Array:
+            shape = (len(self.mean) if size is None else size, 2)
+            return self.mean + rng.normal(size=shape) @ factor.T
+
+    def rate(x: Array, force: float) -> Array:
+        position, velocity = x[:, 0], x[:, 1]
+        acceleration = force - c * velocity - k * position - k3 * position**3
+        return np.stack([velocity, acceleration], axis=1)
+
+    class Oscillator(ssm.StateSpaceModel):
+        def PX0(self) -> Any:  # noqa: N802
+            return Moved(np.tile([0.2, 0.0], (particles, 1)))
+
+        def PX(self, t: int, xp: Array) -> Any:  # noqa: N802
+            force = u[t - 1]
+            k1 = rate(xp, force)
+            k2 = rate(xp + h / 2 * k1, force)
+            k3_ = rate(xp + h / 2 * k2, force)
+            k4 = rate(xp + h * k3_, force)
+            return Moved(xp + h / 6 * (k1 + 2 * k2 + 2 * k3_ + k4))
+
+        def PY(self, t: int, xp: Array, x: Array) -> Any:  # noqa: N802
+            normal: Any = dists.Normal
+            return normal(loc=x[:, 0], scale=case.noise)
+
+    def run() -> None:
+        filter_ = ssm.Bootstrap(ssm=Oscillator(), data=y)
+        peer.SMC(fk=filter_, N=particles, resampling="systematic").run()
+
+    return run
+
+
+def variance(quick: bool) -> Iterator[Row]:
+    """Variance of log Z at one theta; hard cases with state particles that grow by themselves."""
+    seeds, copies = (2 if quick else 10), 64
+    worst = max(
+        estimates(MODERATE.filters(Particle, seed), MODERATE, copies, seed, 64).var(ddof=1)
+        for seed in range(seeds)
+    )
+    yield at_most(f"moderate, 64 state particles, largest of {seeds} records", worst, 0.002)
+    for name, case in {"sparse": SPARSE, "bistable": BISTABLE}.items():
+        yield from _hard(name, case, Particle, copies)
+    # The state may be in either well: a Gaussian look-ahead function sees one of them.
+    yield from _hard("wells hardly seen", UNSEEN_WELL, Particle, copies, judged=False)
+    yield from _hard("wells hardly seen", UNSEEN_WELL, Bootstrap, copies)
+
+
+def _hard(
+    name: str, case: Case, kind: type[Particle], copies: int, judged: bool = True
+) -> Iterator[Row]:
+    """Evidence of 64 filters, of as many state particles as 8 copies ask for."""
+    likelihood, particles = case.filters(kind), 32
+    first = found = estimates(likelihood, case, COPIES, 3, particles).var(ddof=1)
+    while found > MOST_VARIANCE and particles < MOST:
+        particles *= 2
+        found = estimates(likelihood, case, COPIES, 3, particles).var(ddof=1)
+    label = f"{name}, {kind.name}"
+    yield Row(f"{label}, variance of log Z at 32 state particles", float(first))
+    yield Row(f"{label}, state particles", particles, note=f"variance {found:.3g}")
+    evidence = _log_mean(estimates(likelihood, case, copies, 4, particles))
+    large = _log_mean(estimates(case.filters(Bootstrap), case, 8, 5, 16384))
+    away = abs(evidence - large)
+    row = f"{label}, |evidence - that of bootstrap filters at 16384|"
+    yield at_most(row, away, 0.3) if judged else Row(row, away)
+
+
+def _log_mean(log_estimates: Array) -> float:
+    shift = log_estimates.max()
+    return float(shift + np.log(np.exp(log_estimates - shift).mean()))
+
+
+STUDIES: dict[str, Study] = {
+    "particle filter, unbiased": unbiased,
+    "particle filter, speed": speed,
+    "particle filter, variance": variance,
+}

@@ -1,0 +1,72 @@
+"""The `MethodRecord` of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smcpn.results.method import MethodRecord
+from smcpn.run.run import Run
+from smcpn.smc.ibis import Ibis
+from smcpn.smc.sampler import Sampler
+
+
+def method_record(run: Run) -> MethodRecord:
+    """Return what a run, finished or not, has done so far."""
+    plan, modes = run.plan, None if run.plan is None else run.plan.modes
+    assert plan is not None
+    weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
+    pareto_k = [run.refused_k] if run.refused_k is not None else []
+    if run.start is not None:
+        pareto_k = [sampler.pareto_k for sampler in run.samplers]
+    return MethodRecord(
+        asked=run.settings.method,
+        used=plan.method,
+        searches=0 if modes is None else modes.searches,
+        modes=0 if modes is None else len(modes),
+        pareto_k=max(pareto_k, default=float("nan")),
+        fallback=_fallback(run),
+        weighings=run.work / weighing,
+        search_weighings=plan.work / weighing,
+        **_of_estimate(run),
+    )
+
+
+def _of_estimate(run: Run) -> dict[str, Any]:
+    """What a run has done with an estimated likelihood so far, as far as it has come to it."""
+    begun = [sampler for sampler in run.samplers if sampler.state_particles]
+    if not begun:
+        return {}
+    made = [[r for r in sampler.rejuvenations if r.state_particles] for sampler in begun]
+    # Each part but the last is followed by a rejuvenation.
+    parts = [
+        1 + sum(r.exponent < 1.0 for r in records)
+        for sampler, records in zip(begun, made, strict=True)
+        if not np.isnan(sampler.log_floor)
+    ]
+    return {
+        "state_particles": max(sampler.state_particles for sampler in begun),
+        "bridges": max(parts, default=0),
+        "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
+        "estimate_variance": max(sampler.estimate_variance for sampler in begun),
+        "guided": float(np.mean([_guided(run, sampler) for sampler in begun])),
+    }
+
+
+def _guided(run: Run, sampler: Sampler) -> float:
+    """Share of a population whose filters look ahead; none do that follow the samples."""
+    estimate, system = sampler.estimate, sampler.system
+    if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.log_floor)):
+        return 0.0
+    looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
+    return float(looks @ system.weights)
+
+
+def _fallback(run: Run) -> str:
+    plan = run.plan
+    if plan is None or plan.reason:
+        return "" if plan is None else plan.reason
+    if run.refused_k is not None:
+        return "the start misses a part of the posterior"
+    return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""
