@@ -35,7 +35,7 @@ an empty tank reads less than the lowest level of the training record, 2.9 V."""
 
 MISFIT = {"sigma": stats.lognorm(1.0, scale=0.1)}
 """Volts: what an undisturbed model misses counts as noise of the sensor."""
-SENSOR = {"sigma": stats.lognorm(1.0, scale=0.02)}
+SENSOR = {"sigma": stats.lognorm(0.5, scale=0.02)}
 """Volts: by how much neighbouring samples of a quiet level differ."""
 DISTURBANCE = stats.lognorm(1.0, scale=0.02)
 """V/sqrt(s): in a minute 0.15 V, a factor of seven either way."""
@@ -92,7 +92,7 @@ def cascaded_tanks_case(hold: str = "zoh", model: str = "disturbed", split: str 
         problem=tanks_problem(train, model),
         tests={"test": test},
         published={},
-        steps=2,
+        steps=6,
         split=split,
         protocols={} if model == "deterministic" else both,
         note="measured, dataBenchmark.csv; saturated levels are not learned from",
