@@ -45,8 +45,12 @@ def digest(posterior: smcpn.Posterior) -> str:
     return hashed.hexdigest()
 
 
-def killed_runs(count: int) -> Iterator[str]:
-    """Kill ``count`` runs and tell how each ended after it was resumed."""
+Identify = Callable[[Path | None], smcpn.Posterior]
+"""A run with a checkpoint after every part, or without one."""
+
+
+def silverbox() -> Identify:
+    """Return a run of the Silverbox case."""
     problem = load_case("silverbox").problem
 
     def run(path: Path | None) -> smcpn.Posterior:
@@ -63,6 +67,12 @@ def killed_runs(count: int) -> Iterator[str]:
                 progress=False,
             )
 
+    return run
+
+
+def killed_runs(count: int, run: Identify | None = None) -> Iterator[str]:
+    """Kill ``count`` runs, by default of Silverbox, and tell how each ended when resumed."""
+    run = run or silverbox()
     expected = digest(run(None))
     rng = np.random.default_rng(0)
     with tempfile.TemporaryDirectory() as folder:
@@ -72,9 +82,6 @@ def killed_runs(count: int) -> Iterator[str]:
             moment = MOMENTS[number % len(MOMENTS)]
             _kill(run, path, moment, rng, events, duration)
             yield _end(path, expected)
-
-
-Identify = Callable[[Path | None], smcpn.Posterior]
 
 
 def _uninterrupted(run: Identify, path: Path) -> tuple[dict[str, int], float]:

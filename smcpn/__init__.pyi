@@ -14,7 +14,7 @@ from .model.prior import Prior
 from .model.problem import Problem
 from .model.record import Record
 from .model.sde import sde
-from .online import Online
+from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve
 from .results.compare import ModelComparison, compare
@@ -52,6 +52,7 @@ __all__ = [
     "Maximum",
     "ModelComparison",
     "MoveSettings",
+    "NestedFilter",
     "Online",
     "Poisson",
     "Posterior",

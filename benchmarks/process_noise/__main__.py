@@ -14,6 +14,8 @@ PARTS: tuple[str, ...] = (
     "discrete",
     "particle",
     "kalman",
+    "smc2",
+    "states",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

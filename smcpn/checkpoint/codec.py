@@ -143,7 +143,7 @@ def arrays_of(group: Group) -> dict[str, NDArray[Any]]:
     return found
 
 
-def _documents(file: Group, *names: str) -> list[Any]:
+def documents_of(file: Group, *names: str) -> list[Any]:
     """Return the documents of a file, of which there are no others, and nothing beside them.
 
     Raises
@@ -510,7 +510,7 @@ def _run_of(file: Group) -> StoredRun:
     InputError
         If a solver is not known here.
     """
-    first, second = _documents(file, "header", "state")
+    first, second = documents_of(file, "header", "state")
     own = {"arrays": arrays_of(file.group("arrays"))}
     header = parsed(Header, first | own if isinstance(first, dict) else first)
     if header.problem:
@@ -612,7 +612,7 @@ def _records_of(file: Group) -> tuple[Record, ...]:
     InputError
         If no records can be made of it.
     """
-    (documents,) = _documents(file, "records")
+    (documents,) = documents_of(file, "records")
     if "populations" in file.groups:
         raise DamagedFileError(f"records have no populations: {DAMAGED}")
     return restored_records(documents, arrays_of(file.group("arrays")))
@@ -760,7 +760,7 @@ def _stream_of(file: Group) -> StoredStream:
     InputError
         If the problem or the settings cannot be restored.
     """
-    document = parsed(_StreamDocument, *_documents(file, "stream"))
+    document = parsed(_StreamDocument, *documents_of(file, "stream"))
     parts = {name: arrays_of(part) for name, part in file.group("arrays").groups.items()}
     if set(parts) != {"problem", "records", "stream"} or file.group("arrays").arrays:
         raise DamagedFileError(f"a stream has other arrays than it should: {DAMAGED}")

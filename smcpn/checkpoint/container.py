@@ -34,7 +34,12 @@ from smcpn.files import (
 )
 from smcpn.io.plain import Group, NotPlainError, read_plain
 
-RUN, RECORDS, STREAM = KINDS = ("smcpn checkpoint", "smcpn records", "smcpn stream")
+RUN, RECORDS, STREAM, NESTED = KINDS = (
+    "smcpn checkpoint",
+    "smcpn records",
+    "smcpn stream",
+    "smcpn nested filter",
+)
 """Kinds of files: the first line of the header."""
 FORMAT_VERSION = 4
 HEADER_BYTES = 512

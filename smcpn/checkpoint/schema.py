@@ -184,6 +184,15 @@ FORGETTING: dict[str, Values] = {
 }
 """Further arrays of a stream that forgets."""
 
+NESTED: dict[str, Values] = {
+    "theta": finite("N", "d"),
+    "log_weights": log_densities("N"),
+    "filters": finite("filters", "size", **ANY),
+    "last": finite("last", "row", missing=True),
+    "held": finite("n"),
+}
+"""Arrays of a nested filter: ``filters`` is N, and ``last`` one, once there was a sample."""
+
 COLUMNS = [field for field in fields(Rejuvenation) if field.name != "evidence"]
 _FORMATS = {"int": "i8", "float": "f8", "str": f"S{PROPOSAL_BYTES}"}
 TABLE = np.dtype(

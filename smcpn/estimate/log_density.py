@@ -117,8 +117,7 @@ class LogDensity:
         with np.errstate(all="ignore"):
             values = self.prior.natural(theta)
             first, second = self.prior.slopes(theta)
-            _, gradient = self.log_likelihood.value_and_gradient(values)
-            hessian = self.log_likelihood.hessian(values, difference)
+            gradient, hessian = self.log_likelihood.gradient_and_hessian(values, difference)
             hessian = hessian * first[:, :, None] * first[:, None, :]
             diagonal = gradient * second
             if self.target == POSTERIOR:

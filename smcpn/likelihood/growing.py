@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
+from smcpn.errors import InputError
 from smcpn.likelihood.lanes import CHUNK, Grid
 from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
 from smcpn.likelihood.rows import NO_INTERVALS, NOTHING
@@ -333,7 +334,7 @@ def _taps(parts: int) -> Array:
     return np.array([sinc_taps(j / parts) for j in range(parts)])
 
 
-def _head(template: Record, history: Samples) -> Record:
+def head_record(template: Record, history: Samples) -> Record:
     """The first samples of a stream, as far as the state at the first one depends on them.
 
     A linear input has a slope there that is not known yet. Nothing depends on it: where the input
@@ -375,7 +376,7 @@ def growing_likelihood(
     Raises
     ------
     InputError
-        As `build_likelihood`, and where the steps are still to be chosen.
+        As `build_likelihood`, where the steps are still to be chosen, and for an estimate.
     """
     number_of_steps(solver)
     template = problem.records[0]
@@ -383,6 +384,12 @@ def growing_likelihood(
         interpolated = template.n_inputs > 0 and template.u_function is None
         lookahead = CONTEXT if interpolated and template.hold == "bandlimited" else 0
     kind = suitable_likelihood(problem, solver, likelihood)
+    if kind.estimated:
+        raise InputError(
+            f"likelihood '{kind.name}' does not follow a stream exactly: choose 'kalman', or "
+            "smcpn.NestedFilter, which is approximate",
+            argument="likelihood",
+        )
     recursion = kind(problem, solver, Grid.of([template]))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
     return GrowingLikelihood(compiled, history, lookahead)
@@ -587,7 +594,7 @@ class GrowingLikelihood:
         program, size, steps = self.kernel.program, chunk.intervals, self._steps
         gains = self._writer.gains_from(chunk.begin)
         first = chunk.number == 0
-        start = self._writer.start(_head(self._template, self.history)) if first else NOTHING
+        start = self._writer.start(head_record(self._template, self.history)) if first else NOTHING
         return Rows(
             start=start if first else np.zeros(program.start_row.numel()),
             inputs=np.empty((size * steps, program.step_row.numel())),

@@ -88,33 +88,6 @@ def step_factor(
     return factor
 
 
-def step_covariance(
-    model: Model,
-    h: ca.SX,
-    *,
-    x: ca.SX | None = None,
-    u: ca.SX | None = None,
-    t: ca.SX | None = None,
-) -> ca.SX:
-    """Covariance Q = L L' (n, n) of the noise over a step, a polynomial in h; see `step_factor`.
-
-    Smooth where a noise is zero, as L need not be.
-    """
-    powers, number = _krylov(model)
-    n = model.x.numel()
-    # Of h, h^2, ...; free of h, so that a kernel computes them once.
-    terms = [ca.SX(n, n) for _ in range(2 * len(powers) - 1)]
-    for j in range(number):
-        for i in range(j, len(powers)):
-            for k in range(j, len(powers)):
-                weight = _coefficient(j, i) * _coefficient(j, k)
-                terms[i + k] += weight * (powers[i] @ powers[k].T)
-    covariance = ca.SX(n, n)
-    for term in reversed(terms):
-        covariance = covariance * h + term
-    return _at(model, covariance * h, x, u, t)
-
-
 def state_free_jacobian(model: Model) -> ca.SX:
     """A (n, n): the entries of df/dx that do not depend on the state, zero in place of others."""
     jacobian = ca.jacobian(model.rhs, model.x)

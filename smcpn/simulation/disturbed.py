@@ -36,23 +36,15 @@ class DisturbedSimulator(Simulator):
     ----------
     model : Model
         With process noise.
-    record, steps, step_length, initial
-        As of `Simulator`; ``steps="auto"`` looks at the path without noise.
+    record : Record
+    steps : int or "auto"
+        As of `Simulator`, which looks at the path without noise.
     seed : int or None
         The same seed, steps and number of particles give the same paths, each time it is called.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        record: Record,
-        steps: int | str = "auto",
-        step_length: float | None = None,
-        initial: Array | None = None,
-        *,
-        seed: int | None,
-    ) -> None:
-        super().__init__(model, record, steps, step_length, initial)
+    def __init__(self, model: Model, record: Record, steps: int | str, seed: int | None) -> None:
+        super().__init__(model, record, steps)
         self._entropy: Any = np.random.SeedSequence(seed).entropy
         self._disturbed, self._n_normals = disturbed_kernel(self._model)
 
@@ -77,21 +69,6 @@ class DisturbedSimulator(Simulator):
             a, b = (int(k) for k in np.searchsorted(ends, [begin, end]))
             if a < b:
                 yield a, b, np.concatenate(parts)[ends[a:b] - begin]
-
-
-def simulator_of(
-    model: Model,
-    record: Record,
-    steps: int | str = "auto",
-    step_length: float | None = None,
-    initial: Array | None = None,
-    *,
-    seed: int | None,
-) -> Simulator:
-    """Return the simulator of a model, with or without process noise."""
-    if model.process_noise is None:
-        return Simulator(model, record, steps, step_length, initial)
-    return DisturbedSimulator(model, record, steps, step_length, initial, seed=seed)
 
 
 def disturbed_kernel(model: Model) -> tuple[LaneKernel, int]:

@@ -14,7 +14,8 @@ from smcpn.model.graphs import make_model
 from smcpn.model.ode import ODE
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
-from smcpn.simulation.disturbed import simulator_of
+from smcpn.simulation.disturbed import DisturbedSimulator
+from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
 
@@ -109,5 +110,7 @@ def simulate(
             f"({listed(ode.parameters)})"
         )
     theta = np.array([[value] for value in values.values()])
-    simulator = simulator_of(model, record, steps, seed=seed)
+    simulator = Simulator(model, record, steps)
+    if model.process_noise is not None:
+        simulator = DisturbedSimulator(model, record, steps, seed)
     return np.concatenate([part[:, :, 0] for _, _, part in simulator(theta)])

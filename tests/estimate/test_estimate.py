@@ -66,9 +66,10 @@ class Quadratic:
         sums = values @ weights
         return -0.5 * sums**2, -sums[:, None] * weights
 
-    def hessian(self, values, difference=None):
+    def gradient_and_hessian(self, values, difference=None):
         weights = 1.0 + np.arange(values.shape[1])
-        return np.broadcast_to(-np.outer(weights, weights), (len(values), *[len(weights)] * 2))
+        hessian = np.broadcast_to(-np.outer(weights, weights), (len(values), *[len(weights)] * 2))
+        return self.value_and_gradient(values)[1], hessian
 
 
 FAMILIES = Prior(

@@ -23,6 +23,7 @@ from tests.models import (
     FITZHUGH_NAGUMO,
     FITZHUGH_NAGUMO_START,
     FREE_OSCILLATOR,
+    PROBLEMS,
     bouc_wen_problem,
     duffing_problem,
     fitzhugh_nagumo,
@@ -268,6 +269,20 @@ def test_the_hessian_is_that_of_second_differences(case):
     found = function.hessian(theta[None, :])[0] * scaled
     floor = 1e-7 * np.abs(found).max()
     np.testing.assert_allclose(found, expected * scaled, rtol=1e-5, atol=floor)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_hessian_is_that_of_differences_of_fourth_order(name):
+    """To 2e-6 of the curvature: a sixth of the square of the step times the fourth derivative."""
+    found = smcpn.maximise(PROBLEMS[name](), solver=EKF0(3, 2), starts=2, search="shooting")
+    function, values = found.function, found.values[None, :]
+    gradient, hessian = function.gradient_and_hessian(values)
+    assert np.array_equal(gradient, function.value_and_gradient(values)[1])
+    steps = 1e-3 / np.sqrt(-np.diag(hessian[0]))
+    nodes = (values + node * np.diag(steps) for node in (-2, -1, 1, 2))
+    low, before, after, high = (function.value_and_gradient(node)[1] for node in nodes)
+    expected = (8.0 * (after - before) - (high - low)) / (12.0 * steps[:, None])
+    assert np.abs((hessian[0] - expected) * np.outer(steps, steps)).max() < 2e-6 * 1e-6
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)

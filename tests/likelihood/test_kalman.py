@@ -19,7 +19,7 @@ from smcpn.likelihood.kalman import IteratedKalman, Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.likelihood.steps import first_solver
-from smcpn.model.process_noise import step_covariance
+from smcpn.model.process_noise import step_factor
 from tests.reference.kalman import Disturbed, extended_kalman
 
 DT, NOISE = 0.1, (0.3, 0.5)
@@ -107,8 +107,8 @@ def held_input(record):
 def noise_function(problem):
     """Q of the model as a function of numbers."""
     model, h = problem.model.with_numbers(), ca.SX.sym("h")
-    arguments = [model.theta, model.x, model.u, model.t, h]
-    return ca.Function("noise", arguments, [step_covariance(model, h)])
+    arguments, factor = [model.theta, model.x, model.u, model.t, h], step_factor(model, h)
+    return ca.Function("noise", arguments, [factor @ factor.T])
 
 
 def noise_covariance(problem, values):

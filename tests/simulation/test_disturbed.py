@@ -155,7 +155,7 @@ def test_the_covariance_of_many_paths_is_that_of_the_linear_system() -> None:
     whole = problem(mass, RECORD, observe="x", prior=prior, process_noise={"v": "q"})
     model, record = whole.model_observing(["x", "v"]), RECORD.unmeasured(2)
     theta = np.tile([[0.4], [0.3]], n)
-    simulator = DisturbedSimulator(model, record, 2, seed=5)
+    simulator = DisturbedSimulator(model, record, 2, 5)
     last = np.concatenate([part for _, _, part in simulator(theta)])[-1]
     exact = van_loan(np.array([[0.0, 1.0], [0.0, -0.4]]), np.array([[0.0], [0.3]]), 19 * 0.2)
     found = np.cov(last)
@@ -169,7 +169,7 @@ def brownian_error(steps: int, n: int = 40000) -> tuple[float, float]:
     mu, sigma = 0.5, 0.6
     prior = {"mu": stats.lognorm(1.0), "sigma": stats.lognorm(1.0)}
     whole = problem(stock, NO_INPUT, observe="price", prior=prior, initial=[1.0])
-    simulator = DisturbedSimulator(whole.model, NO_INPUT, steps, seed=1)
+    simulator = DisturbedSimulator(whole.model, NO_INPUT, steps, 1)
     last = [part for _, _, part in simulator(np.tile([[mu], [sigma]], n))][-1][-1, 0]
     # The price itself as control variate: its mean exp(mu t) is exact.
     control = last - np.exp(mu)

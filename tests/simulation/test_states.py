@@ -10,7 +10,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import RK4
-from smcpn.model.process_noise import step_covariance
+from smcpn.model.process_noise import step_factor
 from smcpn.simulation import states as states_module
 from smcpn.simulation.sampled import predict_particles
 from smcpn.simulation.states import states_of_particles
@@ -44,7 +44,8 @@ def disturbed_problem(record: smcpn.Record) -> smcpn.Problem:
 def step_noise(problem: smcpn.Problem) -> ca.Function:
     """Covariance of the noise of a step of length h, Q(theta, h)."""
     model, h = problem.model.with_numbers(), ca.SX.sym("h")
-    return ca.Function("Q", [model.theta, h], [step_covariance(model, h)])
+    factor = step_factor(model, h)
+    return ca.Function("Q", [model.theta, h], [factor @ factor.T])
 
 
 def discrete(problem: smcpn.Problem, c: float, q: float, u: np.ndarray) -> System:

@@ -122,7 +122,7 @@ class ParticleLikelihood:
         self._recursion, self.solver, self._threads = recursion, solver, threads
         self._filters = recursion.filters
         self._constants = np.array(recursion.constant_values(solver))
-        self.look_ahead, self.state_particles = look_ahead, _checked(state_particles)
+        self.look_ahead, self.state_particles = look_ahead, checked_number(state_particles)
         self._read(records)
 
     def _read(self, records: Sequence[Record]) -> None:
@@ -147,7 +147,7 @@ class ParticleLikelihood:
     def with_state_particles(self, number: int) -> ParticleLikelihood:
         """See `EstimatedLikelihood.with_state_particles`."""
         other = copy(self)
-        other.state_particles = _checked(number)
+        other.state_particles = checked_number(number)
         return other
 
     def bootstrap(self) -> ParticleLikelihood:
@@ -277,7 +277,14 @@ class ParticleLikelihood:
         return pieces
 
 
-def _checked(number: Any) -> int:
+def checked_number(number: Any) -> int:
+    """Number of state particles, a multiple of `GROUP`.
+
+    Raises
+    ------
+    InputError
+        For anything else.
+    """
     if not isinstance(number, (int, np.integer)) or number < GROUP or number % GROUP:
         raise InputError(
             f"state_particles is {shown(number)}: give a multiple of {GROUP}",

@@ -16,7 +16,7 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
-from smcpn.likelihood.registry import build_likelihood
+from smcpn.likelihood.registry import build_estimate
 from smcpn.model.process_noise import step_factor
 
 VALUES = np.array([0.4, 1.5, 0.5])
@@ -370,8 +370,8 @@ def moments() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarr
 
 def test_built_by_its_name():
     solver = smcpn.RK4(steps=2)
-    assert not build_likelihood(problem_of(), solver, 1, "particle-bootstrap").look_ahead
-    likelihood = build_likelihood(problem_of(), solver, 1, "particle")
+    assert not build_estimate(problem_of(), solver, 1, "particle-bootstrap").look_ahead
+    likelihood = build_estimate(problem_of(), solver, 1, "particle")
     assert isinstance(likelihood, ParticleLikelihood)
     assert likelihood.look_ahead
     assert likelihood.n_samples == 40
@@ -384,7 +384,7 @@ def test_refused():
     with pytest.raises(
         InputError, match="particle likelihood takes states with process noise only"
     ):
-        build_likelihood(plain, smcpn.RK4(steps=2), 1, "particle")
+        build_estimate(plain, smcpn.RK4(steps=2), 1, "particle")
     for wrong in (0, 33, 64.0, True):
         with pytest.raises(InputError, match=r"state_particles is .*: give a multiple of 32"):
             likelihood_of().with_state_particles(wrong)

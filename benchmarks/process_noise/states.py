@@ -1,0 +1,244 @@
+"""States of disturbed models: filter and smoother against exact ones, bands, streams, memory."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.linalg import expm
+
+import smcpn
+from benchmarks.process_noise.kalman import simulated
+from benchmarks.rows import Row, Study, at_most, between
+from smcpn import RK4
+from smcpn.simulation.states import States, states_of_particles
+
+Array = NDArray[np.float64]
+
+DT, SENSOR = 0.1, 0.1
+OF_OSCILLATOR = {"c": 0.4, "q": 0.5}
+OF_SPRING = {"c": 0.4, "k3": 1.0, "q": 0.5}
+COVERAGE = (0.92, 0.98)
+
+
+@smcpn.ode
+def oscillator(x, v, *, c):
+    """Linear, of unit mass and stiffness 2."""
+    return v, -2.0 * x - c * v
+
+
+@smcpn.ode
+def spring(x, v, u, *, c, k3):
+    """Mass on a hardening spring."""
+    return v, u - c * v - x - k3 * x**3
+
+
+def problem_of(
+    ode: Any, y: Array, names: dict[str, float], u: Array | None = None
+) -> smcpn.Problem:
+    """An oscillator whose velocity is disturbed, and whose position is measured."""
+    record = smcpn.Record(u=u, y=y, dt=DT, hold="zoh", name=ode.name)
+    prior: dict[str, Any] = {n: stats.lognorm(0.5, scale=value) for n, value in names.items()}
+    return smcpn.Problem(
+        ode,
+        record,
+        observe="x",
+        noise=SENSOR,
+        process_noise={"v": "q"},
+        initial={"x": 0.5},
+        prior=prior,
+    )
+
+
+def oscillator_path(T: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """States (T, 2) by the exact transition, and measurements (T,)."""
+    F, Q = exact_transition()
+    x, root = np.empty((T, 2)), np.linalg.cholesky(Q)
+    x[0] = 0.5, 0.0
+    for k in range(1, T):
+        x[k] = F @ x[k - 1] + root @ rng.standard_normal(2)
+    return x, x[:, 0] + SENSOR * rng.standard_normal(T)
+
+
+def exact_transition() -> tuple[Array, Array]:
+    """Transition over a sample and covariance of its noise (Van Loan 1978)."""
+    A = np.array([[0.0, 1.0], [-2.0, -OF_OSCILLATOR["c"]]])
+    both = np.zeros((4, 4))
+    both[:2, :2], both[2:, 2:] = -A, A.T
+    both[1, 3] = OF_OSCILLATOR["q"] ** 2
+    blocks = np.asarray(expm(both * DT), dtype=float)
+    F = blocks[2:, 2:].T
+    return F, F @ blocks[:2, 2:]
+
+
+def textbook(y: Array) -> tuple[Array, Array]:
+    """Smoothed means and standard deviations by Rauch, Tung and Striebel, (T, 2) each."""
+    F, Q = exact_transition()
+    m, P, run = np.array([0.5, 0.0]), np.zeros((2, 2)), []
+    for k, value in enumerate(y):
+        before = (m, P) if k == 0 else (F @ m, F @ P @ F.T + Q)
+        m, P = before
+        gain = P[:, 0] / (P[0, 0] + SENSOR**2)
+        m, P = m + gain * (value - m[0]), P - np.outer(gain, P[0])
+        run.append((*before, m, P))
+    means, covariances = [m], [P]
+    for k in range(len(y) - 2, -1, -1):
+        m, P = run[k][2:]
+        G = P @ F.T @ np.linalg.inv(run[k + 1][1])
+        means.append(m + G @ (means[-1] - run[k + 1][0]))
+        covariances.append(P + G @ (covariances[-1] - run[k + 1][1]) @ G.T)
+    sd = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
+    return np.array(means)[::-1], sd[::-1]
+
+
+def at_truth(problem: smcpn.Problem, likelihood: str, steps: int, vectors: int, **more) -> States:
+    """States at the true parameters, by as many filters as there are to be ``vectors``."""
+    values = np.array([[OF_OSCILLATOR[name] for name in problem.names]])
+    options: dict[str, Any] = {"draws": 0, "parameters": vectors, "seed": 1} | more
+    return states_of_particles(
+        problem, RK4(steps=steps), likelihood, problem.records[0], values, np.ones(1), **options
+    )
+
+
+def exact(quick: bool) -> Iterator[Row]:
+    """Compare with the textbook's smoother of a linear system, whose transition is exact."""
+    T, filters = (200, 40) if quick else (500, 200)
+    _, y = oscillator_path(T, np.random.default_rng(1))
+    problem = problem_of(oscillator, y, OF_OSCILLATOR)
+    mean, sd = textbook(y)
+    found = at_truth(problem, "kalman", 64, 1)
+    error = max(np.abs(found.mean - mean).max(), np.abs(found.sd - sd).max())
+    yield at_most("smoother against the textbook, largest difference", error, 1e-9)
+    each = [at_truth(problem, "particle", 8, 1, seed=seed).mean for seed in range(filters)]
+    error = np.mean(each, axis=0) - mean
+    with np.errstate(invalid="ignore"):
+        z = (error / (np.std(each, axis=0, ddof=1) / np.sqrt(filters)))[1:]
+    # Neighbours are correlated: some 40 of the samples are independent.
+    yield at_most(
+        "smoothed means of particle filters, rms of z", float(np.sqrt(np.mean(z**2))), 1.3
+    )
+    inside = float(np.mean(np.abs(z) <= 3.0))
+    yield Row("within 3 standard errors", inside, ">= 0.99", inside >= 0.99, f"{filters} filters")
+
+
+def bands(quick: bool) -> Iterator[Row]:
+    """Tell how many of the true hidden states lie in the bands of posteriors."""
+    T, seeds = (200, 6) if quick else (400, 20)
+    smoothed, filtered, predicted = [], [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        u = np.repeat(rng.normal(size=T // 10), 10)
+        x = spring_path(u, rng)
+        problem = problem_of(spring, x[:, 0] + SENSOR * rng.standard_normal(T), OF_SPRING, u)
+        posterior = smcpn.identify(
+            problem, solver=RK4(steps=2), particles=300, seed=seed, progress=False
+        )
+        states = posterior.states(seed=seed)
+        smoothed.append(np.abs(x - states.mean) <= 1.96 * states.sd + 1e-12)
+        filtered.append(np.abs(x - states.filtered_mean) <= 1.96 * states.filtered_sd + 1e-12)
+        predicted.append(posterior.predict(problem.records[0]).coverage)
+    note = f"{seeds} hardening springs, {T} samples"
+    for name, inside in (("smoothed", smoothed), ("filtered", filtered)):
+        for i, state in enumerate(("position", "velocity")):
+            share = float(np.mean([one[1:, i] for one in inside]))
+            yield between(f"{name} 95 % bands, {state} (hidden truth)", share, *COVERAGE, note)
+    yield between("one-step 95 % bands of the output", float(np.mean(predicted)), *COVERAGE, note)
+
+
+def spring_path(u: Array, rng: np.random.Generator) -> Array:
+    """States (T, 2) of the spring under a held force."""
+    path = [np.array([0.5, 0.0])]
+    for force in u[:-1]:
+        start, t = path[-1], np.array([0.0, DT])
+
+        def drift(x: float, v: float, force: float = force) -> tuple[float, float]:
+            return v, force - OF_SPRING["c"] * v - x - OF_SPRING["k3"] * x**3
+
+        path.append(simulated(drift, np.array([0.0, OF_SPRING["q"]]), list(start), t, rng)[1])
+    return np.array(path)
+
+
+def streams(quick: bool) -> Iterator[Row]:
+    """Time an update with a Kalman filter for every particle."""
+    T, particles = (400, 500) if quick else (4000, 1000)
+    x, y = oscillator_path(T, np.random.default_rng(3))
+    problem = problem_of(oscillator, y, OF_OSCILLATOR)
+    live = smcpn.Online(problem, solver=RK4(steps=2), particles=particles, seed=1)
+    states = [live.update(None, value) for value in y]
+    plain = np.array([state.latency for state in states])
+    yield Row(
+        "latency of an update, median, us", 1e6 * float(np.median(plain)), note=f"{particles}"
+    )
+    yield Row("99 %, rejuvenations included, ms", 1e3 * float(np.quantile(plain, 0.99)))
+    batch = smcpn.identify(
+        problem, solver=RK4(steps=2), particles=particles, seed=1, method="ibis", progress=False
+    )
+    same = live.posterior().theta.tobytes() == batch.theta.tobytes()
+    yield Row("the stream is the batch run, to the byte", same, "true", same)
+    late = states[T // 2 :]
+    error = np.array([list(s.state_mean.values()) for s in late]) - x[T // 2 :]
+    sd = np.array([list(s.state_sd.values()) for s in late])
+    share = float(np.mean(np.abs(error) <= 1.96 * sd))
+    yield between("95 % bands of the states in updates", share, 0.9, 0.99, "one record")
+
+
+def nested(quick: bool) -> Iterator[Row]:
+    """Compare nested filters, which are approximate, with IBIS by the Kalman likelihood."""
+    T, seeds, vectors = (150, 3, 200) if quick else (500, 10, 500)
+    off, spread, states, slow = [], [], [], []
+    for seed in range(seeds):
+        _, y = oscillator_path(T, np.random.default_rng(seed))
+        problem = problem_of(oscillator, y, OF_OSCILLATOR)
+        exact = smcpn.Online(problem, solver=RK4(steps=2), particles=500, seed=seed)
+        live = smcpn.NestedFilter(problem, solver=RK4(steps=2), particles=vectors, seed=seed)
+        for value in y:
+            true, found = exact.update(None, value), live.update(None, value)
+            slow.append(found.latency)
+        off += [(found.mean[n] - true.mean[n]) / true.sd[n] for n in problem.names]
+        spread += [found.sd[n] / true.sd[n] for n in problem.names]
+        states += [
+            (found.state_mean[n] - true.state_mean[n]) / true.state_sd[n] for n in ("x", "v")
+        ]
+    note = f"{seeds} streams of {T} samples, {vectors} vectors x 64; exact is 0"
+    rms = float(np.sqrt(np.mean(np.square(off))))
+    yield at_most("nested: parameter means off, in sd, rms", rms, 1.0, note)
+    yield Row("nested: sd of parameters over exact, median", float(np.median(spread)))
+    rms = float(np.sqrt(np.mean(np.square(states))))
+    yield at_most("nested: state means off, in sd, rms", rms, 0.2)
+    yield Row("nested: latency of an update, median, ms", 1e3 * float(np.median(slow)))
+    yield Row("nested: 99.9 %, ms", 1e3 * float(np.quantile(slow, 0.999)))
+
+
+def memory(quick: bool) -> Iterator[Row]:
+    """Measure what `states` holds of a long record, for 100 parameter vectors."""
+    T = 6500 if quick else 65000
+    _, y = oscillator_path(T, np.random.default_rng(4))
+    problem = problem_of(oscillator, y, OF_OSCILLATOR)
+    at_truth(problem_of(oscillator, y[:100], OF_OSCILLATOR), "kalman", 2, 100)
+    begin = time.perf_counter()
+    at_truth(problem, "kalman", 2, 100)
+    seconds = time.perf_counter() - begin
+    tracemalloc.start()
+    at_truth(problem, "kalman", 2, 100)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    whole = T * 100 * 2 * 8 / 1e6
+    note = f"{T} samples; samples x vectors x states are {whole:.0f} MB"
+    yield at_most("memory of states(), Kalman, MB", peak / 1e6, max(whole, 60.0), note)
+    yield Row(
+        "seconds", seconds, note="100 parameter vectors, two passes of the filter and one back"
+    )
+
+
+STUDIES: dict[str, Study] = {
+    "states-exact": exact,
+    "states-bands": bands,
+    "states-stream": streams,
+    "states-nested": nested,
+    "states-memory": memory,
+}

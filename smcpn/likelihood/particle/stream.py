@@ -1,0 +1,120 @@
+"""Particle filters of a stream: each call takes them from one sample to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.growing import StreamWindow, head_record
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.particle.kernel import Piece
+from smcpn.likelihood.particle.likelihood import Particle, checked_number
+from smcpn.likelihood.registry import number_of_steps, suitable_likelihood
+from smcpn.model.problem import Problem
+from smcpn.solver import Solver
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Recent:
+    """The last samples of a stream, as `smcpn.likelihood.growing.Samples`."""
+
+    columns: Array
+    n_inputs: int
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def samples(self, a: int, b: int) -> tuple[Array, Array, Array]:
+        """Times, inputs and outputs of the samples [a, b)."""
+        rows, n = self.columns[a:b], 1 + self.n_inputs
+        return rows[:, 0], rows[:, 1:n], rows[:, n:]
+
+
+class ParticleStream:
+    """Bootstrap filters of N parameter vectors over samples that come one by one.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its first record tells how the stream is sampled.
+    solver : Solver
+        With a number of steps.
+    state_particles : int
+        Of each filter, a multiple of 32.
+    threads : int, optional
+
+    Raises
+    ------
+    InputError
+        If the input is band-limited, so that it depends on samples to come.
+    """
+
+    def __init__(
+        self, problem: Problem, solver: Solver, state_particles: int, threads: int | None = None
+    ) -> None:
+        template = problem.records[0]
+        if template.n_inputs and template.hold == "bandlimited" and template.u_function is None:
+            raise InputError(
+                "hold is 'bandlimited', so that an input is known only 64 samples later: give the "
+                "record hold='zoh' or 'foh' to filter its stream without delay"
+            )
+        kind = cast(type[Particle], suitable_likelihood(problem, solver, Particle.name))
+        recursion = kind.shared(problem, solver, Grid.of([template]))
+        self._filters, self._threads = recursion.filters, threads
+        self._constants = np.array(recursion.constant_values(solver))
+        self._writer = recursion.writer(template, number_of_steps(solver))
+        self._template = template
+        self.state_particles = checked_number(state_particles)
+
+    @property
+    def state_size(self) -> int:
+        """Numbers that a filter holds between samples."""
+        return self._filters.state_size(self.state_particles)
+
+    def advance(
+        self, values: Array, keys: Keys, state: Array | None, samples: Array
+    ) -> tuple[Array, Array]:
+        """State (N, k) after a sample, and log increments (N,) of the estimate.
+
+        Parameters
+        ----------
+        values : ndarray, (N, d)
+        keys : ndarray of uint64, (N, 1)
+            New for every sample.
+        state : ndarray, (N, k), or None
+            At the sample before; None at the first one.
+        samples : ndarray, (2, 1 + n + q), or (1, 1 + n + q) at the first one
+            Time, inputs and outputs of the sample before and of this one.
+        """
+        recent = Recent(samples, self._template.n_inputs)
+        window = StreamWindow(self._template, recent, 0, samples)
+        rows, _ = self._writer.rows(window, self._writer.memory)
+        start = np.zeros(self._filters.blocks.widths["f"])
+        if state is None:
+            start = self._writer.start(head_record(self._template, recent))
+        here = len(samples) - 1
+        piece = Piece(self._writer.joined(start, rows), here, here + 1, 0, 0)
+        constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
+        state, increments, _ = self._filters.run(
+            np.hstack([values, constants]), keys, piece, self.state_particles,
+            fresh=state is None, look_ahead=False,
+            state=None if state is None else state.copy(), threads=self._threads,
+        )  # fmt: skip
+        return state, increments[0]
+
+    def moments(self, state: Array) -> tuple[Array, Array]:
+        """Means and variances (n, N) of the states that filters (N, k) hold."""
+        particles = state[:, :-1].reshape(len(state), -1, self.state_particles)
+        log_weights = particles[:, -1]
+        weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+        weights /= weights.sum(axis=1, keepdims=True)
+        mean = np.einsum("nip,np->in", particles[:, :-1], weights)
+        away = particles[:, :-1] - mean.T[:, :, None]
+        return mean, np.einsum("nip,np->in", np.square(away), weights)

@@ -1,0 +1,344 @@
+"""`NestedFilter`: parameters and states of a stream with process noise, at a fixed cost per sample.
+
+APPROXIMATE. Each of N parameter vectors has a bootstrap filter of N_x state particles (Crisan and
+Miguez 2018). At every sample
+
+    jitter    theta^i <- m + sqrt(1 - h^2) (theta^i - m) + h S e,  e ~ N(0, I),  h = N^(-1/2),
+    filter    the particles of theta^i to the sample: Z^i, the mean of their weights,
+    weigh     w^i <- w^i Z^i; where the effective number falls below N / 2, resample vectors
+              together with their filters,
+
+m and S S' being mean and covariance of theta, in unconstrained coordinates, so that the kernel
+leaves both (Liu and West 2001). No sample is looked at twice, and the time of an update does not
+grow. The price: the particles of a vector were moved by the slightly other ones that it has been
+before, an error of order N^(-1/2) that is the same at all times where the system forgets its past.
+IBIS with the Kalman likelihood (`smcpn.Online`) has no such error, but linearises the model.
+
+References
+----------
+Crisan, D., Miguez, J. (2018). Nested particle filters for online parameter estimation in
+discrete-time state-space Markov models. Bernoulli 24.
+Liu, J., West, M. (2001). Combined parameter and state estimation in simulation-based filtering.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import FILE_NAME, THREADS
+from smcpn.checkpoint.nested import StoredFilter, read_nested, write_nested
+from smcpn.errors import InputError, listed, whole_number
+from smcpn.io.axis import Arrivals, TimeAxis
+from smcpn.likelihood.particle.likelihood import STATE_PARTICLES, Particle
+from smcpn.likelihood.particle.stream import ParticleStream
+from smcpn.likelihood.steps import first_solver
+from smcpn.model.problem import Problem, check_problem
+from smcpn.online.reweighting import HiddenStates
+from smcpn.results.draws import weighted_quantile
+from smcpn.smc.keyed import fresh_keys
+from smcpn.smc.particles import effective_sample_size, finite_or_excluded, normalise
+from smcpn.smc.resampling import systematic
+from smcpn.solver import RK4, Solver
+
+Array = NDArray[np.float64]
+
+FEWEST = 10
+"""Parameter vectors whose covariance says where to jitter them, at least."""
+
+
+@dataclass(frozen=True)
+class NestedState:
+    """What a `NestedFilter` knows after a sample. APPROXIMATE.
+
+    Attributes
+    ----------
+    sample : int
+        Samples so far.
+    t : float
+        Time of the last of them, s.
+    ess : float
+        Effective number of parameter vectors.
+    latency : float
+        Seconds that the update took.
+    status : str
+        As of `smcpn.online.State`.
+    missing : int
+        Samples that were put in for a gap before this one.
+    names, state_names : tuple of str
+        Of the parameters and of the states.
+    values : ndarray, (N, d)
+        Parameter vectors.
+    weights : ndarray, (N,)
+        Normalised.
+    log_evidence : float
+        Estimate of log p(y) of the samples so far.
+    """
+
+    sample: int
+    t: float
+    ess: float
+    latency: float
+    status: str
+    missing: int
+    names: tuple[str, ...]
+    state_names: tuple[str, ...]
+    values: Array = field(repr=False)
+    weights: Array = field(repr=False)
+    log_evidence: float
+    _states: HiddenStates = field(repr=False)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Mean of each parameter."""
+        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+
+    @property
+    def sd(self) -> dict[str, float]:
+        """Standard deviation of each parameter."""
+        variance = self.weights @ np.square(self.values - self.weights @ self.values)
+        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+
+    def quantile(self, name: str, q: float | list[float]) -> Array:
+        """Weighted quantile(s) of a parameter.
+
+        Raises
+        ------
+        InputError
+            If there is no such parameter.
+        """
+        if name not in self.names:
+            raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
+        return weighted_quantile(self.values[:, self.names.index(name)], self.weights, q)
+
+    @property
+    def state_mean(self) -> dict[str, float]:
+        """Mean of each state of the model, given the samples so far."""
+        return dict(zip(self.state_names, self._states.mixture()[0].tolist(), strict=True))
+
+    @property
+    def state_sd(self) -> dict[str, float]:
+        """Standard deviation of each state of the model: parameters and process noise."""
+        return dict(zip(self.state_names, self._states.mixture()[1].tolist(), strict=True))
+
+
+class NestedFilter:
+    """Follow a stream with process noise at a fixed cost per sample. APPROXIMATE.
+
+    See `smcpn.online.nested` for the method and its error. `smcpn.Online` with the Kalman
+    likelihood is exact for a model that is linear over a sample, and looks at samples again.
+
+    Parameters
+    ----------
+    problem : Problem
+        With process noise. Its first record tells how the stream is sampled; its samples do not
+        count.
+    solver : RK4 or EKF0, optional
+        With a number of steps, or ``"auto"``, chosen on the problem's record.
+    particles : int
+        Parameter vectors N.
+    state_particles : int
+        State particles N_x of each, a multiple of 32.
+    seed : int, optional
+    threads : int, optional
+        Results do not depend on it.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, the problem has no process noise, or its input is
+        band-limited.
+
+    Examples
+    --------
+    >>> live = smcpn.NestedFilter(problem, particles=500, seed=1)  # doctest: +SKIP
+    >>> for u, y in source:  # doctest: +SKIP
+    ...     state = live.update(u, y)
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        solver: Solver | None = None,
+        particles: int = 500,
+        state_particles: int = STATE_PARTICLES,
+        seed: int | None = None,
+        threads: int | None = None,
+    ) -> None:
+        check_problem(problem)
+        if problem.model.process_noise is None:
+            raise InputError(
+                "NestedFilter needs a problem with process noise: follow this one with smcpn.Online"
+            )
+        number = whole_number("particles", particles, FEWEST, 1 << 24)
+        solver = first_solver(problem, RK4() if solver is None else solver, Particle.name)
+        rng = np.random.default_rng(None if seed is None else whole_number("seed", seed, 0))
+        self._begin(problem, solver, state_particles, rng, THREADS("threads", threads))
+        self.theta = problem.prior.sample(rng, number)
+        self._log_weights = np.zeros(number)
+
+    def _begin(
+        self,
+        problem: Problem,
+        solver: Solver,
+        state_particles: int,
+        rng: np.random.Generator,
+        threads: int | None,
+    ) -> None:
+        self.problem, self.solver, self._rng = problem, solver, rng
+        self._filters = ParticleStream(problem, solver, state_particles, threads)
+        self._arrivals = Arrivals(problem)
+        self._state: Array | None = None
+        self._last = np.empty((0, 1 + problem.records[0].n_inputs + len(problem.observe)))
+        self._evidence, self.sample = 0.0, 0
+
+    def update(self, u: Any, y: Any, t: float | None = None) -> NestedState:
+        """Take in a sample and return what is known after it; arguments as of `Online.update`.
+
+        Raises
+        ------
+        InputError
+            As `Online.update`; if no parameter vector can explain the sample, which is then not
+            taken in.
+        """
+        begin = time.perf_counter()
+        before, axis, held = dict(vars(self)), self.axis.document(), self._arrivals.last_input
+        arrival = self._arrivals.take(u, y, t)
+        try:
+            if arrival.status == "new":
+                for row in [*arrival.gap, np.array(arrival.sample, dtype=float)]:
+                    self._assimilate(row)
+        except InputError:
+            vars(self).update(before)
+            self.axis.resume(axis)
+            self._arrivals.last_input = held
+            raise
+        return self._known(arrival.status, len(arrival.gap), begin)
+
+    def _assimilate(self, row: Array) -> None:
+        """Jitter, filter and weigh by a sample, and resample where it calls for that."""
+        theta = self._jittered() if self.sample else self.theta
+        samples = np.ascontiguousarray(np.vstack([self._last, row]))
+        keys = fresh_keys(self._rng, len(theta), 1)
+        values = self.problem.prior.natural(theta)
+        state, increments = self._filters.advance(values, keys, self._state, samples)
+        log_weights = self._log_weights + finite_or_excluded(increments)
+        top = log_weights.max()
+        if top == -np.inf:
+            raise InputError(
+                f"sample {self.sample} is impossible under all parameter vectors: the outputs or "
+                "the prior do not fit the model"
+            )
+        before = _log_sum(self._log_weights)
+        self._evidence += float(_log_sum(log_weights) - before)
+        self.theta, self._state, self._last = theta, state, row[None]
+        self._log_weights = log_weights - top
+        self.sample += 1
+        if effective_sample_size(self._log_weights) < len(theta) / 2:
+            self._resample()
+
+    def _jittered(self) -> Array:
+        """Parameter vectors moved by the shrinkage kernel, (N, d)."""
+        weights, width = normalise(self._log_weights), len(self.theta) ** -0.5
+        mean = weights @ self.theta
+        away = self.theta - mean
+        covariance = (away * weights[:, None]).T @ away
+        size, axes = np.linalg.eigh(covariance)
+        root = axes * np.sqrt(np.maximum(size, 0.0))
+        normal = self._rng.standard_normal(self.theta.shape)
+        return mean + np.sqrt(1.0 - width**2) * away + width * (normal @ root.T)
+
+    def _resample(self) -> None:
+        index = systematic(normalise(self._log_weights), self._rng)
+        assert self._state is not None
+        self.theta, self._state = self.theta[index], self._state[index]
+        self._log_weights = np.zeros(len(index))
+
+    def _known(self, status: str, missing: int, begin: float) -> NestedState:
+        weights = normalise(self._log_weights)
+        n = len(self.problem.ode.states)
+        unknown = np.full((n, len(weights)), np.nan)
+        moments = (unknown, unknown) if self._state is None else self._filters.moments(self._state)
+        return NestedState(
+            sample=self.sample,
+            t=self._arrivals.axis.last,
+            ess=float(effective_sample_size(self._log_weights)),
+            latency=time.perf_counter() - begin,
+            status="assimilated" if status == "new" else status,
+            missing=missing,
+            names=self.problem.names,
+            state_names=tuple(self.problem.ode.states),
+            values=self.problem.prior.natural(self.theta),
+            weights=weights,
+            log_evidence=self._evidence,
+            _states=HiddenStates(*moments, weights),
+        )
+
+    @property
+    def axis(self) -> TimeAxis:
+        """The time axis: which samples are new, late or missing."""
+        return self._arrivals.axis
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write all that `load` needs to go on, whole or not at all.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written, or holds what cannot be stored, as of `Online.save`.
+        """
+        size = self._filters.state_size
+        state = np.empty((0, size)) if self._state is None else self._state
+        stored = StoredFilter(
+            problem=self.problem,
+            solver=self.solver,
+            state_particles=self._filters.state_particles,
+            sample=self.sample,
+            log_evidence=self._evidence,
+            axis=self.axis.document(),
+            random_state=dict(self._rng.bit_generator.state),
+            arrays={
+                "theta": self.theta,
+                "log_weights": self._log_weights,
+                "filters": state,
+                "last": self._last,
+                "held": np.array(self._arrivals.last_input, dtype=float),
+            },
+        )
+        write_nested(FILE_NAME("path", path), stored)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], threads: int | None = None) -> NestedFilter:
+        """Return the filter that `save` wrote; it goes on to the same bytes.
+
+        Raises
+        ------
+        InputError
+            If there is no such file, or it is damaged and has no previous version.
+        """
+        file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+        stored, live = read_nested(file), cls.__new__(cls)
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = stored.random_state
+        live._begin(stored.problem, stored.solver, stored.state_particles, rng, threads)
+        arrays = stored.arrays
+        live.theta, live._log_weights = arrays["theta"], arrays["log_weights"]
+        live._last, live._arrivals.last_input = arrays["last"], arrays["held"].tolist()
+        live.axis.resume(stored.axis)
+        live.sample, live._evidence = stored.sample, stored.log_evidence
+        if stored.sample:
+            if arrays["filters"].shape[1] != live._filters.state_size:
+                raise InputError(f"{path}: its filters are of another model: the file is damaged")
+            live._state = arrays["filters"]
+        return live
+
+
+def _log_sum(log_weights: Array) -> float:
+    top = log_weights.max()
+    return float(top + np.log(np.exp(log_weights - top).sum()))

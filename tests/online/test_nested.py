@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn import RK4
+from tests import models
+from tests.reference.linear_gaussian import kalman
+from tests.simulation.test_states import SENSOR, STEPS, discrete, oscillator, simulated
+
+SAMPLES = 80
+
+
+@pytest.fixture(scope="module")
+def problem() -> smcpn.Problem:
+    whole = simulated(1)[0]
+    return whole.with_records([whole.records[0][:SAMPLES]])
+
+
+def nested(problem: smcpn.Problem, **options) -> smcpn.NestedFilter:
+    chosen = {"particles": 200, "seed": 1} | options
+    return smcpn.NestedFilter(problem, solver=RK4(steps=STEPS), **chosen)
+
+
+def updates(live, record: smcpn.Record) -> list:
+    return [live.update(u, y) for u, y in zip(record.u, record.y, strict=True)]
+
+
+def test_of_known_parameters_it_is_a_particle_filter_of_the_exact_states(problem):
+    record = problem.records[0]
+    known = smcpn.Problem(
+        oscillator,
+        record,
+        observe="x",
+        noise=SENSOR,
+        process_noise={"v": "q"},
+        initial={"x": 0.5},
+        prior={"c": stats.lognorm(1e-7, scale=0.3), "q": stats.lognorm(1e-7, scale=0.4)},
+    )
+    after = updates(nested(known, particles=160), record)
+    run = kalman(discrete(problem, 0.3, 0.4, record.u[:, 0]), record.y)
+    # Log-evidence by 160 filters of 64 particles has a standard deviation of .1.
+    assert abs(after[-1].log_evidence - run.increments.sum()) <= 0.4
+    mean = np.array([list(one.state_mean.values()) for one in after])
+    sd = np.sqrt(np.diagonal(run.covariance, axis1=1, axis2=2))
+    # Means of some 5000 independent particles; neighbours share them.
+    assert (np.abs(mean - run.mean)[1:] <= 0.2 * sd[1:]).all()
+    assert list(after[-1].state_sd.values()) == pytest.approx(sd[-1], rel=0.1)
+
+
+def test_the_posterior_is_near_the_exact_one(problem):
+    record = problem.records[0]
+    live = smcpn.Online(problem, solver=RK4(steps=STEPS), particles=500, seed=1)
+    exact, found = updates(live, record)[-1], updates(nested(problem), record)[-1]
+    for name, mean in found.mean.items():
+        # Errors of 200 vectors: up to half a standard deviation in five seeds.
+        assert abs(mean - exact.mean[name]) <= exact.sd[name]
+        assert 0.5 <= found.sd[name] / exact.sd[name] <= 2.0
+        assert found.quantile(name, 0.5) == pytest.approx(mean, abs=exact.sd[name])
+    for name, mean in found.state_mean.items():
+        assert abs(mean - exact.state_mean[name]) <= 0.3 * exact.state_sd[name]
+    assert abs(found.log_evidence - exact.log_evidence) <= 2.0
+
+
+def test_a_stored_filter_goes_on_to_the_same_bytes_on_any_threads(problem, tmp_path):
+    record = problem.records[0]
+    live = nested(problem, particles=40, threads=1)
+    fresh, path = tmp_path / "fresh.h5", tmp_path / "live.h5"
+    live.save(fresh)
+    updates(live, record[:20])
+    live.save(path)
+    resumed = smcpn.NestedFilter.load(path, threads=2)
+    begun = smcpn.NestedFilter.load(fresh)
+    updates(begun, record[:20])
+    last = [updates(one, record[20:30])[-1] for one in (live, resumed, begun)]
+    assert last[0].values.tobytes() == last[1].values.tobytes() == last[2].values.tobytes()
+    assert last[0].log_evidence == last[1].log_evidence
+    assert last[0].state_mean == last[2].state_mean
+    whole = bytearray(path.read_bytes())
+    whole[-100] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(smcpn.InputError, match="damaged"):
+        smcpn.NestedFilter.load(path)
+    with pytest.raises(smcpn.InputError, match="nested filter"):
+        smcpn.Online.load(fresh)
+
+
+def test_gaps_and_duplicates_are_those_of_a_stream(problem):
+    live = nested(problem, particles=20)
+    assert live.update(0.0, 0.5, 0.0).status == "assimilated"
+    later = live.update(0.0, 0.4, 0.8)
+    assert (later.missing, later.sample, later.t) == (3, 5, 0.8)
+    assert live.update(0.0, 0.4, 0.8).status == "duplicate"
+    assert live.update(0.0, None, 1.0).sample == 6
+
+
+def test_what_it_cannot_follow_is_refused(problem):
+    with pytest.raises(smcpn.InputError, match="needs a problem with process noise"):
+        nested(models.duffing_problem())
+    with pytest.raises(smcpn.InputError, match="multiple of 32"):
+        nested(problem, state_particles=33)
+    with pytest.raises(smcpn.InputError, match="particles"):
+        nested(problem, particles=2)
+    with pytest.raises(smcpn.InputError, match=r"smcpn\.NestedFilter"):
+        smcpn.Online(problem, likelihood="particle")
+    record = problem.records[0]
+    smooth = smcpn.Record(u=record.u, y=record.y, dt=record.dt, hold="bandlimited")
+    with pytest.raises(smcpn.InputError, match="bandlimited"):
+        nested(problem.with_records([smooth]))
+    live = nested(problem, particles=20)
+    before = live.update(0.0, 0.5)
+    with pytest.raises(smcpn.InputError, match="impossible"):
+        live.update(0.0, 1e200)
+    assert live.update(0.0, 0.5).sample == before.sample + 1
