@@ -81,9 +81,7 @@ def cascaded_tanks_case(hold: str = "zoh", model: str = "disturbed", split: str 
         from smcpn.run.identify import identify
 
         plain = tanks_problem(train, "deterministic")
-        found = identify(
-            plain, particles=len(posterior.theta), seed=posterior.seed, progress=False
-        )
+        found = identify(plain, particles=len(posterior.theta), seed=posterior.seed, progress=False)
         return found.simulate(test)
 
     both = {"test, one sample ahead": one_step, "test, without process noise": undisturbed}
