@@ -33,6 +33,7 @@ from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
 from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
@@ -339,6 +340,34 @@ def test_priors_of_the_users_own_are_named():
     with pytest.raises(NotStorableError, match=message):
         problem_document(problem)
     assert len(model_fingerprint(problem)) == 64
+
+
+def with_results(arrays, owner, shapes):
+    """The arrays with a table of ``owner`` whose results have these shapes, all zero."""
+    arguments = [ca.SX.sym("a", *shape) for shape in arrays[f"{owner}/input_shapes"].tolist()]
+    made = ca.Function("made", arguments, [ca.SX.zeros(*shape) for shape in shapes])
+    return arrays | {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
+
+
+@pytest.mark.parametrize("shapes", [[], [[2, 1], [3, 1]], [[2, 1], [2, 1], [2, 1]], [[3, 1]]])
+def test_an_equation_with_other_results_is_refused(shapes):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    arrays = with_results(arrays, "ode", shapes)
+    with pytest.raises(InputError, match="does not fit its names"):
+        restored_problem(as_json(document), arrays, problem.records)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_columns_of_noise_that_are_no_matrix_are_refused(rows):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    shapes = arrays["model/output_shapes"].tolist()
+    assert shapes[6] == [4, 1]
+    shapes[6] = [rows, 1]
+    arrays = with_results(arrays, "model", shapes)
+    with pytest.raises(InputError, match="not that of a model"):
+        restored_problem(as_json(document), arrays, problem.records)
 
 
 def test_a_model_that_would_come_back_otherwise_is_refused():
