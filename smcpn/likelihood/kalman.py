@@ -138,9 +138,9 @@ MOST_ORDER = 3
 class Kalman(Recursion):
     """The filter of one particle.
 
-    The state of a lane holds the mean and the kept entries of the factors of P, and those of the
-    noise over a step where they stay. A sample corrects them at the beginning of the interval after
-    it.
+    The state of a lane holds the mean, the entries of the factors of P that may differ from zero,
+    and those of L where it stays the same. A sample corrects mean and P at the beginning of the
+    interval after it.
 
     Attributes
     ----------
@@ -282,8 +282,8 @@ class Kalman(Recursion):
 
         That is, matrices by columns: mean (n) and covariance (n n) of the states given the samples
         before, the product of F over the steps since the sample before (n n; I at the first), mean
-        (n) and covariance (n n) given the sample too. The last three and the first two of the next
-        sample make a step of Rauch, Tung and Striebel.
+        (n) and covariance (n n) given the sample too. A step back of Rauch, Tung and Striebel takes
+        the last two of a sample and the first three of the next one.
         """
         n = self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))
