@@ -152,7 +152,8 @@ class State:
     def _mixture(self) -> tuple[Array, Array]:
         if "states" not in self._known:
             unknown = np.full(len(self.state_names), np.nan)
-            self._known["states"] = self._states().mixture() if self._position else (unknown,) * 2
+            known = self._states().mixture() if self._position else (unknown, unknown)
+            self._known["states"] = known
         return self._known["states"]
 
     def _states(self) -> HiddenStates:
