@@ -23,6 +23,7 @@ COMMANDS = {
         "sampler",
         "trust",
         "seconds",
+        "process_noise",
         "attack",
         "likelihoods",
         "solvers",

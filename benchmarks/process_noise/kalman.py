@@ -187,7 +187,7 @@ def exact(quick: bool) -> Iterator[Row]:
 
 def posteriors(quick: bool) -> Iterator[Row]:
     """Means and evidence of `identify` against quadrature, over seeds of data and sampler."""
-    seeds, populations = (6, 4) if quick else (20, 8)
+    seeds, populations = (12, 4) if quick else (20, 8)
     for name in ("ou", "oscillator"):
         scores: list[float] = []
         for seed in range(seeds):

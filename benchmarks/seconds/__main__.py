@@ -16,6 +16,7 @@ PARTS: tuple[str, ...] = (
     "functions",
     "identify",
     "lifted",
+    "update",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

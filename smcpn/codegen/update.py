@@ -21,45 +21,47 @@ class Population:
 
     Attributes
     ----------
+    sizes : tuple of int
+        These.
     address : int
-        Of the numbers.
+        Of the numbers in memory.
     """
 
-    __slots__ = ("_numbers", "_sizes", "address")
+    __slots__ = ("_numbers", "address", "sizes")
 
     def __init__(self, n_state: int, n_outputs: int, n: int) -> None:
-        self._sizes = n_state, n_outputs, n
+        self.sizes = n_state, n_outputs, n
         self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + n_outputs)
         self.address: int = self._numbers.__array_interface__["data"][0]
 
     def _rows(self, first: int, last: int) -> Array:
-        n = self._sizes[2]
+        n = self.sizes[2]
         return self._numbers[first * n : last * n].reshape(last - first, n)
 
     @property
     def state(self) -> Array:
         """State of the solver, (k, N)."""
-        return self._rows(0, self._sizes[0])
+        return self._rows(0, self.sizes[0])
 
     @property
     def log_weights(self) -> Array:
         """Log-weights, (N,)."""
-        return self._rows(self._sizes[0], self._sizes[0] + 1)[0]
+        return self._rows(self.sizes[0], self.sizes[0] + 1)[0]
 
     @property
     def log_likelihood(self) -> Array:
         """Log-likelihoods of all samples, (N,)."""
-        return self._rows(self._sizes[0] + 1, self._sizes[0] + 2)[0]
+        return self._rows(self.sizes[0] + 1, self.sizes[0] + 2)[0]
 
     @property
     def weights(self) -> Array:
         """Weights, the largest of which is one, (N,)."""
-        return self._rows(self._sizes[0] + 2, self._sizes[0] + 3)[0]
+        return self._rows(self.sizes[0] + 2, self.sizes[0] + 3)[0]
 
     @property
     def summary(self) -> tuple[float, float]:
         """Effective sample size, and log of the mean weight."""
-        numbers, end = self._numbers, -self._sizes[1]
+        numbers, end = self._numbers, -self.sizes[1]
         return numbers.item(end - 2), numbers.item(end - 1)
 
     @property
@@ -68,7 +70,7 @@ class Population:
 
         Of the last sample, predicted with the weights before it; nan where missing.
         """
-        return self._numbers[-self._sizes[1] :]
+        return self._numbers[-self.sizes[1] :]
 
 
 class Update:
@@ -136,7 +138,7 @@ class Update:
 
     def __call__(self, before: Population, sample: int) -> Population:
         """Assimilate a sample."""
-        if before._sizes != self._sizes or sample not in self.samples:
+        if before.sizes != self._sizes or sample not in self.samples:
             raise KernelArgumentError("the population or the sample is not of these rows")
         after = Population(*self._sizes)
         self._update(self._frame_address, sample - self._begin, before.address, after.address)

@@ -107,7 +107,8 @@ class TimeAxis:
             If a time is needed and not given, or the gap is too long.
         """
         if t is None:
-            return self._add(1, self._next_time())
+            t = self._next_time()
+            return self._keep([t], t)
         if not self._known:
             self._origin = t
             return self._add(1, t)
@@ -171,7 +172,11 @@ class TimeAxis:
         else:
             distance = given - self.last
             times = [self.last + distance * k / steps for k in range(1, steps)] + [given]
-        self._count += steps
+        return self._keep(times, given)
+
+    def _keep(self, times: list[float], given: float) -> list[float]:
+        """Add samples to the axis, the last of which was given a time."""
+        self._count += len(times)
         self.given, self.last = given, times[-1]
         self._known.append(given)
         if len(self._known) > 2 * MEMORY:

@@ -243,7 +243,9 @@ class Adaptive(Recursion):
         began = Clock.values(
             self.length, clock.h, clock.wanted, clock.sizes, clock.accepted, clock.rejected
         )
-        return ca.vertcat(began, *f.values(mean, factors))
+        # One that took more steps than it may would try as many in every interval.
+        held = ca.if_else(clock.left > 0.0, ca.SX(np.nan), ca.vertcat(*f.values(mean, factors)))
+        return ca.vertcat(began, held)
 
     def _attempt(self) -> Attempt:
         """Try a step: no covariance is needed to judge it."""

@@ -120,17 +120,18 @@ class History:
         if len(t):
             self._length, self._last = end, float(t[-1])
 
-    def append_sample(self, sample: Sequence[float]) -> None:
-        """Store one sample: time, inputs and outputs."""
-        number, local = self._place(self._length)
-        chunk = self._chunks.get(number)
-        if chunk is None:
-            self._open(number)
-            chunk = self._chunks[number]
+    def append_sample(self, sample: Sequence[float]) -> tuple[Chunk, int]:
+        """Store one sample, time, inputs and outputs; return its chunk, and its number there."""
+        chunk = self._newest
+        if chunk.count > chunk.intervals:
+            self._open(chunk.number + 1)
+            chunk = self._newest
+        local = chunk.count
         chunk.samples[local] = sample
         chunk.count = local + 1
         self._length += 1
         self._last = sample[0]
+        return chunk, local
 
     def spill(self, newest: int) -> list[int]:
         """Move chunks long before the ``newest`` in use to the file; return their numbers."""
@@ -203,7 +204,8 @@ class History:
             samples[0] = self._chunks[number - 1].samples[self._intervals]
             count = 1
         begin = number * self._intervals
-        self._chunks[number] = Chunk(number, begin, self._intervals, samples, count)
+        chunk = Chunk(number, begin, self._intervals, samples, count)
+        self._chunks[number] = self._newest = chunk
 
 
 class _SpilledSamples:
@@ -386,8 +388,9 @@ def growing_likelihood(
     kind = suitable_likelihood(problem, solver, likelihood)
     if kind.estimated:
         raise InputError(
-            f"likelihood '{kind.name}' does not follow a stream exactly: choose 'kalman', or "
-            "smcpn.NestedFilter, which is approximate",
+            f"likelihood '{kind.name}' does not follow a stream sample by sample: choose 'kalman', "
+            "smcpn.NestedFilter, which is approximate, or smcpn.resume(file, data=more) of a run "
+            "by method='ibis', which is exact",
             argument="likelihood",
         )
     recursion = kind(problem, solver, Grid.of([template]))
@@ -469,8 +472,14 @@ class GrowingLikelihood:
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs, NaN where missing."""
-        self.history.append_sample(sample)
-        self._release(len(self.history) - self.lookahead)
+        chunk, local = self.history.append_sample(sample)
+        frame, code = self._frame, self._compiled.row_code
+        if frame is None or frame[0] is not chunk or local == chunk.intervals or self.lookahead:
+            self._release(len(self.history) - self.lookahead)
+            return
+        assert code is not None
+        code.write(frame[2], local, self.n_samples)
+        self.n_samples += 1
 
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""

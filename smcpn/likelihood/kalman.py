@@ -117,9 +117,11 @@ def predicted_factor(factor: Factor, transition: Transition, noise: ca.SX) -> Fa
     """Factor of F P F' + L L' + E, by weighted Gram-Schmidt (Thornton); ``noise`` is L."""
     n, k = noise.shape
     lower = ca.vertcat(*[ca.horzcat(*row) for row in factor.rows])
-    moved = ca.densify(ca.horzcat(transition.jacobian @ lower, noise, ca.SX.eye(n)))
+    columns = ca.densify(ca.horzcat(transition.jacobian @ lower, noise, ca.SX.eye(n)))
     weights = [*factor.pivots, *[ca.SX(1)] * k, *ca.vertsplit(transition.error_variance)]
-    return orthogonalised([ca.horzsplit(moved[i, :]) for i in range(n)], weights, _divided)
+    used = [j for j, weight in enumerate(weights) if not weight.is_zero()]
+    rows = [[columns[i, j] for j in used] for i in range(n)]
+    return orthogonalised(rows, [weights[j] for j in used], _divided)
 
 
 def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
@@ -127,6 +129,8 @@ def _divided(value: ca.SX, pivot: ca.SX) -> ca.SX:
     return ca.SX(0) if value.is_zero() else value * (1.0 / ca.fmax(pivot, LEAST_PIVOT))
 
 
+MAX_ENTRIES = 300
+"""Those of 24 states, beyond which straight-line code gets too long to compile."""
 MOST_ORDER = 3
 """Of `EKF0`, beyond which the derivatives of an input are not known well enough."""
 
@@ -134,9 +138,9 @@ MOST_ORDER = 3
 class Kalman(Recursion):
     """The filter of one particle.
 
-    The state of a lane holds the mean and the kept entries of the factors of P, and those of the
-    noise over a step where they stay. A sample corrects them at the beginning of the interval after
-    it.
+    The state of a lane holds the mean, the entries of the factors of P that may differ from zero,
+    and those of L where it stays the same. A sample corrects mean and P at the beginning of the
+    interval after it.
 
     Attributes
     ----------
@@ -148,7 +152,7 @@ class Kalman(Recursion):
     Raises
     ------
     InputError
-        For a solver whose settings it cannot use.
+        For a solver whose settings it cannot use, and for too many states that are coupled.
     """
 
     name = "kalman"
@@ -165,7 +169,7 @@ class Kalman(Recursion):
         self.local_order = self.transition.error_order
         self._varies = grid.rescales
         self._hold_noise()
-        self._keep()
+        self._keep(solver)
 
     def _hold_noise(self) -> None:
         """Have L in the state, unless it is another in every step: it takes many operations."""
@@ -175,10 +179,10 @@ class Kalman(Recursion):
         self._held = self._noise.nz[:] if stays else ca.SX(0, 1)
         self._noise_of_step = factor.nz[:] if stays else ca.SX(0, 1)
 
-    def _keep(self) -> None:
+    def _keep(self, solver: Solver) -> None:
         """Keep the entries of the factor that are not zero at all times, from P = 0."""
-        n = self.model.x.numel()
-        self._kept, grown = np.zeros((n, n), dtype=bool), True
+        n, known, key = self.model.x.numel(), self.model.kernels, ("factor", solver.kind, self.name)
+        self._kept, grown = known.get(key, np.zeros((n, n), dtype=bool)), True
         while grown:
             factor = held_factor(self._kept)
             self.predicted = Gaussian(self.model.x, factor)
@@ -186,7 +190,13 @@ class Kalman(Recursion):
             after_sample = self.corrected.gaussian.factor
             kept = self._kept | entries_in_use(after_step) | entries_in_use(after_sample)
             grown = bool((kept != self._kept).any())
-            self._kept = kept
+            self._kept = known[key] = kept
+            if kept.sum() > MAX_ENTRIES:
+                raise InputError(
+                    f"the covariance of {n} states has {kept.sum()} entries that are not zero, "
+                    f"more than the {MAX_ENTRIES} that are compiled: take fewer states that are "
+                    "coupled"
+                )
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -272,8 +282,8 @@ class Kalman(Recursion):
 
         That is, matrices by columns: mean (n) and covariance (n n) of the states given the samples
         before, the product of F over the steps since the sample before (n n; I at the first), mean
-        (n) and covariance (n n) given the sample too. The last three and the first two of the next
-        sample make a step of Rauch, Tung and Striebel.
+        (n) and covariance (n n) given the sample too. A step back of Rauch, Tung and Striebel takes
+        the last two of a sample and the first three of the next one.
         """
         n = self.model.x.numel()
         product, one = ca.SX.sym("product", n, n), ca.vec(ca.SX.eye(n))

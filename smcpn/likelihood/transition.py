@@ -53,11 +53,18 @@ class Transition:
 
     @classmethod
     def of(cls, model: Model, solver: Solver) -> Transition:
-        """Make the graphs of a solver's step."""
+        """The graphs of a solver's step, made once for a model."""
+        order = cast(EKF0, solver).order if solver.probabilistic else None
+        known, key = model.kernels, ("transition", type(solver), order)
+        if key not in known:
+            known[key] = cls._made(model, solver, order)
+        return known[key]
+
+    @classmethod
+    def _made(cls, model: Model, solver: Solver, order: int | None) -> Transition:
         n = model.x.numel()
         error, factor = ca.SX(n, 1), ca.SX(n, 0)
-        if solver.probabilistic:
-            order = cast(EKF0, solver).order
+        if order is not None:
             step = PredictorStep.of(model, order)
             error, error_order = step.error_variance, order + 1
         else:

@@ -21,7 +21,7 @@ from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
-from smcpn.online.state import Prediction, State, predicted, stream_posterior
+from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
 from smcpn.settings import RunSettings, Settings
@@ -185,6 +185,7 @@ class Online:
         if threads is None and self.budget is not None:
             threads = max(1, processors() - 1)
         self._arrivals = Arrivals(problem)
+        self._shared: Shared | None = None
         self._windows = Windows(
             problem,
             settings.sampler,
@@ -239,8 +240,10 @@ class Online:
             windows.append(arrival.gap[:, 0], arrival.gap[:, 1:n], arrival.gap[:, n:])
         windows.append_sample(arrival.sample)
         windows.track(None if self.budget is None else begin + self.budget)
-        status = "waiting" if windows.sample == before else "assimilated"
-        return self._state(status, len(arrival.gap), begin)
+        state = self._state("assimilated", len(arrival.gap), begin)
+        if state.sample == before:
+            state.status = "waiting"
+        return state
 
     def finish(self) -> State:
         """Have the samples count that wait for ``lookahead``, and end rejuvenations under way."""
@@ -385,29 +388,28 @@ class Online:
         self._windows.resume(document, arrays, population)
 
     def _state(self, status: str, missing: int, begin: float) -> State:
-        windows, tracker = self._windows, self._windows.current.tracker
-        population = tracker.population
-        latency = time.perf_counter() - begin
+        windows, shared = self._windows, self._shared
+        current = windows.current
+        if shared is None or shared.window is not current:
+            shared = self._shared = Shared(
+                current, windows.names, self.problem.ode.states, windows.approximate,
+                math.inf if self.budget is None else self.budget,
+            )  # fmt: skip
+        population = current.tracker.population
         return State(
-            sample=windows.sample,
+            sample=current.begin + population.sample,
             t=self.axis.last,
             ess=population.last_ess,
             innovation=windows.innovation,
-            latency=latency,
-            late=self.budget is not None and latency > self.budget,
-            lag=tracker.lag,
-            degraded=tracker.degraded,
+            latency=time.perf_counter() - begin,
+            lag=current.tracker.lag,
             alarm=windows.alarm,
             status=status,
             missing=missing,
-            approximate=windows.approximate,
-            state_names=self.problem.ode.states,
             _position=population.sample,
-            _sampler=tracker.sampler,
             _particles=population.particles,
-            _prior=windows.current.prior,
-            names=windows.names,
             _evidence_base=population.evidence_base,
+            _shared=shared,
         )
 
 

@@ -96,8 +96,9 @@ class Reweighting:
 
     def __call__(self, particles: Reweighted, sample: int) -> Population:
         """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
-        base, before = particles.base, particles.population
-        update = self._prepared(base.theta, sample)
+        base, before, update = particles.base, particles.population, self._update
+        if update is None or base.theta is not self._theta or sample not in update.samples:
+            update = self._prepared(base.theta, sample)
         if before is None:
             before = update.population(base.state, base.log_weights, base.log_likelihood)
         return update(before, sample)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import finer_solver
-from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
@@ -35,6 +35,32 @@ BLOCK = 256
 """Samples of which the outputs of all particles are predicted at a time."""
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all states of a window have in common.
+
+    Attributes
+    ----------
+    window : Window
+    names, state_names : tuple of str
+        Of the parameters and of the states of the model.
+    approximate : str
+    budget : float
+        Seconds, infinite where there is none.
+    """
+
+    window: Window
+    names: tuple[str, ...]
+    state_names: tuple[str, ...]
+    approximate: str
+    budget: float
+
+    @cached_property
+    def sampler(self) -> StreamIbis:
+        """Of the window."""
+        return self.window.tracker.sampler
+
+
 @dataclass(slots=True)
 class State:
     """The posterior after a sample, with diagnostics of the update.
@@ -54,25 +80,14 @@ class State:
         Measured minus predicted output, in predictive standard deviations; nan where missing.
     latency : float
         Seconds that the update took.
-    late : bool
-        Whether that was more than the budget.
     lag : int
         Samples that the rejuvenation under way has still to catch up with; 0 without one.
-    degraded : bool
-        Whether the effective sample size is below a tenth of the particles, so that summaries
-        are rough until the rejuvenation under way is done.
     alarm : Alarm or None
         A change of the system that this sample made evident.
     status : str
         ``"assimilated"``, or why the sample was not: ``"late"``, ``"duplicate"``, ``"waiting"``.
     missing : int
         Samples that were put in for a gap before this one.
-    approximate : str
-        What is approximate about the posterior; "" where it is exact.
-    names : tuple of str
-        Parameter names, in the order of the columns of `values`.
-    state_names : tuple of str
-        Of the states of the model.
     """
 
     sample: int
@@ -80,41 +95,63 @@ class State:
     ess: float
     innovation: Array
     latency: float
-    late: bool
     lag: int
-    degraded: bool
     alarm: Alarm | None
     status: str
     missing: int
-    approximate: str
-    names: tuple[str, ...]
-    state_names: tuple[str, ...]
     _position: int = field(repr=False)
-    _sampler: StreamIbis = field(repr=False)
     _particles: Reweighted = field(repr=False)
-    _prior: Prior = field(repr=False)
     _evidence_base: float = field(repr=False)
+    _shared: Shared = field(repr=False)
     _known: dict[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Parameter names, in the order of the columns of `values`."""
+        return self._shared.names
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """Names of the states of the model."""
+        return self._shared.state_names
+
+    @property
+    def approximate(self) -> str:
+        """What is approximate about the posterior; "" where it is exact."""
+        return self._shared.approximate
+
+    @property
+    def late(self) -> bool:
+        """Whether the update took longer than the budget."""
+        return self.latency > self._shared.budget
+
+    @property
+    def degraded(self) -> bool:
+        """Whether the effective sample size is below a tenth of the particles.
+
+        Summaries are then rough until the rejuvenation under way is done.
+        """
+        return self.ess < self._shared.sampler.fewest
 
     @property
     def projected(self) -> float:
         """Seconds that the next rejuvenation is expected to take; nan before the first."""
-        return self._sampler.cost.next_seconds
+        return self._shared.sampler.cost.next_seconds
 
     @property
     def rejuvenations(self) -> int:
         """Made so far."""
-        return len(self._sampler.rejuvenations)
+        return len(self._shared.sampler.rejuvenations)
 
     @property
     def values(self) -> Array:
         """Parameter values of the particles, (N, d)."""
         if "values" not in self._known:
-            columns = [self._prior.names.index(name) for name in self.names]
-            values = self._prior.natural(self._particles.system.theta)
+            columns = [self._shared.window.prior.names.index(name) for name in self.names]
+            values = self._shared.window.prior.natural(self._particles.system.theta)
             self._known["values"] = (
                 values
-                if len(columns) == len(self._prior)
+                if len(columns) == len(self._shared.window.prior)
                 else np.array(values[:, columns], order="C")
             )
         return self._known["values"]
@@ -158,8 +195,8 @@ class State:
 
     def _states(self) -> HiddenStates:
         """States of all particles at the last of the samples of the window."""
-        likelihood, system = self._sampler.likelihood, self._particles.system
-        columns = likelihood.columns(self._prior.natural(system.theta))
+        likelihood, system = self._shared.sampler.likelihood, self._particles.system
+        columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
         moments = likelihood.moments(columns, system.state, self._position - 1)
         return HiddenStates.of(likelihood, moments, system.weights)
 

@@ -103,6 +103,16 @@ class StreamIbis(Ibis):
         self.particles = Reweighted(system)
 
     @cached_property
+    def fewest(self) -> float:
+        """Effective particles from which a summary is to be trusted."""
+        return DEGRADED * self.settings.particles
+
+    @cached_property
+    def _least(self) -> float:
+        """Effective sample size below which a sample calls for a rejuvenation."""
+        return self._threshold
+
+    @cached_property
     def _reweighting(self) -> Reweighting:
         return Reweighting(self.prior, self.likelihood)
 
@@ -114,7 +124,7 @@ class StreamIbis(Ibis):
         """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
         population = self._reweighting(self.particles, self.sample)
         self.innovation, (ess, log_mean) = population.innovation, population.summary
-        if ess < self._threshold:
+        if ess < self._least:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
         self.sample += 1
@@ -274,7 +284,7 @@ class Tracker:
     @property
     def degraded(self) -> bool:
         """Whether too few particles count."""
-        return self.population.last_ess < DEGRADED * self.sampler.settings.particles
+        return self.population.last_ess < self.sampler.fewest
 
     def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).

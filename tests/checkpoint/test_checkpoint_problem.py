@@ -33,6 +33,7 @@ from smcpn.codegen import kernel
 from smcpn.codegen.loops import Plan
 from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
 from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
@@ -135,12 +136,8 @@ def test_what_tables_show_is_the_same(pair):
         assert getattr(restored, name) == getattr(given, name)
     for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)
-    shown = [
-        settings_of(
-            SimpleNamespace(problem=p, solver=RK4(2), likelihood_name="classical", theta=[], seed=1)
-        )
-        for p in pair
-    ]
+    run = {"solver": RK4(2), "likelihood_name": "classical", "method": None, "theta": [], "seed": 1}
+    shown = [settings_of(SimpleNamespace(problem=p, **run)) for p in pair]
     assert shown[0] == shown[1]
 
 
@@ -154,8 +151,9 @@ def test_the_prior_is_the_same(pair):
 
 def test_other_outputs_can_be_observed(pair):
     values = pair[0].prior.natural(pair[0].prior.sample(np.random.default_rng(0), 5))
-    state = pair[0].ode.states[0]
-    for observe in (state, f"{state}'"):
+    state, noise = pair[0].ode.states[0], pair[0].model.process_noise
+    disturbed = noise is not None and noise.columns[0, :].nnz()
+    for observe in (state, *([] if disturbed else [f"{state}'"])):
         given, restored = (problem.model_observing(observe) for problem in pair)
         assert given.table().same_as(restored.table())
     np.testing.assert_array_equal(*[p.model.noise_variances(values) for p in pair])
@@ -339,6 +337,34 @@ def test_priors_of_the_users_own_are_named():
     with pytest.raises(NotStorableError, match=message):
         problem_document(problem)
     assert len(model_fingerprint(problem)) == 64
+
+
+def with_results(arrays, owner, shapes):
+    """The arrays with a table of ``owner`` whose results have these shapes, all zero."""
+    arguments = [ca.SX.sym("a", *shape) for shape in arrays[f"{owner}/input_shapes"].tolist()]
+    made = ca.Function("made", arguments, [ca.SX.zeros(*shape) for shape in shapes])
+    return arrays | {f"{owner}/{k}": v for k, v in ExpressionTable.of(made).arrays().items()}
+
+
+@pytest.mark.parametrize("shapes", [[], [[2, 1], [3, 1]], [[2, 1], [2, 1], [2, 1]], [[3, 1]]])
+def test_an_equation_with_other_results_is_refused(shapes):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    arrays = with_results(arrays, "ode", shapes)
+    with pytest.raises(InputError, match="does not fit its names"):
+        restored_problem(as_json(document), arrays, problem.records)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 5])
+def test_columns_of_noise_that_are_no_matrix_are_refused(rows):
+    problem = stochastic_problem()
+    document, arrays = problem_document(problem)
+    shapes = arrays["model/output_shapes"].tolist()
+    assert shapes[6] == [4, 1]
+    shapes[6] = [rows, 1]
+    arrays = with_results(arrays, "model", shapes)
+    with pytest.raises(InputError, match="not that of a model"):
+        restored_problem(as_json(document), arrays, problem.records)
 
 
 def test_a_model_that_would_come_back_otherwise_is_refused():

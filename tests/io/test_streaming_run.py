@@ -247,7 +247,7 @@ ALARM = Alarm(1, 0.1, 0, 0.05, 20.0)
 
 
 def test_alarms_and_loss_of_accuracy_are_events(folder, monkeypatch):
-    changes = iter([{"alarm": ALARM}, {"degraded": True}, {"degraded": True}, {}])
+    changes = iter([{"alarm": ALARM}, {"ess": 0.5}, {"ess": 0.5}, {}])
     update = Online.update
 
     def changed(self, u, y, t):

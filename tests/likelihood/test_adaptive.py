@@ -12,11 +12,17 @@ from scipy.integrate import solve_ivp
 
 import smcpn
 from smcpn import EKF0, AdaptiveEKF1, InputError, Problem, Record
+from smcpn.codegen.emit import MOST_ATTEMPTS
 from smcpn.likelihood.adaptive import solver_steps
 from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.stiffness import chosen_solver
-from tests.models import duffing_problem, predator_prey_problem
+from tests.models import (
+    duffing_problem,
+    oscillator_problem,
+    oscillator_record,
+    predator_prey_problem,
+)
 
 pytestmark = pytest.mark.numerics
 
@@ -151,6 +157,17 @@ def test_a_solution_that_explodes_has_no_likelihood():
     found = smcpn.LogLikelihood(problem, solver=AdaptiveEKF1())([[0.1], [1.0], [0.2]])
     assert np.isfinite(found[[0, 2]]).all()
     assert found[1] == -np.inf
+
+
+def test_a_solution_that_takes_too_many_steps_is_given_up_once():
+    """Not in every interval anew: a population of them would take minutes to be refused."""
+    problem = oscillator_problem(oscillator_record(samples=40))
+    likelihood = build_likelihood(problem, AdaptiveEKF1(order=2, tolerance=1e-11))
+    state, total = likelihood.evaluate(np.array([[1e-3, 1e6]]), 40)
+    place = 3 + problem.model.x.numel()
+    attempts = state[place] + state[place + 1]
+    assert np.isnan(total).all()
+    assert MOST_ATTEMPTS <= attempts[0] <= MOST_ATTEMPTS + 40 * 20
 
 
 @pytest.mark.slow

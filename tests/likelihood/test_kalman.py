@@ -512,6 +512,12 @@ def disturbed_record(problem, values, seed):
     return smcpn.Record(u=r.u, y=y, dt=DT, hold="foh")
 
 
+def test_a_covariance_that_is_too_large_to_compile_is_refused(monkeypatch):
+    monkeypatch.setattr("smcpn.likelihood.kalman.MAX_ENTRIES", 2)
+    with pytest.raises(InputError, match="2 states has 3 entries"):
+        build_likelihood(linear_problem(record_of()), RK4(1), 1, "kalman")
+
+
 @pytest.mark.parametrize("kind", ["linear", "nonlinear"])
 def test_at_a_maximum_the_textbook_filter_has_no_slope(kind):
     values = {"linear": LINEAR, "nonlinear": np.array([0.3, 0.4, 0.6])}[kind]

@@ -1,0 +1,63 @@
+"""A stream's update without rejuvenation, and the Silverbox replayed as fast as it goes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from benchmarks import online
+from benchmarks.rows import Row, Study, at_least
+from benchmarks.seconds import calm
+from benchmarks.seconds.before import ROOT, checkout, outcome
+from smcpn.codegen.update import Update
+
+
+def update(quick: bool) -> Iterator[Row]:
+    """Time of an update as it was over that now, in turns, and what of it is the compiled call."""
+    samples, rounds = (1200, 3) if quick else (4000, 7)
+    script = str(Path(calm.__file__).resolve())
+    with checkout() as before:
+        taken = np.array(
+            [
+                [outcome(source, script, str(samples)) for source in (before, ROOT)]
+                for _ in range(rounds)
+            ]
+        )
+    note = "{:.0f} and {:.0f} us".format(*taken.min(axis=0))
+    yield at_least("before over now", float(np.median(taken[:, 0] / taken[:, 1])), 3.0, note)
+    shares = [share_of_compiled_call(samples) for _ in range(rounds)]
+    yield at_least("share of the compiled call", float(np.median(shares)), 0.5)
+
+
+def share_of_compiled_call(samples: int) -> float:
+    """Median time in the compiled call over the median time of an update."""
+    inside: list[float] = []
+    prepare = Update.__init__
+
+    def prepared(self: Update, *arguments: Any) -> None:
+        prepare(self, *arguments)
+        call = self._update
+
+        def timed(*numbers: int) -> None:
+            begin = time.perf_counter()
+            call(*numbers)
+            inside.append(1e6 * (time.perf_counter() - begin))
+
+        self._update = timed
+
+    with mock.patch.object(Update, "__init__", prepared):
+        whole = calm.median(samples)
+    return float(np.median(inside[len(inside) // 2 :])) / whole
+
+
+def replay(quick: bool) -> Iterator[Row]:
+    """Real time of the Silverbox over that of its replay without a budget, and the bytes."""
+    yield from online.replay(3000 if quick else 20_000)
+
+
+STUDIES: dict[str, Study] = {"update": update, "replay": replay}
