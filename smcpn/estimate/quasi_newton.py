@@ -35,6 +35,8 @@ GRADIENT = 1e-6
 """Largest derivative that counts as zero, in nats per standard deviation of the prior."""
 GAIN = 1e-12
 """A step that gains a smaller share of the log density ends L-BFGS-B."""
+HUGE = 1e75
+"""Slope or curvature beyond which SciPy's products overflow."""
 TOGETHER = 256
 """Most searches that run at a time, each in a thread; results do not depend on it."""
 
@@ -97,7 +99,7 @@ class Objective:
     @property
     def usable(self) -> bool:
         """Whether the search can begin."""
-        return bool(np.isfinite(self.value) and np.isfinite(self.gradient).all())
+        return bool(np.isfinite(self.value) and (np.abs(self.gradient) < HUGE).all())
 
     @property
     def obstacle(self) -> str:
@@ -118,7 +120,7 @@ class Objective:
         """Value, and gradient (k,), at a point (k,)."""
         self._calls += 1
         value, gradient = self._evaluate(point)
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        if not (np.isfinite(value) and (np.abs(gradient) < HUGE).all()):
             self._obstacle = NO_GRADIENT if np.isfinite(value) else DIVERGES
             self._obstacle_at = self._calls
             drop = abs(float(self.gradient @ (point - self.best)))
@@ -139,8 +141,8 @@ class Objective:
         """Second derivatives (k, k) at a point (k,)."""
         self.evaluations += 1
         hessian = -self._caller.hessian(self._whole(point))[np.ix_(self._free, self._free)]
-        # Where the solution has just diverged there are none: any curvature will do.
-        hessian = np.where(np.isfinite(hessian), hessian, 0.0)
+        # Where the solution diverges, or is about to, any curvature will do that can be factorised.
+        hessian = np.where(np.abs(hessian) < HUGE, hessian, 0.0)
         return hessian * np.outer(self._scale, self._scale)
 
     def note(self, intermediate_result: Any) -> None:

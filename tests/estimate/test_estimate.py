@@ -237,6 +237,24 @@ def test_a_wall_of_divergence_does_not_end_a_search(method, wall):
         np.testing.assert_allclose(found.theta, [1.0, 2.0], atol=1e-4)
 
 
+class Overflowing(Bowl):
+    """Its curvature and slopes are about to overflow, as those of a solution that diverges."""
+
+    def value_and_gradient(self, theta):
+        value, gradient = super().value_and_gradient(theta)
+        return value, 1e116 * gradient
+
+    def hessian(self, theta):
+        return -1e250 * np.array([[[1.0, 0.5], [0.5, np.inf]]]).repeat(len(theta), axis=0)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_curvature_that_overflows_ends_in_a_reason(method):
+    for found in run_batched(Overflowing(), searches(4, method)):
+        assert np.isfinite(found.theta).all()
+        assert found.reason
+
+
 def test_a_gradient_that_is_not_finite_is_a_reason():
     everywhere = run_batched(Bowl(cliff=-100.0), searches(2))
     assert [found.reason for found in everywhere] == ["the gradient is not finite"] * 2

@@ -113,6 +113,14 @@ def test_a_longer_record_begins_the_estimate_anew(tmp_path):
     np.testing.assert_allclose(longer.log_likelihood, exact, atol=1e-9)
 
 
+def test_ibis_goes_on_with_further_samples_to_the_same_bytes(tmp_path):
+    problem, settings = problem_of(bistable), OPTIONS | {"seed": 3, "method": "ibis"}
+    record, file = problem.records[0], tmp_path / "run.h5"
+    smcpn.identify(problem.with_records([record[:25]]), checkpoint=file, **settings)
+    longer = smcpn.identify(problem, checkpoint=file, **settings)
+    assert bytes_of(longer) == bytes_of(smcpn.identify(problem, **settings))
+
+
 @pytest.mark.parametrize("call", [smcpn.maximise, smcpn.laplace, smcpn.LogLikelihood])
 def test_what_needs_a_gradient_refuses_an_estimate(call):
     with pytest.raises(InputError, match="take likelihood='kalman' here") as caught:
