@@ -196,9 +196,9 @@ class IteratedMeasurement(LaplaceMeasurement):
 
     With d and w of log p(y | g) at g*, and s = g* - m, the pseudo-observation is g* + d / w, and
 
-        log p(y) = log p(y | g*) - s (d + w s / 2) + v (d + w s)^2 / (2 k) - log(k) / 2,  k = 1 + w v
+        log p(y) = log p(y | g*) - s (d + w s / 2) + v (d + w s)^2 / (2 k) - log(k) / 2
 
-    is Laplace's approximation where g* is the mean given y too.
+    with k = 1 + w v is Laplace's approximation where g* is the mean given y too.
     """
 
     def __init__(
