@@ -16,6 +16,7 @@ PARTS: tuple[str, ...] = (
     "kalman",
     "smc2",
     "states",
+    "tanks",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

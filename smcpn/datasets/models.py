@@ -66,6 +66,8 @@ RIM = 10.0
 such that its rim is there too."""
 OVERFLOW_RATE = 0.5
 """1/s: how fast a level above the rim falls to it."""
+RIM_WIDTH = 0.2
+"""Volts."""
 
 
 def outflow(full, power):
@@ -74,13 +76,18 @@ def outflow(full, power):
     full (full^2 + 0.01^2)^((power - 1) / 2): a level below zero, of rounding or of noise, is
     drawn back to it, and the slope at zero is finite.
     """
-    return full * (full * full + 1e-4) ** ((power - 1) / 2)
+    # The derivative of exp costs nothing more, that of a power another power.
+    return full * np.exp((power - 1) / 2 * np.log(full * full + 1e-4))
 
 
 def overflow(level):
-    """What flows over the rim, V/s: 0 below it, `OVERFLOW_RATE` times the excess above."""
-    excess = level - RIM
-    return OVERFLOW_RATE * (excess + np.sqrt(excess * excess + 4e-4)) / 2
+    """What flows over the rim, V/s: `OVERFLOW_RATE` times the excess, 0 below the rim.
+
+    Within `RIM_WIDTH` of the rim it is a parabola that joins both.
+    """
+    near = np.minimum(np.maximum(level - RIM + RIM_WIDTH, 0.0), 2 * RIM_WIDTH)
+    above = np.maximum(level - RIM - RIM_WIDTH, 0.0)
+    return OVERFLOW_RATE * (near * near / (4 * RIM_WIDTH) + above)
 
 
 @ode

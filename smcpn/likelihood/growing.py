@@ -388,8 +388,9 @@ def growing_likelihood(
     kind = suitable_likelihood(problem, solver, likelihood)
     if kind.estimated:
         raise InputError(
-            f"likelihood '{kind.name}' does not follow a stream exactly: choose 'kalman', or "
-            "smcpn.NestedFilter, which is approximate",
+            f"likelihood '{kind.name}' does not follow a stream sample by sample: choose 'kalman', "
+            "smcpn.NestedFilter, which is approximate, or smcpn.resume(file, data=more) of a run "
+            "by method='ibis', which is exact",
             argument="likelihood",
         )
     recursion = kind(problem, solver, Grid.of([template]))

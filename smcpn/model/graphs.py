@@ -200,6 +200,7 @@ def observed_outputs(
     t: ca.SX,
     rhs: ca.SX,
     parameter: Parameter,
+    process_noise: ProcessNoise | None = None,
 ) -> ca.SX:
     """Noise-free outputs: states, derivatives (``"v'"``), or functions of either."""
     named = {name: x[i] for i, name in enumerate(ode.states)}
@@ -209,7 +210,7 @@ def observed_outputs(
         if callable(what):
             outputs += _traced_output(what, ode, named, parameter)
         else:
-            outputs.append(_named_output(what, ode, x, rhs))
+            outputs.append(_named_output(what, ode, x, rhs, process_noise))
     if len(outputs) != len(observe):
         raise InputError(
             f"observe returns {len(outputs)} outputs for {len(observe)} entries: "
@@ -231,7 +232,9 @@ def one_per_output(noise: list[Any], observe: list[Any]) -> list[Any]:
     return noise
 
 
-def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
+def _named_output(
+    what: Any, ode: ODE, x: ca.SX, rhs: ca.SX, process_noise: ProcessNoise | None
+) -> ca.SX:
     name = what.removesuffix("'") if isinstance(what, str) else ""
     if name not in ode.states:
         raise InputError(
@@ -242,6 +245,12 @@ def _named_output(what: Any, ode: ODE, x: ca.SX, rhs: ca.SX) -> ca.SX:
             argument="observe",
         )
     place = ode.states.index(name)
+    if what != name and process_noise is not None and process_noise.columns[place, :].nnz():
+        raise InputError(
+            f"observe names {shown(what)}, but '{name}' has process noise and so no derivative: "
+            "observe a state, or make the disturbance a state of its own, with the process noise",
+            argument="observe",
+        )
     return rhs[place] if what != name else x[place]
 
 
@@ -346,7 +355,11 @@ def make_model(
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     values = ca.vertcat(*[parameter(name) for name in ode.parameters])
     rhs = ode.rhs(x, u, t, values)
-    outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter)
+    of_noise = Symbols(parameter, constants.symbol)
+    disturbed = disturbance and disturbance.process_noise(ode, x, of_noise)
+    if ode.diffusion is not None:
+        disturbed = ProcessNoise(ca.sparsify(ode.diffusion(x, u, t, values)), x)
+    outputs = observed_outputs(ode, observe, x, u, t, rhs, parameter, disturbed)
     noise = one_per_output(noise, observe)
     gaussian = [as_gaussian(entry) for entry in noise]
     sds = [one.sd for one in gaussian if one is not None]
@@ -357,13 +370,9 @@ def make_model(
                 "distribution in prior",
                 argument=what,
             )
-    of_noise = Symbols(parameter, constants.symbol)
     graphs = noise_graphs(gaussian, interval, of_noise)
     density = output_density([as_density(entry) for entry in noise], graphs.variance, of_noise)
     spread = None if diffusion is None else parameter(diffusion)
-    disturbed = disturbance and disturbance.process_noise(ode, x, of_noise)
-    if ode.diffusion is not None:
-        disturbed = ProcessNoise(ca.sparsify(ode.diffusion(x, u, t, values)), x)
     initials, added = initial_states(ode, initial, n_records, parameter, constants.symbol)
     model = Model(
         x=x,

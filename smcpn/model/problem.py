@@ -240,7 +240,9 @@ class Problem:
                 return ca.SX(value)
             raise InputError(f"observe function takes '{name}', which is no parameter")
 
-        outputs = observed_outputs(self.ode, what, model.x, model.u, model.t, model.rhs, parameter)
+        outputs = observed_outputs(
+            self.ode, what, model.x, model.u, model.t, model.rhs, parameter, model.process_noise
+        )
         none = ca.SX.zeros(len(what), 1)
         return replace(
             model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None

@@ -21,7 +21,7 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
-from smcpn.run.run import Run
+from smcpn.run.run import Run, bridges
 from smcpn.run.start import approximation_of, warnings_of_start
 from smcpn.settings import Settings
 from smcpn.smc.moves import MoveStrategy
@@ -240,7 +240,14 @@ def warnings_of_steps(run: Run, shift: DiscretisationShift | None) -> tuple[str,
     """Return a warning if the steps shift the posterior, or if that could not be measured."""
     if shift is not None:
         return shift.warnings
-    if run.outcome is None or not run.settings.solver.automatic:
+    if run.outcome is None:
+        return ()
+    if any(bridges(sampler) > 1 for sampler in run.samplers):
+        return (
+            f"{run.solver.resolution} was judged by the {run.exact} likelihood, from which the "
+            "posterior differs: how far finer steps would shift it is not known, try twice as many",
+        )
+    if not run.settings.solver.automatic:
         return ()
     return (
         f"{run.solver.resolution} is as fine as the automatic choice goes: how far finer steps "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from smcpn.results.method import MethodRecord
-from smcpn.run.run import Run
+from smcpn.run.run import Run, bridges
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Sampler
 
@@ -39,15 +39,9 @@ def _of_estimate(run: Run) -> dict[str, Any]:
     if not begun:
         return {}
     made = [[r for r in sampler.rejuvenations if r.state_particles] for sampler in begun]
-    # Each part but the last is followed by a rejuvenation.
-    parts = [
-        1 + sum(r.exponent < 1.0 for r in records)
-        for sampler, records in zip(begun, made, strict=True)
-        if not np.isnan(sampler.log_floor)
-    ]
     return {
         "state_particles": max(sampler.state_particles for sampler in begun),
-        "bridges": max(parts, default=0),
+        "bridges": max(map(bridges, begun)),
         "acceptance": made[-1][-1].acceptance if made[-1] else float("nan"),
         "estimate_variance": max(sampler.estimate_variance for sampler in begun),
         "guided": float(np.mean([_guided(run, sampler) for sampler in begun])),

@@ -18,11 +18,12 @@ from smcpn.likelihood.steps import coarser_solver, finer_solver
 from smcpn.model.problem import Problem
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
+from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import AnyLikelihood, ParticleSystem, log_ratio, normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
-from smcpn.smc.sampler import Progress, Snapshot
+from smcpn.smc.sampler import Progress, Sampler, Snapshot
 from smcpn.smc.sampler import Settings as SamplerSettings
 from smcpn.smc.start import MixtureStart
 from smcpn.smc.tempering import CollapsedError
@@ -42,6 +43,14 @@ posterior, which particles that are carried over would not reach."""
 
 Outcome = tuple[Populations, DiscretisationShift | None]
 Both = tuple[AnyLikelihood, AnyLikelihood]
+
+
+def bridges(sampler: Sampler) -> int:
+    """Parts in which a population was carried over to an estimate; 0 where it was not."""
+    if np.isnan(sampler.log_floor):
+        return 0
+    # Each part but the last is followed by a rejuvenation.
+    return 1 + sum(r.state_particles > 0 and r.exponent < 1.0 for r in sampler.rejuvenations)
 
 
 class Run:
@@ -113,13 +122,19 @@ class Run:
             If a likelihood is an estimate and the other is none.
         """
         for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True):
-            estimates = one.state_particles > 0
-            if (estimates and not self._is_estimate) or (not estimates and self.exact is None):
+            estimates, fixed = one.state_particles > 0, self.settings.state_particles
+            most = MOST if fixed is None else fixed
+            if (
+                (estimates and not self._is_estimate)
+                or (not estimates and self.exact is None)
+                or one.state_particles > most
+            ):
                 raise InputError("a population is of another likelihood: begin anew")
             if not estimates:
                 yield one, (self._at(solver), self.likelihood)
                 continue
             estimate = self._estimate(solver).with_state_particles(one.state_particles)
+            estimate = estimate.with_look_ahead(one.look_ahead)
             yield one, (self._at(solver), estimate) if one.refining else (estimate, estimate)
 
     @property
@@ -278,10 +293,15 @@ class Run:
 
     @property
     def _comparable(self) -> str | None:
-        """Name of the likelihood by which solvers are compared; None where there is none."""
+        """Name of the likelihood by which solvers are compared; None where there is none.
+
+        Where particles were not carried over to an estimate at once, its approximation is too far
+        from it to tell the effect of the steps.
+        """
         name = self.exact or LIKELIHOODS[self.settings.likelihood].approximation
         assert name is not None
-        return name if LIKELIHOODS[name].takes_noise(self.problem.model) else None
+        near = max(map(bridges, self.samplers), default=0) <= 1
+        return name if near and LIKELIHOODS[name].takes_noise(self.problem.model) else None
 
     def _compared(self, sampler: Method, finer: Solver, some: slice) -> ParticleSystem:
         """See `Sampler.compared`; particles with an estimate are compared by its approximation."""

@@ -40,6 +40,8 @@ MOST_STATE_PARTICLES = 1 << 20
 """The most that a run can be given."""
 MOST_VARIANCE = 1.0
 """Variance of log Z at one theta above which their number is doubled."""
+HIGH_VARIANCE = 3.0
+"""Variance above which most moves are refused, for they wait for estimates that are too large."""
 COPIES = 8
 """Filters that estimate this variance."""
 PRIOR_PLACES = 20
@@ -49,13 +51,14 @@ PRIOR_PLACES = 20
 def variance_at_mean(target: Target, system: ParticleSystem, rng: np.random.Generator) -> float:
     """Variance of the log target at the weighted mean of particles, over fresh keys.
 
-    It is infinite where an estimate is zero.
+    It is infinite where some estimates are zero, and NaN where all are.
     """
     mean = system.weights @ np.where(system.log_weights[:, None] > -np.inf, system.theta, 0.0)
     keys = fresh_keys(rng, COPIES, system.keys.shape[1])
     log_density = target.log_density(target.evaluate(np.tile(mean, (COPIES, 1)), keys))
-    if not np.isfinite(log_density).all():
-        return float("inf")
+    known = np.isfinite(log_density)
+    if not known.all():
+        return float("inf" if known.any() else "nan")
     return float(log_density.var(ddof=1))
 
 

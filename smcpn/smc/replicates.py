@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
@@ -206,6 +207,13 @@ def _diagnose(samplers: Sequence[Sampler], scale: Array) -> dict[str, str]:
     found: dict[str, str] = {}
     for sampler in samplers:
         found = diagnose(sampler.rejuvenations) | diagnose_particles(sampler.system) | found
+    noisiest = max(samplers, key=lambda sampler: np.nan_to_num(sampler.estimate_variance))
+    if noisiest.estimate_variance > HIGH_VARIANCE:
+        found["estimate"] = (
+            f"with {noisiest.state_particles} state particles the estimated log-likelihood has a "
+            f"variance of {noisiest.estimate_variance:.2g} at the mean of the particles: moves are "
+            f"refused for long, take state_particles={4 * noisiest.state_particles} or more"
+        )
     if np.nanmax(scale, initial=0.0) > HIGH_R_HAT:
         found["r_hat"] = (
             f"R-hat reaches {np.nanmax(scale):.2f}: the populations disagree, use more particles"

@@ -116,3 +116,26 @@ def test_a_file_that_is_another_is_refused(tmp_path, monkeypatch):
         path.write_text(content)
         with pytest.raises(smcpn.InputError, match="fetch it again"):
             smcpn.datasets.cascaded_tanks()
+
+
+@needs_file
+@pytest.mark.parametrize(
+    ("model", "noise"), [("deterministic", 0), ("disturbed", 1), ("disturbed-both", 2)]
+)
+def test_models_differ_by_their_process_noise(model, noise):
+    case = load_case("cascaded-tanks", model=model)
+    given = case.problem.model.process_noise
+    assert (0 if given is None else given.columns.shape[1]) == noise
+    assert len(case.protocols) == (2 if noise else 0)
+
+
+@needs_file
+@pytest.mark.slow
+def test_disturbed_it_predicts_the_next_sample_and_still_runs_freely():
+    case = load_case("cascaded-tanks")
+    approximation = smcpn.laplace(case.problem, solver=smcpn.RK4(2), starts=4, seed=1)
+    posterior = approximation.to_posterior(100, 1)
+    ahead = case.protocols["test, one sample ahead"](posterior)
+    assert 0.92 < ahead.coverage[0] < 0.98
+    assert ahead.rmse_of_mean[0] < 0.06
+    assert posterior.simulate(case.tests["test"]).rmse_of_mean[0] < 0.4

@@ -210,6 +210,16 @@ def test_what_does_not_fit_is_one_sentence(noise: object, message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_disturbed_has_no_derivative_to_observe() -> None:
+    arguments = {"noise": 1.0, "prior": {"c": stats.lognorm(1.0), "k": 1.0}}
+    noise = {"process_noise": {"v": 0.1}}
+    Problem(duffing, RECORD, observe="x'", **arguments, **noise)
+    with pytest.raises(smcpn.InputError, match="'v' has process noise and so no derivative"):
+        Problem(duffing, RECORD, observe="v'", **arguments, **noise)
+    with pytest.raises(smcpn.InputError, match="'v' has process noise and so no derivative"):
+        Problem(duffing, RECORD, observe="x", **arguments, **noise).model_observing("v'")
+
+
 def test_correlations_that_cannot_be_together() -> None:
     @smcpn.ode
     def three(a, b, c, *, k):
