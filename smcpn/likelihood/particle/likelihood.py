@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
+from math import log
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,11 @@ Array = NDArray[np.float64]
 
 STATE_PARTICLES = 64
 """State particles where none are named."""
+COPIES = 8
+"""Filters of each kind that are compared at one theta."""
+MUCH, SMALL = log(20.0), 1.0
+MOST_COMPARED = 2048
+"""State particles by which they are compared at most."""
 CHUNK = 1024
 """Samples of a bootstrap filter whose rows are in memory at a time."""
 
@@ -150,11 +156,41 @@ class ParticleLikelihood:
         other.state_particles = checked_number(number)
         return other
 
+    def with_look_ahead(self, look_ahead: bool) -> ParticleLikelihood:
+        """See `EstimatedLikelihood.with_look_ahead`."""
+        other = copy(self)
+        other.look_ahead = look_ahead
+        return other
+
     def bootstrap(self) -> ParticleLikelihood:
         """The same without looking ahead."""
-        other = copy(self)
-        other.look_ahead = False
-        return other
+        return self.with_look_ahead(False)
+
+    def suited(self, values: Array) -> ParticleLikelihood:
+        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind.
+
+        They are doubled until the log estimates of one kind vary by one at most, and that kind it
+        is. But where bootstrap filters estimate more than 20 times as much as those that look
+        ahead, it is these: both are unbiased, and no estimate exceeds 20 times its mean with a
+        probability above 1 / 20 (Markov's inequality). Look-ahead functions then lead past places
+        where the state may be, which need not show in any variance.
+        """
+        bootstrap = self.with_look_ahead(False)
+        values, b, number = np.tile(values, (COPIES, 1)), self.n_samples, self.state_particles
+        rng = np.random.default_rng(0)
+        while self.look_ahead:
+            keys = rng.integers(0, 2**64, size=(2, COPIES, self.n_keys(b)), dtype=np.uint64)
+            found, guided = self.with_state_particles(number)._estimate(values, keys[0], b)
+            other = bootstrap.with_state_particles(number).estimate(values, keys[1], b)
+            if not guided.all():
+                return bootstrap
+            spread, other_spread = _variance(found), _variance(other)
+            if np.logaddexp.reduce(other) - np.logaddexp.reduce(found) > MUCH:
+                return bootstrap
+            if min(spread, other_spread) <= SMALL or 2 * number > MOST_COMPARED:
+                return self if spread <= other_spread else bootstrap
+            number *= 2
+        return self
 
     @property
     def n_samples(self) -> int:
@@ -291,3 +327,8 @@ def checked_number(number: Any) -> int:
             argument="state_particles",
         )
     return int(number)
+
+
+def _variance(log_estimates: Array) -> float:
+    """Variance of log estimates; infinite where one is zero."""
+    return float(log_estimates.var(ddof=1)) if np.isfinite(log_estimates).all() else np.inf
