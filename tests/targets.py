@@ -195,6 +195,14 @@ class BootstrapFilter:
     def n_keys(self, b: int) -> int:
         return -(-b // self.block)
 
+    look_ahead = False
+
+    def with_look_ahead(self, look_ahead: bool) -> BootstrapFilter:
+        return self
+
+    def suited(self, values) -> BootstrapFilter:
+        return self
+
     def guided(self, values, b):
         return np.zeros(len(values), dtype=bool)
 

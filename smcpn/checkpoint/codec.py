@@ -183,16 +183,18 @@ def _populations(
 
 
 PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-NUMBERS = tuple(name for name in POPULATION if name not in ("sample", "refining", "exponent"))
+TRUTHS = ("refining", "look_ahead")
+NUMBERS = tuple(name for name in POPULATION if name not in ("sample", "exponent", *TRUTHS))
 
 
 def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
     group.attrs["sample"] = snapshot.sample
-    group.attrs["refining"] = int(snapshot.refining)
     group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
     group.attrs["random_state"] = _text(json.dumps(snapshot.random_state))
     for name in NUMBERS:
         group.attrs[name] = getattr(snapshot, name)
+    for name in TRUTHS:
+        group.attrs[name] = int(getattr(snapshot, name))
     particles = group.create_group("particles")
     for name in PARTICLES:
         particles[name] = getattr(snapshot.system, name)
@@ -260,7 +262,7 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
         log_pair_ratios=tuple(steps["log_pair_ratios"].tolist()),
         factors=tuple(steps["factors"].tolist()),
         random_state=random_state.model_dump(),
-        **(own | {"refining": bool(own["refining"])}),
+        **(own | {name: bool(own[name]) for name in TRUTHS}),
     )
 
 

@@ -120,6 +120,7 @@ POPULATION: dict[str, Values] = {
     "unrelated_at_start": finite(**SHARE),
     "pareto_k": finite(**ANY),
     "state_particles": counts(most=MOST_STATE_PARTICLES),
+    "look_ahead": counts(most=1),
     "log_floor": finite(missing=True),
     "estimate_variance": finite(least=0.0, most=np.inf, missing=True),
 }

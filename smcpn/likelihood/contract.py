@@ -93,6 +93,19 @@ class EstimatedLikelihood(Protocol):
         """The same likelihood, by the same compiled code, with another number of them."""
         ...
 
+    @property
+    def look_ahead(self) -> bool:
+        """Whether `estimate` looks ahead where it can."""
+        ...
+
+    def with_look_ahead(self, look_ahead: bool) -> EstimatedLikelihood:
+        """The same likelihood with filters that look ahead, or do not."""
+        ...
+
+    def suited(self, values: Array) -> EstimatedLikelihood:
+        """The same likelihood with the filters that estimate better at one theta, (d,)."""
+        ...
+
     def n_keys(self, b: int) -> int:
         """Number of blocks of the first b samples: keys that their filter needs."""
         ...

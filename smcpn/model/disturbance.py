@@ -163,7 +163,7 @@ def _pair(
 
 
 def _deviation(state: str, value: Any) -> float | str:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isidentifier():
         return value
     what = f"process noise of '{state}'"
     number = real_number(what, value, _DEVIATION, argument=f"{ARGUMENT}.{state}")
@@ -173,7 +173,7 @@ def _deviation(state: str, value: Any) -> float | str:
 
 
 def _correlation(key: tuple[Any, ...], value: Any) -> float | str:
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isidentifier():
         return value
     what, label = f"correlation of the process noise of {shown(key)}", ",".join(key)
     number = real_number(what, value, _CORRELATION, argument=f"{ARGUMENT}.{label}")

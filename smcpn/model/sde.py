@@ -52,7 +52,8 @@ def sde(function: Callable[..., Any]) -> ODE:
 def _columns(diffusion: Any, n: int, model: str) -> ca.SX:
     """Matrix (n, m) of what a function returned as diffusion."""
     if _is_matrix(diffusion):
-        rows = [scalars(list(row), model) for row in diffusion]
+        given = ca.vertsplit(diffusion) if isinstance(diffusion, ca.SX) else diffusion
+        rows = [scalars(_entries(row), model) for row in given]
         columns = len(rows[0])
         if len(rows) != n or any(len(row) != columns for row in rows) or not columns:
             raise InputError(
@@ -70,11 +71,18 @@ def _columns(diffusion: Any, n: int, model: str) -> ca.SX:
     return ca.diag(ca.vertcat(*entries))[:, occupied]
 
 
+def _entries(row: Any) -> Any:
+    """Entries of a row of a matrix, or what stands in its place."""
+    if isinstance(row, ca.SX):
+        return ca.horzsplit(row)
+    return list(row) if isinstance(row, (tuple, list, np.ndarray)) else row
+
+
 def _is_matrix(diffusion: Any) -> bool:
     if isinstance(diffusion, ca.SX):
         return diffusion.shape[1] > 1
     if isinstance(diffusion, np.ndarray):
-        return diffusion.ndim == 2
+        return diffusion.ndim > 1
     return isinstance(diffusion, (tuple, list)) and any(
         isinstance(row, (tuple, list, np.ndarray)) for row in diffusion
     )

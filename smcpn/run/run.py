@@ -128,6 +128,7 @@ class Run:
                 yield one, (self._at(solver), self.likelihood)
                 continue
             estimate = self._estimate(solver).with_state_particles(one.state_particles)
+            estimate = estimate.with_look_ahead(one.look_ahead)
             yield one, (self._at(solver), estimate) if one.refining else (estimate, estimate)
 
     @property

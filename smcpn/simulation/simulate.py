@@ -109,8 +109,14 @@ def simulate(
             f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
             f"({listed(ode.parameters)})"
         )
-    theta = np.array([[value] for value in values.values()])
+    theta = np.array(list(values.values()), dtype=float)[:, None]
     simulator = Simulator(model, record, steps)
     if model.process_noise is not None:
         simulator = DisturbedSimulator(model, record, steps, seed)
-    return np.concatenate([part[:, :, 0] for _, _, part in simulator(theta)])
+    outputs = np.concatenate([part[:, :, 0] for _, _, part in simulator(theta)])
+    if model.process_noise is not None and not np.isfinite(outputs).all():
+        raise InputError(
+            f"{record.name}: the path with process noise diverges: give less noise, or more steps",
+            argument="process_noise",
+        )
+    return outputs

@@ -271,6 +271,7 @@ def _by_particles(
         alone.model = starting_like(problem, problem.model, start)
     solver = solver.with_steps(steps_of(problem, solver, record))
     likelihood = kind.build(alone, solver, state_particles=STATE_PARTICLES)
+    likelihood = likelihood.suited(np.mean(values, axis=0))
     keys = rng.integers(2**64, size=(len(values), likelihood.n_keys(len(record))), dtype=np.uint64)
     n = len(problem.ode.states)
     smoothed, filtered = PathMoments(len(record), n), Mixture(len(record), n)

@@ -257,6 +257,8 @@ class Snapshot:
         See `Sampler`.
     state_particles : int
         Of each filter of an estimated likelihood; 0 for an exact one.
+    look_ahead : bool
+        Whether these filters look ahead.
     log_floor : float
         See `Sampler`.
     estimate_variance : float
@@ -279,6 +281,7 @@ class Snapshot:
     refining: bool
     pareto_k: float
     state_particles: int
+    look_ahead: bool
     log_floor: float
     estimate_variance: float
     random_state: dict[str, Any]
@@ -435,6 +438,7 @@ class Sampler(ABC):
             refining=self.finer is not None,
             pareto_k=self.pareto_k,
             state_particles=self.state_particles,
+            look_ahead=self.estimate is not None and self.estimate.look_ahead,
             log_floor=self.log_floor,
             estimate_variance=self.estimate_variance,
             random_state=dict(self._rng.bit_generator.state),
@@ -514,7 +518,10 @@ class Sampler(ABC):
         evidence = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         mixed = with_prior_share(self.system, self.prior, self._log_likelihood, self._rng)
         self.log_floor = evidence.log + float(np.log(mixed.share) - np.log1p(-mixed.share))
-        self.finer = estimate.with_state_particles(self.settings.state_particles or FIRST)
+        estimate = estimate.with_state_particles(self.settings.state_particles or FIRST)
+        alive = np.isfinite(self.system.log_weights)
+        mean = self.system.weights[alive] @ self.system.theta[alive]
+        self.finer = estimate.suited(self.prior.natural(mean[None])[0])
         self.system = replace(
             mixed.system,
             keys=fresh_keys(self._rng, len(mixed.system), estimate.n_keys(self.sample)),

@@ -33,6 +33,11 @@ def by_matrix(x, v, u, *, c, q):
     return (v, u - c * v), [[q, 0, 1], [0, x, 2]]
 
 
+@smcpn.sde
+def by_expression(x, v, u, *, c, q):
+    return ca.vertcat(v, u - c * v), ca.horzcat(ca.vertcat(q, 0), ca.vertcat(0, x))
+
+
 def diffusion(ode: ODE, x: list[float], parameters: list[float]) -> np.ndarray:
     assert ode.diffusion is not None
     return (
@@ -45,6 +50,7 @@ def diffusion(ode: ODE, x: list[float], parameters: list[float]) -> np.ndarray:
 def test_a_diffusion_is_one_entry_per_state_or_a_matrix() -> None:
     assert diffusion(scalar, [3.0], [0.1, 0.2]) == pytest.approx(0.6)
     assert diffusion(by_state, [2.0, 1.0], [0.3, 0.5]).tolist() == [[0.0], [2.5]]
+    assert diffusion(by_expression, [4.0, 1.0], [0.3, 0.5]).tolist() == [[0.5, 0], [0, 4]]
     assert diffusion(by_matrix, [4.0, 1.0], [0.3, 0.5]).tolist() == [[0.5, 0, 1], [0, 4, 2]]
 
 
@@ -97,6 +103,7 @@ def test_noise_is_part_of_the_fingerprint() -> None:
 BAD = {
     "does not return a pair": lambda x, v, *, q: (v, -x, q),
     "1 entries of diffusion for 2 states": lambda x, v, *, q: ((v, -x), (q,)),
+    "rows of [2, 1] entries for 2 states": lambda x, v, *, q: ((v, -x), [[q, 1], 0]),
     "rows of [1] entries for 2 states": lambda x, v, *, q: ((v, -x), [[q]]),
     "a diffusion of zeros": lambda x, v, *, q: ((v, -x), (0, 0)),
     "branches on a traced value": lambda x, v, *, q: ((v, -x), (0, q if x > 0 else 1.0)),

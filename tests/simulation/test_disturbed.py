@@ -197,6 +197,18 @@ def test_noise_that_depends_on_the_state_converges_weakly() -> None:
         assert abs(expected) < h
 
 
+def test_an_equation_without_parameters_can_be_disturbed() -> None:
+    @smcpn.ode
+    def falling(x):
+        return -x
+
+    noise = {"process_noise": {"x": 0.1}, "seed": 0}
+    assert smcpn.simulate(falling, NO_INPUT, {}, observe="x", **noise).shape == (5, 1)
+    noise["process_noise"] = {"x": 1e300}
+    with pytest.raises(smcpn.InputError, match="the path with process noise diverges"):
+        smcpn.simulate(falling, NO_INPUT, {}, observe="x", **noise)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
+from math import log
 from typing import Any, ClassVar
 
 import numpy as np
@@ -36,6 +37,9 @@ Array = NDArray[np.float64]
 
 STATE_PARTICLES = 64
 """State particles where none are named."""
+COPIES = 8
+"""Filters of each kind that are compared at one theta."""
+MUCH = log(20.0)
 CHUNK = 1024
 """Samples of a bootstrap filter whose rows are in memory at a time."""
 
@@ -150,11 +154,39 @@ class ParticleLikelihood:
         other.state_particles = checked_number(number)
         return other
 
+    def with_look_ahead(self, look_ahead: bool) -> ParticleLikelihood:
+        """See `EstimatedLikelihood.with_look_ahead`."""
+        other = copy(self)
+        other.look_ahead = look_ahead
+        return other
+
     def bootstrap(self) -> ParticleLikelihood:
         """The same without looking ahead."""
-        other = copy(self)
-        other.look_ahead = False
-        return other
+        return self.with_look_ahead(False)
+
+    def suited(self, values: Array) -> ParticleLikelihood:
+        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind, of the same keys.
+
+        Bootstrap filters it is where they vary less, or estimate more than 20 times as much as
+        those that look ahead. Both are unbiased, and no estimate exceeds 20 times its mean with a
+        probability above 1 / 20 (Markov's inequality): look-ahead functions then lead past places
+        where the state may be, which need not show in any variance.
+        """
+        if not self.look_ahead:
+            return self
+        values, b = np.tile(values, (COPIES, 1)), self.n_samples
+        rng = np.random.default_rng(0)
+        keys = rng.integers(0, 2**64, size=(2, COPIES, self.n_keys(b)), dtype=np.uint64)
+        found, guided = self._estimate(values, keys[0], b)
+        bootstrap = self.with_look_ahead(False)
+        other = bootstrap.estimate(values, keys[1], b)
+        if not np.isfinite(other).all():
+            return self
+        if not guided.all() or not np.isfinite(found).all():
+            return bootstrap
+        excess = np.logaddexp.reduce(other) - np.logaddexp.reduce(found)
+        better = excess > MUCH or other.var() < found.var()
+        return bootstrap if better else self
 
     @property
     def n_samples(self) -> int:
