@@ -106,7 +106,7 @@ def tanks_problem(record: Record, model: str) -> Problem:
         record,
         observe="h2",
         noise="sigma",
-        prior=PRIOR | measured | dict.fromkeys(noise.values(), DISTURBANCE),
+        prior=PRIOR | measured | {name: DISTURBANCE for name in noise.values()},
         initial=INITIAL,
         process_noise=dict(noise) or None,
     )
