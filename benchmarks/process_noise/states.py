@@ -196,9 +196,9 @@ def nested(quick: bool) -> Iterator[Row]:
         problem = problem_of(oscillator, y, OF_OSCILLATOR)
         exact = smcpn.Online(problem, solver=RK4(steps=2), particles=500, seed=seed)
         live = smcpn.NestedFilter(problem, solver=RK4(steps=2), particles=vectors, seed=seed)
-        for value in y:
-            true, found = exact.update(None, value), live.update(None, value)
-            slow.append(found.latency)
+        after = [(exact.update(None, value), live.update(None, value)) for value in y]
+        slow += [found.latency for _, found in after]
+        true, found = after[-1]
         off += [(found.mean[n] - true.mean[n]) / true.sd[n] for n in problem.names]
         spread += [found.sd[n] / true.sd[n] for n in problem.names]
         states += [

@@ -252,6 +252,9 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
     trace = Trace(length, stride, steps["kept"], steps["last"], first)
     if not np.isfinite(system["log_weights"]).any():
         raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
+    keyed, begun = bool(system["keys"].size), own["sample"] > 0 or not np.isnan(exponent)
+    if keyed != (own["state_particles"] > 0) and (keyed or begun):
+        raise DamagedFileError(f"the keys are of another likelihood: {DAMAGED}")
     if trace.length != own["sample"] or not trace.regular:
         raise DamagedFileError(f"the history is not one of {own['sample']} samples: {DAMAGED}")
     return Snapshot(

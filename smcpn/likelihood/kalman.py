@@ -317,7 +317,12 @@ STEPWISE = ("fixed-diagonal", "dynamic-diagonal")
 
 
 def corrected(
-    model: Model, sample: SampleSymbols, gaussian: Gaussian, outputs: ca.SX, slopes: ca.SX
+    model: Model,
+    sample: SampleSymbols,
+    gaussian: Gaussian,
+    outputs: ca.SX,
+    slopes: ca.SX,
+    about: ca.SX | None = None,
 ) -> Corrected:
     """Condition states on one output of a sample after the other.
 
@@ -325,13 +330,16 @@ def corrected(
     ----------
     outputs, slopes : casadi.SX, (q, 1) and (q, n)
         Noise-free outputs at the mean, and their derivatives, of an approximation that is linear.
+    about : casadi.SX, (q, 1), optional
+        Outputs about which densities are expanded, by default those that are predicted.
     """
     mean, factor = gaussian.mean, gaussian.factor
     determinant, total = ca.SX(1), ca.SX(0)
     for j in range(outputs.numel()):
         expected = outputs[j] + slopes[j, :] @ (mean - gaussian.mean)
-        value = measurement(model, j, expected, sample.y[j], sample.present[j])
-        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * sample.present[j]))
+        y, present = sample.y[j], sample.present[j]
+        value = measurement(model, j, expected, y, present, None if about is None else about[j])
+        sensitivity = ca.horzsplit(ca.densify(slopes[j, :] * present))
         factor, gain, variance, spread = downdate(factor, sensitivity, value.noise)
         mean = mean + ca.vertcat(*gain) * value.innovation
         log_density, pivot = value.log_density(OutputGain({}, variance, spread))
@@ -341,10 +349,11 @@ def corrected(
 
 
 class IteratedKalman(Kalman):
-    """`Kalman` with outputs linearised where the sample puts the states: the iterated filter.
+    """`Kalman` with outputs and densities expanded where the sample puts the states.
 
-    Two Gauss-Newton steps from the predicted mean find the point (Bell and Cathey 1993). The log
-    density is Laplace's approximation there. Outputs that are linear in the states gain nothing.
+    Gauss-Newton steps from the predicted mean find the point (Bell and Cathey 1993), and the log
+    density is Laplace's approximation there. Outputs that are linear in the states, with Gaussian
+    noise, gain nothing.
 
     References
     ----------
@@ -354,7 +363,7 @@ class IteratedKalman(Kalman):
 
     name = "kalman-iterated"
     gaussian = False
-    iterations = 2
+    iterations = 4
     """Gauss-Newton steps before the last linearisation."""
 
     @property
@@ -369,8 +378,8 @@ class IteratedKalman(Kalman):
         """Condition on outputs that are linear about a point."""
         x = self.model.x
         outputs, slopes = ca.substitute([self.outputs, self.slopes], [x], [about])
-        outputs = outputs + slopes @ (x - about)
-        return corrected(self.model, self.sample, self.predicted, outputs, slopes)
+        linear = outputs + slopes @ (x - about)
+        return corrected(self.model, self.sample, self.predicted, linear, slopes, outputs)
 
 
 class KalmanRowWriter(ClassicalRowWriter):

@@ -191,8 +191,44 @@ class LaplaceMeasurement:
         return ca.substitute(expression, symbols, ca.vertcat(self._value, output))
 
 
-def measurement(model: Model, j: int, expected: ca.SX, y: ca.SX, present: ca.SX) -> Measurement:
-    """Measured value y of the j-th output, whose predicted value is ``expected``."""
+class IteratedMeasurement(LaplaceMeasurement):
+    """`LaplaceMeasurement` about a point g* other than the predicted output m.
+
+    With d and w of log p(y | g) at g*, and s = g* - m, the pseudo-observation is g* + d / w, and
+
+        log p(y) = log p(y | g*) - s (d + w s / 2) + v (d + w s)^2 / (2 k) - log(k) / 2
+
+    with k = 1 + w v is Laplace's approximation where g* is the mean given y too.
+    """
+
+    def __init__(
+        self, expected: ca.SX, y: ca.SX, present: ca.SX, model: Model, j: int, about: ca.SX
+    ) -> None:
+        super().__init__(about, y, present, model, j)
+        self._shift = (about - expected) * present
+        self.innovation += self._shift
+
+    def log_density(self, gain: OutputGain) -> tuple[ca.SX, ca.SX]:
+        """See `Measurement`."""
+        d, w, s, v = self._gradient, self._information, self._shift, gain.spread
+        shrink = 1.0 + w * v
+        square = 0.5 * v * (d + w * s) ** 2 / shrink - s * (d + 0.5 * w * s)
+        there = self._at(self._density.log_density[self._j], self._expected)
+        return self._present * there + square, shrink
+
+
+def measurement(
+    model: Model, j: int, expected: ca.SX, y: ca.SX, present: ca.SX, about: ca.SX | None = None
+) -> Measurement:
+    """Measured value y of the j-th output, whose predicted value is ``expected``.
+
+    Parameters
+    ----------
+    about : casadi.SX, optional
+        Output about which a density is expanded, by default ``expected``.
+    """
     if model.density is None:
         return GaussianMeasurement(expected, y, present, model.noise_variance[j])
-    return LaplaceMeasurement(expected, y, present, model, j)
+    if about is None:
+        return LaplaceMeasurement(expected, y, present, model, j)
+    return IteratedMeasurement(expected, y, present, model, j, about)

@@ -96,7 +96,8 @@ def error_budget_figure(validation: Validation, output: int = 0) -> Figure:
     Returns
     -------
     Figure
-        Two axes: share over time on a logarithmic scale; shift per parameter in posterior sd.
+        Two axes: share over time, that of a solver on a logarithmic scale; shift per parameter in
+        posterior sd.
     """
     shift = validation.shift
     n_bars = 0 if shift is None else len(shift.parameters)
@@ -140,7 +141,8 @@ def _plot_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: W
 
 
 def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None:
-    what = "process noise" if any(part.process_variance.any() for part in parts) else "solver"
+    disturbed = any(part.process_variance.any() for part in parts)
+    what = "process noise" if disturbed else "solver"
     for number, part in enumerate(parts):
         share = (part.solver_share + part.process_share)[:, output]
         noise, share = 1.0 - share, np.maximum(share, NOTHING)
@@ -151,9 +153,13 @@ def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None
             *envelope(part.record.t, np.maximum(noise, NOTHING)), color=MIDDLE, lw=2.0, ls=style,
             label=None if number else "measurement noise",
         )  # fmt: skip
-    axes.set(yscale="log", xlabel="time (s)", ylabel="share of S")
-    axes.set_ylim(top=3.0)
-    axes.set_title("shares of the innovation variance")
+    axes.set(xlabel="time (s)", ylabel="share of S", title="shares of the innovation variance")
+    if disturbed:
+        # Neither share is small; room for the legend below.
+        axes.set_ylim(-0.3, 1.05)
+    else:
+        axes.set_yscale("log")
+        axes.set_ylim(top=3.0)
     axes.legend(loc="lower right", ncols=2)
 
 

@@ -18,6 +18,7 @@ from smcpn.likelihood.steps import coarser_solver, finer_solver
 from smcpn.model.problem import Problem
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
+from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import AnyLikelihood, ParticleSystem, log_ratio, normalise
 from smcpn.smc.psis import largest_k
@@ -121,8 +122,13 @@ class Run:
             If a likelihood is an estimate and the other is none.
         """
         for solver, one in zip(snapshot.solvers, snapshot.samplers, strict=True):
-            estimates = one.state_particles > 0
-            if (estimates and not self._is_estimate) or (not estimates and self.exact is None):
+            estimates, fixed = one.state_particles > 0, self.settings.state_particles
+            most = MOST if fixed is None else fixed
+            if (
+                (estimates and not self._is_estimate)
+                or (not estimates and self.exact is None)
+                or one.state_particles > most
+            ):
                 raise InputError("a population is of another likelihood: begin anew")
             if not estimates:
                 yield one, (self._at(solver), self.likelihood)

@@ -222,9 +222,10 @@ def component_log_densities(
     points: Array, log_shares: Array, means: Array, factors: Array, degrees: float = DEGREES
 ) -> tuple[Array, Array]:
     """Log share + log density of each t component, and squared distances: (K, n) each."""
-    inverse = np.linalg.inv(factors)
-    whitened = (points - means[:, None, :]) @ inverse.transpose(0, 2, 1)
-    squares = np.einsum("knd,knd->kn", whitened, whitened)
+    # One row per coordinate: long loops over the points, not short ones over the coordinates.
+    centred = np.ascontiguousarray(points.T) - means[:, :, None]
+    whitened = np.linalg.inv(factors) @ centred
+    squares = np.einsum("kdn,kdn->kn", whitened, whitened)
     log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
     parts = student_log_density(squares, points.shape[1], degrees)
     return parts + (log_shares - log_volumes)[:, None], squares
@@ -243,12 +244,14 @@ def _weighted_em(points: Array, weights: Array) -> tuple[Array, Array, Array]:
     before = -np.inf
     for _ in range(ITERATIONS):
         parts, squares = component_log_densities(points, np.log(shares), means, factors)
-        total = np.logaddexp.reduce(parts, axis=0)
-        level = float(weights @ total)
+        top = parts.max(axis=0)
+        memberships = np.exp(parts - top)
+        total = memberships.sum(axis=0)
+        level = float(weights @ (np.log(total) + top))
         if level - before < GAIN:
             break
         before = level
-        memberships = np.exp(parts - total)
+        memberships /= total
         scales = (DEGREES + d) / (DEGREES + squares)
         shares, means, factors = _maximise(points, weights * memberships, scales, ess)
     return shares, means, factors
@@ -264,16 +267,16 @@ def _maximise(
         kept = shares == shares.max()
     shares, robust = shares[kept], (memberships * scales)[kept]
     means = robust @ points / robust.sum(axis=1)[:, None]
-    factors = []
-    for share, mean, row in zip(shares, means, robust, strict=True):
-        centred = points - mean
-        covariance = (row[:, None] * centred).T @ centred / share
-        covariance *= trusted_share(share * ess, len(mean))
-        # Relative, for components far narrower than all particles together.
-        spread = np.maximum(np.square(centred).T @ row / share, np.finfo(float).tiny)
-        np.fill_diagonal(covariance, spread * (1.0 + JITTER))
-        factors.append(np.linalg.cholesky(covariance))
-    return shares / shares.sum(), means, np.stack(factors)
+    centred = np.ascontiguousarray(points.T) - means[:, :, None]
+    weighted = (robust / shares[:, None])[:, None, :] * centred
+    covariances = weighted @ centred.transpose(0, 2, 1)
+    diagonal = np.arange(points.shape[1])
+    spread = np.maximum(covariances[:, diagonal, diagonal], np.finfo(float).tiny)
+    ratio = shares * ess / (TRUSTED_PER_DIMENSION * points.shape[1])
+    covariances *= np.minimum(1.0, ratio)[:, None, None]
+    # Relative, for components far narrower than all particles together.
+    covariances[:, diagonal, diagonal] = spread * (1.0 + JITTER)
+    return shares / shares.sum(), means, np.linalg.cholesky(covariances)
 
 
 def _initial_memberships(points: Array, weights: Array, count: int) -> Array:
@@ -296,4 +299,5 @@ def _initial_memberships(points: Array, weights: Array, count: int) -> Array:
 
 
 def _squared_distances(points: Array, centres: Array) -> Array:
-    return np.square(points - centres[:, None, :]).sum(axis=2)
+    between = np.ascontiguousarray(points.T) - centres[:, :, None]
+    return np.einsum("kdn,kdn->kn", between, between)

@@ -394,6 +394,21 @@ def test_counts_are_weighed_by_laplace_about_the_prediction():
     assert own == pytest.approx(np.log(np.trapezoid(density, x)), abs=0.01)
 
 
+def test_surprising_counts_are_weighed_about_where_they_put_the_state():
+    record = smcpn.Record(y=np.array([np.nan, 12.0]), dt=1.0)
+    problem = smcpn.Problem(
+        wandering, record, observe="x", noise=smcpn.Poisson(), initial=[1.0],
+        process_noise={"x": "q"}, prior={"q": stats.lognorm(1.0)},
+    )  # fmt: skip
+    x = np.linspace(-3.0, 5.0, 8001)
+    density = stats.norm.pdf(x, 1.0, 0.8) * stats.poisson.pmf(12, np.exp(x))
+    exact = np.log(np.trapezoid(density, x))
+    plain, iterated = (
+        increments_of(problem, [0.8], RK4(1), name)[1] for name in ("kalman", "kalman-iterated")
+    )
+    assert abs(iterated - exact) < 0.02 < abs(plain - exact)
+
+
 def test_other_likelihoods_refuse_process_noise_and_name_this_one():
     problem = linear_problem(record_of())
     for name, kind in LIKELIHOODS.items():

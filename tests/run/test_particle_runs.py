@@ -10,6 +10,8 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.checkpoint.codec import header_image, read_run, run_image
+from smcpn.checkpoint.container import RUN, save
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from tests.targets import OrnsteinUhlenbeck
@@ -97,6 +99,19 @@ def test_resumed_after_every_other_part_it_ends_in_the_same_bytes(options, tmp_p
     assert found is not None
     assert bytes_of(found) == bytes_of(whole)
     assert bytes_of(smcpn.resume(tmp_path / "run.h5", progress=False)) == bytes_of(whole)
+
+
+@pytest.mark.parametrize("number", [33, 64, 1 << 20])
+def test_a_file_with_other_state_particles_is_refused(number, tmp_path):
+    file, settings = tmp_path / "run.h5", OPTIONS | {"seed": 1, "particles": 50}
+    smcpn.identify(problem_of(bistable), checkpoint=file, **settings)
+    stored = read_run(file)
+    samplers = [replace(one, state_particles=number) for one in stored.snapshot.samplers]
+    changed = replace(stored.snapshot, samplers=tuple(samplers))
+    image = run_image(changed, "running", header_image(stored.header), problem_of(bistable).prior)
+    save(file, RUN, image)
+    with pytest.raises(InputError):
+        smcpn.resume(file, progress=False)
 
 
 def test_a_longer_record_begins_the_estimate_anew(tmp_path):

@@ -192,7 +192,7 @@ def test_a_share_of_the_prior_is_mixed_in():
     np.testing.assert_allclose(mixed.system.weights[drawn].sum(), 0.05)
 
 
-def bridged(seed: int, likelihood=PROCESS, particles: int = 300) -> Tempering:
+def bridged(seed: int, likelihood=PROCESS, particles: int = 200) -> Tempering:
     rng = np.random.default_rng(seed)
     sampler = Tempering(PROCESS.prior, likelihood, Settings(particles=particles), rng)
     sampler.run()
@@ -203,7 +203,7 @@ def bridged(seed: int, likelihood=PROCESS, particles: int = 300) -> Tempering:
 
 
 def direct(seed: int, kind: type[Sampler], **options) -> Sampler:
-    settings = Settings(particles=300, **options)
+    settings = Settings(particles=150, **options)
     sampler = kind(PROCESS.prior, ESTIMATE, settings, np.random.default_rng(seed))
     sampler.run()
     return sampler
@@ -227,7 +227,7 @@ def test_bridge_from_an_exact_posterior():
     check_exact(sampler)
     assert sampler.state_particles >= 32
     assert sampler.estimate_variance <= 1.0
-    assert sampler.system.keys.shape == (300, 4)
+    assert sampler.system.keys.shape == (200, 4)
 
 
 @pytest.mark.parametrize("kind", [Tempering, Ibis])
@@ -251,13 +251,13 @@ class Misled(OrnsteinUhlenbeck):
 
 def test_what_an_approximation_excludes_is_found():
     """NaN over half of the posterior, as of a Kalman filter whose steps are too coarse there."""
-    check_exact(bridged(4, Misled(PROCESS.y), particles=600))
+    check_exact(bridged(4, Misled(PROCESS.y), particles=400))
 
 
 @pytest.mark.parametrize("kind", [Tempering, Ibis])
 def test_bytes_do_not_depend_on_blocks_and_interruptions(kind):
     whole = direct(4, kind)
-    settings = Settings(particles=300, block=3)
+    settings = Settings(particles=150, block=3)
     sampler = kind(PROCESS.prior, ESTIMATE, settings, np.random.default_rng(4))
     while sampler.sample < PROCESS.n_samples:
         sampler.advance(PROCESS.n_samples)
@@ -271,7 +271,7 @@ def test_bytes_do_not_depend_on_blocks_and_interruptions(kind):
 
 def test_an_interrupted_bridge_ends_in_the_same_bytes():
     whole, rng = bridged(5), np.random.default_rng(5)
-    settings = Settings(particles=300)
+    settings = Settings(particles=200)
     sampler = Tempering(PROCESS.prior, PROCESS, settings, rng)
     sampler.run()
     sampler.begin_estimate(ESTIMATE)
