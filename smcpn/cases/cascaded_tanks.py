@@ -101,12 +101,13 @@ def tanks_problem(record: Record, model: str) -> Problem:
     """One of `MODELS` with a record to learn from."""
     noise = MODELS[model]
     measured = SENSOR if noise else MISFIT
+    disturbances: dict[str, Any] = dict.fromkeys(noise.values(), DISTURBANCE)
     return Problem(
         equation,
         record,
         observe="h2",
         noise="sigma",
-        prior=PRIOR | measured | {name: DISTURBANCE for name in noise.values()},
+        prior=PRIOR | measured | disturbances,
         initial=INITIAL,
         process_noise=dict(noise) or None,
     )
