@@ -39,7 +39,9 @@ STATE_PARTICLES = 64
 """State particles where none are named."""
 COPIES = 8
 """Filters of each kind that are compared at one theta."""
-MUCH = log(20.0)
+MUCH, SMALL = log(20.0), 1.0
+MOST_COMPARED = 2048
+"""State particles by which they are compared at most."""
 CHUNK = 1024
 """Samples of a bootstrap filter whose rows are in memory at a time."""
 
@@ -165,28 +167,30 @@ class ParticleLikelihood:
         return self.with_look_ahead(False)
 
     def suited(self, values: Array) -> ParticleLikelihood:
-        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind, of the same keys.
+        """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind.
 
-        Bootstrap filters it is where they vary less, or estimate more than 20 times as much as
-        those that look ahead. Both are unbiased, and no estimate exceeds 20 times its mean with a
-        probability above 1 / 20 (Markov's inequality): look-ahead functions then lead past places
+        They are doubled until the log estimates of one kind vary by one at most, and that kind it
+        is. But where bootstrap filters estimate more than 20 times as much as those that look
+        ahead, it is these: both are unbiased, and no estimate exceeds 20 times its mean with a
+        probability above 1 / 20 (Markov's inequality). Look-ahead functions then lead past places
         where the state may be, which need not show in any variance.
         """
-        if not self.look_ahead:
-            return self
-        values, b = np.tile(values, (COPIES, 1)), self.n_samples
-        rng = np.random.default_rng(0)
-        keys = rng.integers(0, 2**64, size=(2, COPIES, self.n_keys(b)), dtype=np.uint64)
-        found, guided = self._estimate(values, keys[0], b)
         bootstrap = self.with_look_ahead(False)
-        other = bootstrap.estimate(values, keys[1], b)
-        if not np.isfinite(other).all():
-            return self
-        if not guided.all() or not np.isfinite(found).all():
-            return bootstrap
-        excess = np.logaddexp.reduce(other) - np.logaddexp.reduce(found)
-        better = excess > MUCH or other.var() < found.var()
-        return bootstrap if better else self
+        values, b, number = np.tile(values, (COPIES, 1)), self.n_samples, self.state_particles
+        rng = np.random.default_rng(0)
+        while self.look_ahead:
+            keys = rng.integers(0, 2**64, size=(2, COPIES, self.n_keys(b)), dtype=np.uint64)
+            found, guided = self.with_state_particles(number)._estimate(values, keys[0], b)
+            other = bootstrap.with_state_particles(number).estimate(values, keys[1], b)
+            if not guided.all():
+                return bootstrap
+            spread, other_spread = _variance(found), _variance(other)
+            if np.logaddexp.reduce(other) - np.logaddexp.reduce(found) > MUCH:
+                return bootstrap
+            if min(spread, other_spread) <= SMALL or 2 * number > MOST_COMPARED:
+                return self if spread <= other_spread else bootstrap
+            number *= 2
+        return self
 
     @property
     def n_samples(self) -> int:
@@ -323,3 +327,8 @@ def checked_number(number: Any) -> int:
             argument="state_particles",
         )
     return int(number)
+
+
+def _variance(log_estimates: Array) -> float:
+    """Variance of log estimates; infinite where one is zero."""
+    return float(log_estimates.var(ddof=1)) if np.isfinite(log_estimates).all() else np.inf
