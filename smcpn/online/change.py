@@ -83,14 +83,14 @@ class ChangeTest:
         for e in innovation.tolist():
             if e == e:
                 score += _GAIN * e * e - _LOSS
-        # Bounded, so that the score comes back soon after the innovations did.
-        self.score = min(score, 2.0 * self.threshold)
-        if self.score <= 0.0:
+        if score <= 0.0:
             self.reset()
             return None
+        # Bounded, so that the score comes back soon after the innovations did.
+        self.score = min(score, 2.0 * self.threshold)
         if self._since is None:
             self._since = sample, t
-        if self.score < self.threshold or self._raised:
+        if score < self.threshold or self._raised:
             return None
         self._raised = True
         return Alarm(sample, t, *self._since, self.score)

@@ -281,11 +281,6 @@ class Tracker:
             return behind
         return max(behind, self.likelihood.n_samples - self._interim.sample)
 
-    @property
-    def degraded(self) -> bool:
-        """Whether too few particles count."""
-        return self.population.last_ess < self.sampler.fewest
-
     def track(self, deadline: float | None) -> None:
         """Assimilate the samples that count, up to the ``deadline`` (of `time.perf_counter`).
 

@@ -404,15 +404,16 @@ class Windows:
         self._observed, self.innovation = sample + 1, population.innovation
         if self._forgetting is not None:
             self._forgetting.observe(sample, population)
-        if current.tracker.degraded:
+        tracker = current.tracker
+        if population.last_ess < tracker.sampler.fewest:
             return
-        t = current.likelihood.history.time(population.sample - 1)
+        t = tracker.likelihood.history.time(population.sample - 1)
         alarm = self._change(population.innovation, sample, t)
         if alarm is not None:
             self.alarm = alarm
             if self._forgetting is not None:
                 self._forgetting.changed(alarm)
-                current.tracker.freeze()
+                tracker.freeze()
 
 
 def _first_since(history: History, n: int, t: float) -> int:
