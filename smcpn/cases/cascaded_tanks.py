@@ -33,11 +33,11 @@ PRIOR: dict[str, Any] = {
 """1/s, V/s, V/s, 1, 1, V, 1. Tanks of 10 V that empty in minutes; Bernoulli's power in the middle;
 an empty tank reads less than the lowest level of the training record, 2.9 V."""
 
-MISFIT = {"sigma": stats.lognorm(1.0, scale=0.1)}
+MISFIT: dict[str, Any] = {"sigma": stats.lognorm(1.0, scale=0.1)}
 """Volts: what an undisturbed model misses counts as noise of the sensor."""
-SENSOR = {"sigma": stats.lognorm(0.5, scale=0.02)}
+SENSOR: dict[str, Any] = {"sigma": stats.lognorm(0.5, scale=0.02)}
 """Volts: by how much neighbouring samples of a quiet level differ."""
-DISTURBANCE = stats.lognorm(1.0, scale=0.02)
+DISTURBANCE: Any = stats.lognorm(1.0, scale=0.02)
 """V/sqrt(s): in a minute 0.15 V, a factor of seven either way."""
 
 INITIAL: dict[str, Any] = {"h1": stats.uniform(0.0, 10.0), "h2": stats.norm(5.0, 0.5)}
@@ -101,12 +101,13 @@ def tanks_problem(record: Record, model: str) -> Problem:
     """One of `MODELS` with a record to learn from."""
     noise = MODELS[model]
     measured = SENSOR if noise else MISFIT
+    disturbances: dict[str, Any] = dict.fromkeys(noise.values(), DISTURBANCE)
     return Problem(
         equation,
         record,
         observe="h2",
         noise="sigma",
-        prior=PRIOR | measured | dict.fromkeys(noise.values(), DISTURBANCE),
+        prior=PRIOR | measured | disturbances,
         initial=INITIAL,
         process_noise=dict(noise) or None,
     )

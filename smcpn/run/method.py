@@ -11,6 +11,9 @@ from smcpn.run.run import Run, bridges
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Sampler
 
+WITNESSES = 100
+"""Particles, about, that tell how many filters look ahead."""
+
 
 def method_record(run: Run) -> MethodRecord:
     """Return what a run, finished or not, has done so far."""
@@ -49,8 +52,12 @@ def _of_estimate(run: Run) -> dict[str, Any]:
 
 
 def _guided(run: Run, sampler: Sampler) -> float:
-    """Share of a population whose filters look ahead; none do that follow the samples."""
-    estimate, system = sampler.estimate, sampler.system
+    """Share of a population whose filters look ahead, by evenly chosen particles.
+
+    None do that follow the samples.
+    """
+    some = slice(None, None, max(1, len(sampler.system) // WITNESSES))
+    estimate, system = sampler.estimate, sampler.system.take(some)
     if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.log_floor)):
         return 0.0
     looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
