@@ -356,7 +356,7 @@ def _family(distribution: Any) -> tuple[Any, ...] | None:
     stats = sys.modules.get("scipy.stats")
     known: Any = getattr(stats, getattr(dist, "name", None) or "", None)
     # A class of the user's may bear the name of a family, or change its support.
-    if known is None or (type(known), known.a, known.b) != (type(dist), dist.a, dist.b):
+    if known is None or type(known) is not type(dist) or (known.a, known.b) != (dist.a, dist.b):
         return None
     numbers = [*distribution.args, *distribution.kwds.values()]
     if any(np.ndim(number) for number in numbers):
