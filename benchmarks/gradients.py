@@ -20,6 +20,7 @@ from scipy import stats
 from benchmarks.likelihood_peers import VARIANCE, rodeo_likelihood
 from benchmarks.rows import Row, absent, at_least, command, told
 from smcpn import EKF0, EKF1, LogLikelihood, Problem, Record
+from smcpn.codegen.kernel import KernelArrays
 from smcpn.likelihood.registry import LIKELIHOODS
 from tests.models import (
     FITZHUGH_NAGUMO,
@@ -127,10 +128,8 @@ def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
     kernel, rows = tangent._kernel, tangent._rows[0]
     theta = kernel.columns(np.hstack([np.tile(THETA, (8, 1)), np.eye(8)]).T)
     state = kernel.start(theta[: kernel.program.theta.numel()], rows)
-    span, blocks, totals = (0, len(rows)), (0, 1), np.empty((2, 8))
-    return _milliseconds(
-        lambda: kernel._run(theta, state.copy(), rows, span, None, totals, blocks), repeats
-    )
+    arrays = KernelArrays(theta, state, np.empty_like(state), None, None, np.empty((2, 8)))
+    return _milliseconds(lambda: kernel._run(arrays, rows, (0, len(rows)), (0, 1)), repeats)
 
 
 def _milliseconds(call: Callable[[], Any], repeats: int) -> float:

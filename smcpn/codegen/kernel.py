@@ -34,7 +34,7 @@ ALIGNED = LINE // 8
 _SHAPES = "theta, the state or the shared rows are not of the program's shape"
 
 
-class _Arrays(NamedTuple):
+class KernelArrays(NamedTuple):
     """Arrays that a kernel reads and writes; where nothing is to be stored there is none."""
 
     theta: Array
@@ -205,7 +205,7 @@ class LaneKernel:
         n = columns.shape[1]
         moments, totals = np.empty((self._n_moments, n)), np.empty((self._n_emitted, n))
         here = replace(rows, samples=rows.samples[sample : sample + 1])
-        arrays = _Arrays(columns, state, np.empty_like(state), None, moments, totals)
+        arrays = KernelArrays(columns, state, np.empty_like(state), None, moments, totals)
         self._run(arrays, here, (0, 1), (0, -(-n // self.lanes)))
         return moments
 
@@ -229,7 +229,7 @@ class LaneKernel:
             raise KernelArgumentError(_SHAPES)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
         moments = np.empty((last - first if with_moments else 0, self._n_moments, n))
-        arrays = _Arrays(
+        arrays = KernelArrays(
             self._with_constants(theta), state, np.empty_like(state),
             emitted if store else None, moments if with_moments else None, np.empty((n_emitted, n)),
         )  # fmt: skip
@@ -247,7 +247,7 @@ class LaneKernel:
         return arrays.following, emitted, moments, arrays.totals
 
     def _run(
-        self, arrays: _Arrays, rows: Rows, samples: tuple[int, int], blocks: tuple[int, int]
+        self, arrays: KernelArrays, rows: Rows, samples: tuple[int, int], blocks: tuple[int, int]
     ) -> None:
         """Run samples ``[first, last)`` of the blocks."""
         # The array is kept until the call ends.

@@ -208,7 +208,7 @@ class LogLikelihood:
         Where `expands`, the samples emit `information_rows` after these.
         """
         kind, grid = LIKELIHOODS[self.likelihood], Grid.of(self.problem.records)
-        recursion = kind.shared(self.problem, self.solver, grid)
+        recursion = kind.traced(self.problem, self.solver, grid)
         write = expansion_program if self.expands else tangent_program
         return self._value.running(
             recursion.kernel(self.solver, self._threads, write, TANGENT_LANES)

@@ -183,10 +183,10 @@ class Recursion(ABC):
     @classmethod
     def predicting(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion from which `expected` and `local_error` are compiled."""
-        return cls.shared(problem, solver, grid, **options)
+        return cls.traced(problem, solver, grid, **options)
 
     @classmethod
-    def shared(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
+    def traced(cls, problem: Problem, solver: Solver, grid: Grid, **options: Any) -> Self:
         """Return the recursion of a model that all resolutions of a solver share.
 
         ``options`` are those of the subclass.
@@ -243,7 +243,7 @@ class Recursion(ABC):
                 "every sampling interval, leave it out",
                 argument="interval",
             )
-        recursion = cls.shared(problem, solver, Grid.of(problem.records), **options)
+        recursion = cls.traced(problem, solver, Grid.of(problem.records), **options)
         return recursion.over(problem.records, solver, recursion.kernel(solver, threads))
 
     def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:

@@ -66,7 +66,7 @@ class ParticleStream:
                 "record hold='zoh' or 'foh' to filter its stream without delay"
             )
         kind = cast(type[Particle], suitable_likelihood(problem, solver, Particle.name))
-        recursion = kind.shared(problem, solver, Grid.of([template]))
+        recursion = kind.traced(problem, solver, Grid.of([template]))
         self._filters, self._threads = recursion.filters, threads
         self._constants = np.array(recursion.constant_values(solver))
         self._writer = recursion.writer(template, number_of_steps(solver))
