@@ -14,6 +14,7 @@ from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app, new
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
+from smcpn.cli.simulate import simulate
 from smcpn.cli.stream import stream
 from smcpn.cli.terminal import (
     discard_output,
@@ -67,6 +68,7 @@ for command in (
     new,
     identify,
     fit,
+    simulate,
     checkpoint.resume,
     checkpoint.inspect,
     checkpoint.report,

@@ -746,6 +746,7 @@ class Conditioned(Recursion):
             share=share,
             start_order=start_order,
         )
+        self.sample = self.symbols.sample
         self.step = solver_step(self.symbols)
         self.predicted = predict_outputs(self.symbols)
         self.update = condition_on_outputs(self.symbols, self.predicted)
@@ -874,6 +875,7 @@ class Filtering(Conditioned):
 
     name = "filtering"
     any_density = True
+    gaussian = True
     scheme = Scheme(joint=False)
 
     @classmethod

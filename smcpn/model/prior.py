@@ -352,10 +352,11 @@ def total_log_density(log_densities: Array) -> Array:
 
 def _family(distribution: Any) -> tuple[Any, ...] | None:
     """What frozen distributions share whose densities `scipy.stats` evaluates in one call."""
-    dist, stats = getattr(distribution, "dist", None), sys.modules.get("scipy.stats")
-    known = getattr(stats, getattr(dist, "name", None) or "", None)
+    dist: Any = getattr(distribution, "dist", None)
+    stats = sys.modules.get("scipy.stats")
+    known: Any = getattr(stats, getattr(dist, "name", None) or "", None)
     # A class of the user's may bear the name of a family, or change its support.
-    if known is None or (type(known), known.a, known.b) != (type(dist), dist.a, dist.b):
+    if known is None or type(known) is not type(dist) or (known.a, known.b) != (dist.a, dist.b):
         return None
     numbers = [*distribution.args, *distribution.kwds.values()]
     if any(np.ndim(number) for number in numbers):

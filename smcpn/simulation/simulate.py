@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.disturbance import Disturbance
-from smcpn.model.graphs import make_model
+from smcpn.model.graphs import Model, make_model
 from smcpn.model.ode import ODE
-from smcpn.model.problem import check_ode, check_record
+from smcpn.model.problem import Problem, check_ode, check_record
 from smcpn.model.record import Record
 from smcpn.simulation.disturbed import DisturbedSimulator
+from smcpn.simulation.particles import starting_like
 from smcpn.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
@@ -110,6 +111,58 @@ def simulate(
             f"({listed(ode.parameters)})"
         )
     theta = np.array(list(values.values()), dtype=float)[:, None]
+    return _path(model, record, theta, steps, seed)
+
+
+def simulate_problem(
+    problem: Problem,
+    record: Record,
+    parameters: Mapping[str, float],
+    *,
+    steps: int | str = "auto",
+    seed: int | None = None,
+) -> Array:
+    """Integrate the model of a problem over one of its records, at known parameters.
+
+    Parameters
+    ----------
+    problem : Problem
+    record : Record
+        Or another one, where all of the problem's start from the same state.
+    parameters : mapping of str to float
+        Those that the problem learns; by default the medians of their priors.
+    steps, seed
+        As of `simulate`.
+
+    Returns
+    -------
+    ndarray, (T, n_outputs)
+        Without measurement noise.
+
+    Raises
+    ------
+    InputError
+        For a parameter that the problem does not learn, or a path that diverges.
+    """
+    for name in parameters:
+        if name not in problem.names:
+            raise InputError(
+                f"'{name}' is no parameter that is learned ({listed(problem.names)})",
+                argument="parameters",
+            )
+    medians = {name: _median(prior) for name, prior in problem.prior.distributions.items()}
+    values = [real_number(f"parameter '{n}'", parameters.get(n, m)) for n, m in medians.items()]
+    model = starting_like(problem, problem.model, record)
+    return _path(model, record, np.array(values)[:, None], steps, seed)
+
+
+def _median(prior: Any) -> Any:
+    """Median of a distribution that has quantiles, None of another."""
+    return prior.ppf(0.5) if callable(getattr(prior, "ppf", None)) else None
+
+
+def _path(model: Model, record: Record, theta: Array, steps: int | str, seed: int | None) -> Array:
+    """Outputs (T, q) at parameters (p, 1)."""
     simulator = Simulator(model, record, steps)
     if model.process_noise is not None:
         simulator = DisturbedSimulator(model, record, steps, seed)

@@ -7,13 +7,21 @@ import pytest
 from scipy import stats
 
 import smcpn
-from smcpn import RK4, LogLikelihood, Problem, Record
+from smcpn import EKF1, RK4, LogLikelihood, Problem, Record
 from smcpn.estimate import least_squares
 from smcpn.estimate.least_squares import climbed
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.expansion import BLOCK, products
 from smcpn.likelihood.information import _information, _predicted
-from tests.models import LINE_SOLVER, decay, decay_problem, drift, two_modes
+from tests.models import (
+    LINE_SOLVER,
+    decay,
+    decay_problem,
+    drift,
+    oscillator_problem,
+    oscillator_record,
+    two_modes,
+)
 
 
 @smcpn.ode
@@ -207,3 +215,16 @@ def test_what_is_no_sum_of_squares_is_left_to_quasi_newton():
     assert smcpn.maximise(heavy, solver=RK4(steps=4)).method == "l-bfgs-b"
     with pytest.raises(smcpn.InputError, match="does not suit the classical likelihood"):
         smcpn.maximise(heavy, solver=RK4(steps=4), method="levenberg-marquardt")
+
+
+def test_the_filtering_likelihood_is_searched_as_least_squares():
+    """To the maximum of the quasi-Newton search, with a fraction of its evaluations."""
+    problem = oscillator_problem(oscillator_record(samples=60))
+    function = smcpn.LogLikelihood(problem, "filtering", EKF1(3, 2, form="chain"))
+    found, other = (
+        smcpn.maximise(problem, function, starts=4, method=method, search="shooting")
+        for method in ("auto", "l-bfgs-b")
+    )
+    assert found.method == "levenberg-marquardt"
+    assert found.log_density > other.log_density - 1e-6
+    assert 2 * found.evaluations < other.evaluations

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.clock import CLOCK
-from smcpn.codegen.kernel import Rows, address, processors, thread_pool
+from smcpn.codegen.kernel import KernelArgumentError, Rows, address, processors, thread_pool
 from smcpn.codegen.native import loaded
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.particle.blocks import particle_blocks
@@ -21,6 +21,7 @@ from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.machine import (
     BEGIN_ARGUMENTS,
     FILTER_ARGUMENTS,
+    KEY_SAMPLES,
     PASS_ARGUMENTS,
     THETAS,
     write_filter,
@@ -105,6 +106,30 @@ class ParticleKernel:
             for name, count in counts.items()
         }
 
+    def _check(self, theta: Array, keys: Keys, piece: Piece, particles: int, state: Array) -> None:
+        """Compiled code does not look where it reads: refuse arrays it would read beyond."""
+        samples, rows, widths = len(piece.rows), piece.rows, self.blocks.widths
+        blocks = -(-(piece.sample_offset + piece.last) // KEY_SAMPLES)
+        fits = (
+            particles > 0
+            and particles % GROUP == 0
+            and 0 <= piece.first <= piece.last <= samples
+            and theta.shape == (len(theta), self.blocks.n_theta)
+            and keys.ndim == 2
+            and keys.dtype == np.uint64
+            and len(keys) == len(theta)
+            and keys.shape[1] >= blocks
+            and state.shape == (len(theta), self.state_size(particles))
+            and rows.start.shape == (widths["f"],)
+            and rows.inputs.shape == (rows.begins[-1], widths["r"])
+            and rows.gains.shape == (len(rows.gains), widths["g"])
+            and len(rows.gains) > 0
+            and not rows.recur
+            and rows.samples.shape == (samples, widths["s"])
+        )
+        if not fits:
+            raise KernelArgumentError("theta, keys, state or rows are not of the filter's shape")
+
     def state_size(self, particles: int) -> int:
         """Numbers that a filter holds between samples: states, log weights, and their sum."""
         return (self.blocks.n + 1) * particles + 1
@@ -149,11 +174,10 @@ class ParticleKernel:
             Which looked ahead: those whose guide is a number.
         """
         begin = time.perf_counter()
-        assert particles > 0
-        assert particles % GROUP == 0
         n = len(theta)
         if state is None:
             state = np.empty((n, self.state_size(particles)))
+        self._check(theta, keys, piece, particles, state)
         call = _Call(
             self, theta, np.ascontiguousarray(keys), piece, particles, fresh, look_ahead, state,
             np.empty((piece.last - piece.first, n)), np.zeros(n, dtype=bool), kept,

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
 from smcpn.errors import InputError, shown
+from smcpn.likelihood.classical import ClassicalRowWriter
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
@@ -132,10 +133,14 @@ class ParticleLikelihood:
         self._read(records)
 
     def _read(self, records: Sequence[Record]) -> None:
-        steps = number_of_steps(self.solver)
+        model, steps, interval = (
+            self._recursion.model,
+            number_of_steps(self.solver),
+            self.solver.interval,
+        )
         self._records = records
         self._rows: list[Rows] = [
-            self._recursion.writer(record, steps, number, self.solver.interval).whole(record)
+            ClassicalRowWriter(model, record, steps, number, interval).whole(record)
             for number, record in enumerate(records)
         ]
         samples = [len(rows) for rows in self._rows]

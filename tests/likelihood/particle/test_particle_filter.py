@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import smcpn
+from smcpn.codegen.kernel import KernelArgumentError
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.particle.likelihood import Bootstrap, Particle, ParticleLikelihood
@@ -403,6 +404,18 @@ def test_refused():
     for wrong in (0, 33, 64.0, True):
         with pytest.raises(InputError, match=r"state_particles is .*: give a multiple of 32"):
             likelihood_of().with_state_particles(wrong)
+
+
+def test_arrays_that_do_not_fit_are_not_read():
+    likelihood, values = likelihood_of(), VALUES[None]
+    for keys in (keys_of(1, blocks=0), keys_of(2), keys_of(1).astype(np.int64), keys_of(1)[0]):
+        with pytest.raises(KernelArgumentError):
+            likelihood.estimate(values, keys, 40)
+    state = likelihood.start(values)
+    with pytest.raises(KernelArgumentError):
+        likelihood.advance_keyed(values, keys_of(1), state[:-1], 0, 40)
+    with pytest.raises(KernelArgumentError):
+        likelihood.estimate(values[:, :2], keys_of(1), 40)
 
 
 def test_protocol():
