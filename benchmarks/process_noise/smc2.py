@@ -28,6 +28,8 @@ from smcpn.smc.tempering import Tempering
 
 Array = NDArray[np.float64]
 
+LOGNORMAL: Any = stats.lognorm
+
 SEEDS, QUICK_SEEDS = 20, 5
 THETA = 500
 KILLS, QUICK_KILLS = 50, 4
@@ -85,9 +87,10 @@ class Linear:
         disturbed[-1, -1] = values[1] ** 2
         a = self.matrix(values[0])
         # Van Loan (1978): both in one matrix exponential.
-        whole = linalg.expm(np.block([[a, disturbed], [np.zeros((n, n)), -a.T]]) * self.h)
+        moved: Any = linalg.expm(np.block([[a, disturbed], [np.zeros((n, n)), -a.T]]) * self.h)
+        whole = np.asarray(moved)
         factor = whole[:n, :n]
-        return factor, whole[:n, n:] @ factor.T
+        return factor, np.asarray(whole[:n, n:] @ factor.T)
 
     @cached_property
     def y(self) -> Array:
@@ -109,7 +112,7 @@ class Linear:
             observe=self.ode.states[0],
             noise=self.noise,
             process_noise={last: "q"},
-            prior={first: stats.lognorm(0.5), "q": stats.lognorm(0.5)},
+            prior={first: LOGNORMAL(0.5), "q": LOGNORMAL(0.5)},
             initial=dict.fromkeys(self.ode.states, 0.0),
         )
 
@@ -222,7 +225,7 @@ def duffing_problem(samples: int) -> smcpn.Problem:
     record = smcpn.Record(u=u, y=_drawn(samples, u), dt=H, hold="zoh")
     return smcpn.Problem(
         duffing, record, observe="x", noise=NOISE, process_noise={"v": "q"},
-        prior={name: stats.lognorm(0.3, scale=value) for name, value in TRUTH.items()},
+        prior={name: LOGNORMAL(0.3, scale=value) for name, value in TRUTH.items()},
     )  # fmt: skip
 
 
@@ -279,6 +282,7 @@ def peer(problem: smcpn.Problem, seeds: int) -> tuple[Array, float]:
 
     record = problem.records[0]
     inputs, data = record.u[:, 0], list(record.y[:, 0])
+    normal: Any = dists.Normal
 
     class Disturbed(dists.ProbDist):
         dim, dtype = 2, float
@@ -300,7 +304,7 @@ def peer(problem: smcpn.Problem, seeds: int) -> tuple[Array, float]:
             return Disturbed(moved.step(xp, inputs[t - 1]), moved.factor)
 
         def PY(self, t: int, xp: Array, x: Array) -> Any:  # noqa: N802
-            return dists.Normal(loc=x[:, 0], scale=NOISE)
+            return normal(loc=x[:, 0], scale=NOISE)
 
     prior = dists.StructDist({n: dists.LogNormal(np.log(v), 0.3) for n, v in TRUTH.items()})
     found, begin = [], time.perf_counter()
@@ -404,7 +408,7 @@ def _bistable_run(path: Path | None, threads: int | None = None) -> smcpn.Poster
     y = np.sign(np.sin(0.05 * np.arange(120))) + 0.3 * rng.standard_normal(120)
     problem = smcpn.Problem(
         bistable, smcpn.Record(y=y, dt=0.5), observe="x", noise=0.3, process_noise={"x": "q"},
-        prior={"rate": stats.lognorm(0.5), "q": stats.lognorm(0.5)}, initial={"x": 0.0},
+        prior={"rate": LOGNORMAL(0.5), "q": LOGNORMAL(0.5)}, initial={"x": 0.0},
     )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", smcpn.SamplerWarning)
