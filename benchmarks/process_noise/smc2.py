@@ -352,7 +352,7 @@ def speed(quick: bool) -> Iterator[Row]:
         float(theirs.mean()),
         note=told + f"sd {theirs.std(ddof=1):.3f}",
     )
-    # The logarithm of an estimate with few effective particles is low, which a few seeds do not show
+    # The logarithm of an estimate by few effective particles is low, which few seeds do not show
     # as spread: its error is measured from ours, whose own is its spread.
     error = float(np.mean(np.square(theirs - ours.mean())))
     ratio = slow * error / (seconds * ours.var(ddof=1))
