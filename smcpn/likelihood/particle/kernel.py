@@ -126,7 +126,7 @@ class ParticleKernel:
             and rows.start.shape == (widths["f"],)
             and rows.inputs.shape == (rows.begins[-1], widths["r"])
             and rows.gains.shape == (len(rows.gains), widths["g"])
-            and len(rows.gains) > 0
+            and (len(rows.gains) > 0 or rows.begins[-1] == 0)
             and not rows.recur
             and rows.samples.shape == (samples, widths["s"])
         )
