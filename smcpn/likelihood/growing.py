@@ -25,12 +25,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowCode
 from smcpn.codegen.update import Update
-from smcpn.errors import InputError
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.lanes import CHUNK, Grid
-from smcpn.likelihood.registry import Recursion, number_of_steps, suitable_likelihood
-from smcpn.likelihood.rows import NO_INTERVALS, NOTHING
+from smcpn.likelihood.registry import (
+    Recursion,
+    number_of_steps,
+    require_exact,
+    suitable_likelihood,
+)
+from smcpn.likelihood.rows import NO_INTERVALS, NOTHING, RowWriter
 from smcpn.model.hold import sinc_taps, smooth_derivatives
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
@@ -382,20 +388,60 @@ def growing_likelihood(
     """
     number_of_steps(solver)
     template = problem.records[0]
-    if lookahead is None:
-        interpolated = template.n_inputs > 0 and template.u_function is None
-        lookahead = CONTEXT if interpolated and template.hold == "bandlimited" else 0
     kind = suitable_likelihood(problem, solver, likelihood)
-    if kind.estimated:
-        raise InputError(
-            f"likelihood '{kind.name}' does not follow a stream sample by sample: choose 'kalman', "
-            "smcpn.NestedFilter, which is approximate, or smcpn.resume(file, data=more) of a run "
-            "by method='ibis', which is exact",
-            argument="likelihood",
-        )
+    require_exact(kind.name)
     recursion = kind(problem, solver, Grid.of([template]))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
-    return GrowingLikelihood(compiled, history, lookahead)
+    return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
+
+
+def samples_ahead(template: Record, lookahead: int | None) -> int:
+    """Samples known beyond one before it counts; by default what the hold of a record needs."""
+    if lookahead is not None:
+        return lookahead
+    interpolated = template.n_inputs > 0 and template.u_function is None
+    return CONTEXT if interpolated and template.hold == "bandlimited" else 0
+
+
+@dataclass(frozen=True)
+class RowWidths:
+    """Numbers in each of the rows that a kernel reads; ``interval`` is None where it has none."""
+
+    start: int
+    step: int
+    gain: int
+    sample: int
+    interval: int | None = None
+
+    @classmethod
+    def of(cls, program: LaneProgram) -> RowWidths:
+        """Those of a program."""
+        return cls(
+            program.start_row.numel(),
+            program.step_row.numel(),
+            program.gain_row.numel(),
+            program.sample_row.numel(),
+            None if program.interval is None else program.interval_row.numel(),
+        )
+
+
+class StreamRows:
+    """What writes the rows of a stream, compiled where that can be.
+
+    Attributes
+    ----------
+    template : Record
+        Tells how the stream is sampled.
+    writer : RowWriter
+    widths : RowWidths
+    row_code : RowCode, optional
+        Writes the rows of one sample, where that is compiled.
+    """
+
+    def __init__(self, template: Record, writer: RowWriter, widths: RowWidths) -> None:
+        self.template, self.writer, self.widths = template, writer, widths
+        graph = writer.graph()
+        self.row_code = None if graph is None else RowCode(graph)
 
 
 class GrowingRecursion:
@@ -404,21 +450,16 @@ class GrowingRecursion:
     Attributes
     ----------
     recursion : Recursion
-    template : Record
-        Tells how the stream is sampled.
-    writer : RowWriter
+    rows : StreamRows
     kernel : LaneKernel
         It emits the log-density of a sample; its moments are mean and variance of the outputs,
         noise included, and those of the states (`Recursion.states`).
-    row_code : RowCode, optional
-        Writes the rows of one sample, where that is compiled.
     """
 
     def __init__(
         self, recursion: Recursion, template: Record, steps: int, threads: int | None
     ) -> None:
-        self.recursion, self.template = recursion, template
-        self.writer = recursion.writer(template, steps)
+        self.recursion = recursion
         expected = recursion.expected()
         mean = expected.outputs + expected.noise_mean
         variance = ca.diag(expected.covariance) + expected.noise_variance
@@ -428,42 +469,36 @@ class GrowingRecursion:
             n_outputs=mean.numel(),
         )
         self.kernel = LaneKernel(program, threads)
-        graph = self.writer.graph()
-        self.row_code = None if graph is None else RowCode(graph)
+        writer = recursion.writer(template, steps)
+        self.rows = StreamRows(template, writer, RowWidths.of(program))
 
 
-class GrowingLikelihood:
-    """The `Likelihood` contract over the samples that were appended so far.
+class GrowingRows:
+    """The rows of the samples that were appended so far.
 
     Parameters
     ----------
-    compiled : GrowingRecursion
+    stream : StreamRows
     history : History
         Empty.
     lookahead : int
         Samples that must be known after one before it counts.
+
+    Attributes
+    ----------
+    n_samples : int
+        Those that count.
     """
 
-    def __init__(self, compiled: GrowingRecursion, history: History, lookahead: int = 0) -> None:
-        self._compiled, self.kernel, self._writer = compiled, compiled.kernel, compiled.writer
-        self._template, self._steps = compiled.template, compiled.writer.steps
-        self.history, self.lookahead = history, lookahead
+    def __init__(self, stream: StreamRows, history: History, lookahead: int = 0) -> None:
+        self._stream, self._writer, self._template = stream, stream.writer, stream.template
+        self.steps, self.history, self.lookahead = stream.writer.steps, history, lookahead
         self._rows: dict[int, Rows] = {}
         # What the rows need of those before, at the first sample of each chunk and at the last one.
         self._memory: dict[int, Array] = {0: self._writer.memory}
         self._latest = self._writer.memory.copy()
         self._frame: tuple[Chunk, NDArray[np.int64], int] | None = None
         self.n_samples = 0
-
-    @property
-    def n_states(self) -> int:
-        """States of the model."""
-        return self._compiled.recursion.model.x.numel()
-
-    def emptied(self) -> GrowingLikelihood:
-        """Return the same without samples, compiled already."""
-        history = History(self.history.n_inputs, self.history.n_outputs)
-        return GrowingLikelihood(self._compiled, history, self.lookahead)
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q), NaN where missing."""
@@ -473,7 +508,7 @@ class GrowingLikelihood:
     def append_sample(self, sample: Sequence[float]) -> None:
         """Take in one sample: time, inputs and outputs, NaN where missing."""
         chunk, local = self.history.append_sample(sample)
-        frame, code = self._frame, self._compiled.row_code
+        frame, code = self._frame, self._stream.row_code
         if frame is None or frame[0] is not chunk or local == chunk.intervals or self.lookahead:
             self._release(len(self.history) - self.lookahead)
             return
@@ -484,49 +519,6 @@ class GrowingLikelihood:
     def finish(self) -> None:
         """Have the last ``lookahead`` samples count: the input beyond them is held."""
         self._release(len(self.history))
-
-    def start(self, values: Array) -> Array:
-        """See `Likelihood.start`; not known, hence zero, while there is no sample."""
-        if self.n_samples == 0:
-            return np.zeros((self.kernel.program.state.numel(), len(values)))
-        rows = self._rows_of(self.history.chunk(0))
-        return self.kernel.start(np.ascontiguousarray(values.T), rows)
-
-    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.advance`."""
-        theta = np.ascontiguousarray(values.T)
-        parts = []
-        for rows, first, last in self.pieces(a, b):
-            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
-            parts.append(emitted[:, 0])
-        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
-        """See `Likelihood.evaluate`."""
-        return self.total(values, self.start(values), 0, b)
-
-    def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
-        theta, total = np.ascontiguousarray(values.T), np.zeros(len(values))
-        for rows, first, last in self.pieces(a, b):
-            state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
-            total += sums[0]
-        return state, total
-
-    def columns(self, values: Array) -> Array:
-        """Parameters as `update` and `moments` take them."""
-        return self.kernel.columns(np.ascontiguousarray(values.T))
-
-    def update(self, columns: Array, sample: int) -> Update:
-        """What assimilates a sample, and those after it in the same chunk, one by one."""
-        chunk, _ = self.history.place(sample)
-        rows = self._rows_of(chunk)
-        return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
-
-    def moments(self, columns: Array, state: Array, sample: int) -> Array:
-        """Moments of the kernel at a sample, (m, N), from the state (k, N) of the solver there."""
-        chunk, local = self.history.place(sample)
-        return self.kernel.moments_at(columns, state, self._rows_of(chunk), local)
 
     def ahead(self, n: int, t: Array, u: Array, block: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows of samples to come, (m,) and (m, n_inputs), after the first ``n``; none is kept.
@@ -539,20 +531,30 @@ class GrowingLikelihood:
             window = StreamWindow(self._template, coming, a - 1, coming.columns(a - 1, b))
             rows, memory = self._writer.rows(window, memory)
             gains = self._writer.gains_from(a - 1)
-            start = np.zeros(self.kernel.program.start_row.numel())
+            start = np.zeros(self._stream.widths.start)
             rows = rows if gains is None else rows._replace(gains=gains)
             yield self._writer.joined(start, rows), 1, len(rows.samples)
 
     def pieces(self, a: int, b: int) -> Iterator[tuple[Rows, int, int]]:
         """Rows, and local numbers of the samples [a, b) in them, chunk by chunk."""
+        for _, rows, first, last in self.chunks(a, b):
+            yield rows, first, last
+
+    def chunks(self, a: int, b: int) -> Iterator[tuple[Chunk, Rows, int, int]]:
+        """The same with the chunks."""
         for chunk, first, last in self.history.pieces(a, b):
-            yield self._rows_of(chunk), first, last
+            yield chunk, self._rows_of(chunk), first, last
+
+    def at(self, sample: int) -> tuple[Chunk, Rows, int]:
+        """Chunk and rows of a sample, and its number there."""
+        chunk, local = self.history.place(sample)
+        return chunk, self._rows_of(chunk), local
 
     def _release(self, end: int) -> None:
         """Write the rows of the samples before ``end``, after which they count."""
         for chunk, first, last in self.history.pieces(self.n_samples, end):
             rows = self._rows_of(chunk)
-            code = self._compiled.row_code
+            code = self._stream.row_code
             if code is not None and last - first == 1 and first > 1:
                 code.write(self._framed(code, chunk, rows), first, self.n_samples)
             else:
@@ -568,7 +570,7 @@ class GrowingLikelihood:
         samples = chunk.samples[a:b]
         window = StreamWindow(self._template, self.history, chunk.begin + a, samples)
         part, memory = self._writer.rows(window, memory)
-        steps = self._steps
+        steps = self.steps
         rows.samples[a:b] = part.samples
         if b - a > 1:
             between = slice(a * steps, (b - 1) * steps)
@@ -600,20 +602,20 @@ class GrowingLikelihood:
 
     def _empty(self, chunk: Chunk) -> Rows:
         """Rows of a chunk, still to be written; those of the first hold the start."""
-        program, size, steps = self.kernel.program, chunk.intervals, self._steps
+        widths, size, steps = self._stream.widths, chunk.intervals, self.steps
         gains = self._writer.gains_from(chunk.begin)
         first = chunk.number == 0
         start = self._writer.start(head_record(self._template, self.history)) if first else NOTHING
         return Rows(
-            start=start if first else np.zeros(program.start_row.numel()),
-            inputs=np.empty((size * steps, program.step_row.numel())),
-            gains=np.empty((size * steps, program.gain_row.numel())) if gains is None else gains,
-            samples=np.zeros((size + 1, program.sample_row.numel())),
+            start=start if first else np.zeros(widths.start),
+            inputs=np.empty((size * steps, widths.step)),
+            gains=np.empty((size * steps, widths.gain)) if gains is None else gains,
+            samples=np.zeros((size + 1, widths.sample)),
             steps=steps,
             recur=self._writer.recur,
-            intervals=np.empty((size, program.interval_row.numel()))
-            if program.interval is not None
-            else NO_INTERVALS,
+            intervals=NO_INTERVALS
+            if widths.interval is None
+            else np.empty((size, widths.interval)),
         )
 
     def _memory_at(self, sample: int) -> Array:
@@ -623,6 +625,87 @@ class GrowingLikelihood:
         chunk, local = self.history.place(sample)
         window = StreamWindow(self._template, self.history, chunk.begin, chunk.samples[: local + 1])
         return self._writer.rows(window, self._memory[chunk.number])[1]
+
+
+class GrowingLikelihood(GrowingRows):
+    """The `Likelihood` contract over the samples that were appended so far.
+
+    Parameters
+    ----------
+    compiled : GrowingRecursion
+    history : History
+        Empty.
+    lookahead : int
+        Samples that must be known after one before it counts.
+    """
+
+    def __init__(self, compiled: GrowingRecursion, history: History, lookahead: int = 0) -> None:
+        super().__init__(compiled.rows, history, lookahead)
+        self._compiled, self.kernel = compiled, compiled.kernel
+
+    @property
+    def n_states(self) -> int:
+        """States of the model."""
+        return self._compiled.recursion.model.x.numel()
+
+    def emptied(self) -> GrowingLikelihood:
+        """Return the same without samples, compiled already."""
+        history = History(self.history.n_inputs, self.history.n_outputs)
+        return GrowingLikelihood(self._compiled, history, self.lookahead)
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`; not known, hence zero, while there is no sample."""
+        if self.n_samples == 0:
+            return np.zeros((self.kernel.program.state.numel(), len(values)))
+        return self.kernel.start(np.ascontiguousarray(values.T), self.at(0)[1])
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        theta = np.ascontiguousarray(values.T)
+        parts = []
+        for rows, first, last in self.pieces(a, b):
+            state, emitted, _ = self.kernel.advance(theta, state, rows, first, last, True)
+            parts.append(emitted[:, 0])
+        return state, parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        return self.total(values, self.start(values), 0, b)
+
+    def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
+        theta, total = np.ascontiguousarray(values.T), np.zeros(len(values))
+        for rows, first, last in self.pieces(a, b):
+            state, _, sums = self.kernel.advance(theta, state, rows, first, last, False)
+            total += sums[0]
+        return state, total
+
+    def keyed(self, keys: Keys) -> GrowingLikelihood:
+        """The likelihood itself: it has no random numbers."""
+        return self
+
+    def columns(self, values: Array) -> Array:
+        """Parameters as `update` and `moments` take them."""
+        return self.kernel.columns(np.ascontiguousarray(values.T))
+
+    def update(self, columns: Array, sample: int) -> Update:
+        """What assimilates a sample, and those after it in the same chunk, one by one."""
+        chunk, rows, _ = self.at(sample)
+        return Update(self.kernel, columns, rows, chunk.samples, chunk.begin)
+
+    def moments(self, columns: Array, state: Array, sample: int) -> Array:
+        """Moments of the kernel at a sample, (m, N), from the state (k, N) of the solver there."""
+        _, rows, local = self.at(sample)
+        return self.kernel.moments_at(columns, state, rows, local)
+
+    def moments_ahead(
+        self, values: Array, state: Array, n: int, t: Array, u: Array, block: int
+    ) -> Iterator[Array]:
+        """Moments at samples to come, (m, N) of each, in blocks; arguments as of `ahead`."""
+        theta = np.ascontiguousarray(values.T)
+        for rows, first, last in self.ahead(n, t, u, block):
+            state, moments = self.kernel.moments(theta, state, rows, first, last)
+            yield moments
 
 
 class _Coming:

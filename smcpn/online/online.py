@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from os import PathLike
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,15 @@ from smcpn.checkpoint.codec import StoredStream, read_stream, write_stream
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
-from smcpn.likelihood.growing import KEPT_CHUNKS, GrowingLikelihood, History, growing_likelihood
+from smcpn.likelihood.growing import KEPT_CHUNKS, History, growing_likelihood
 from smcpn.likelihood.lanes import CHUNK
+from smcpn.likelihood.particle.growing import growing_estimate
+from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.online.change import ChangeTest
+from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.state import Prediction, Shared, State, predicted, stream_posterior
 from smcpn.online.window import Windows
 from smcpn.results.posterior import Posterior
@@ -66,7 +69,7 @@ class Online:
     lookahead : int, optional
         Samples by which the posterior stays behind, so that a band-limited input is known around
         a sample: 64 are exact and the default. Other holds need none.
-    ess, max_moves, moves, resampling
+    ess, max_moves, moves, resampling, state_particles
         As of `smcpn.identify`.
     samples_between_false_alarms : float
         On average at least, while the model is right; see `smcpn.online.change`.
@@ -127,6 +130,7 @@ class Online:
         max_moves: int = 20,
         moves: MoveStrategy | None = None,
         resampling: str = "systematic",
+        state_particles: int | str | None = None,
         samples_between_false_alarms: float = SAMPLES_BETWEEN_FALSE_ALARMS,
         threads: int | None = None,
         memory: int = MEMORY,
@@ -143,6 +147,7 @@ class Online:
             max_moves=max_moves,
             moves=moves,
             resampling=resampling,
+            state_particles=cast(Any, state_particles),
             threads=threads,
         ).resolved(problem)
         if lookahead is not None:
@@ -196,13 +201,13 @@ class Online:
             change=ChangeTest(options["samples_between_false_alarms"]),
         )
 
-    def _empty(
-        self, problem: Problem, threads: int | None, folder: str | None
-    ) -> GrowingLikelihood:
+    def _empty(self, problem: Problem, threads: int | None, folder: str | None) -> StreamLikelihood:
         """Return the likelihood of a stream without samples, compiled."""
         kept = -(-self.options["memory"] // CHUNK) + 1
         history = History(problem.records[0].n_inputs, len(problem.observe), folder, kept)
-        return growing_likelihood(
+        estimated = LIKELIHOODS[self.settings.likelihood].estimated
+        growing = growing_estimate if estimated else growing_likelihood
+        return growing(
             problem,
             self.solver,
             history,
@@ -268,13 +273,14 @@ class Online:
             Before the first sample, or if times and inputs do not fit.
         """
         current = self._windows.current
-        population, likelihood = current.tracker.population, current.likelihood
+        population, history = current.tracker.population, current.likelihood.history
         if population.sample == 0:
             raise InputError("predict needs a sample to begin at: update the stream first")
         times, inputs = self._arrivals.coming(u, t)
-        known = likelihood.history.samples(population.sample, len(likelihood.history))
+        known = history.samples(population.sample, len(history))
         ahead = predicted(
-            likelihood, current.prior.natural(population.system.theta),
+            population.likelihood, population.system.keys,
+            current.prior.natural(population.system.theta),
             population.system.weights, population.system.state, population.sample,
             np.concatenate([known[0], times]), np.concatenate([known[1], inputs]),
         )  # fmt: skip

@@ -1,35 +1,66 @@
-"""A population whose weights change sample by sample, in one compiled call each."""
+"""A population whose weights change sample by sample: in one compiled call each, or by filters."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.update import Population, Update
+from smcpn.codegen.update import Population
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import GrowingLikelihood
+from smcpn.likelihood.particle.growing import (
+    EstimatedPopulation,
+    GrowingEstimate,
+    KeyedGrowing,
+)
 from smcpn.model.prior import Prior
 from smcpn.smc.particles import ParticleSystem
 
 Array = NDArray[np.float64]
 
+StreamLikelihood = GrowingLikelihood | GrowingEstimate
+"""What follows a stream: exact on lane kernels, or estimated by particle filters with keys. At
+given keys, which an exact one has none of, both assimilate sample by sample."""
+AnyPopulation = Population | EstimatedPopulation
+
+
+class Assimilating(Protocol):
+    """What `Update` is to lanes and `EstimateUpdate` to filters."""
+
+    samples: range
+    moments: Array
+
+    @property
+    def latest(self) -> Any:
+        """The population that `moments` belong to, if any."""
+        ...
+
+    def population(self, state: Array, log_weights: Array, log_likelihood: Array) -> Any:
+        """Return a population, of states (k, N) and of what each particle has, (N,)."""
+        ...
+
+    def __call__(self, before: Any, sample: int) -> Any:
+        """Assimilate a sample."""
+        ...
+
 
 class Reweighted:
-    """A particle system, whose weights and states are those that an `Update` left.
+    """A particle system, whose weights and states are those that an update left.
 
     Parameters
     ----------
     base : ParticleSystem
         Its parameters and all that does not change from sample to sample.
-    population : Population, optional
+    population : Population or EstimatedPopulation, optional
         Of later samples than ``base``.
     """
 
     __slots__ = ("base", "population")
 
-    def __init__(self, base: ParticleSystem, population: Population | None = None) -> None:
+    def __init__(self, base: ParticleSystem, population: AnyPopulation | None = None) -> None:
         self.base, self.population = base, population
 
     @property
@@ -44,6 +75,10 @@ class Reweighted:
             log_likelihood=population.log_likelihood,
             state=population.state,
         )
+
+    def with_keys(self, keys: Keys) -> Reweighted:
+        """The same with further keys of random numbers."""
+        return self if keys is self.base.keys else Reweighted(replace(self.system, keys=keys))
 
 
 class HiddenStates(NamedTuple):
@@ -62,7 +97,9 @@ class HiddenStates(NamedTuple):
     weights: Array
 
     @classmethod
-    def of(cls, likelihood: GrowingLikelihood, moments: Array, weights: Array) -> HiddenStates:
+    def of(
+        cls, likelihood: GrowingLikelihood | KeyedGrowing, moments: Array, weights: Array
+    ) -> HiddenStates:
         """The states among the moments of a likelihood's kernel, (m, N)."""
         first = 2 * likelihood.history.n_outputs
         last = first + likelihood.n_states
@@ -89,34 +126,38 @@ class Reweighting:
     What does not change from sample to sample is prepared once.
     """
 
-    def __init__(self, prior: Prior, likelihood: GrowingLikelihood) -> None:
-        self._prior, self._likelihood = prior, likelihood
-        self._theta, self._columns = np.empty(0), np.empty(0)
-        self._update: Update | None = None
+    def __init__(self, prior: Prior, likelihood: StreamLikelihood) -> None:
+        self._prior, self._unkeyed = prior, likelihood
+        self._theta, self._keys, self._columns = np.empty(0), np.empty(0), np.empty(0)
+        self._update: Assimilating | None = None
 
-    def __call__(self, particles: Reweighted, sample: int) -> Population:
+    def __call__(self, particles: Reweighted, sample: int) -> AnyPopulation:
         """Assimilate a sample: the arithmetic of `Ibis` for a block of one."""
         base, before, update = particles.base, particles.population, self._update
-        if update is None or base.theta is not self._theta or sample not in update.samples:
-            update = self._prepared(base.theta, sample)
+        if update is None or self._changed(base) or sample not in update.samples:
+            update = self._prepared(base, sample)
         if before is None:
             before = update.population(base.state, base.log_weights, base.log_likelihood)
         return update(before, sample)
 
     def states(self, particles: Reweighted, sample: int) -> HiddenStates:
         """States at the sample that was assimilated last."""
-        update, system = self._prepared(particles.base.theta, sample), particles.system
+        update, system = self._prepared(particles.base, sample), particles.system
         if particles.population is not None and particles.population is update.latest:
             return HiddenStates.of(self._likelihood, update.moments, system.weights)
         moments = self._likelihood.moments(self._columns, system.state, sample)
         return HiddenStates.of(self._likelihood, moments, system.weights)
 
-    def _prepared(self, theta: Array, sample: int) -> Update:
-        """What assimilates a sample, for parameters in unconstrained coordinates."""
-        update = self._update
-        if update is None or theta is not self._theta or sample not in update.samples:
-            if theta is not self._theta:
-                self._theta = theta
+    def _prepared(self, base: ParticleSystem, sample: int) -> Assimilating:
+        """What assimilates a sample, for the parameters and keys of a system."""
+        update, theta, keys = self._update, base.theta, base.keys
+        if update is None or self._changed(base) or sample not in update.samples:
+            if update is None or self._changed(base):
+                self._theta, self._keys = theta, keys
+                self._likelihood = self._unkeyed.keyed(keys)
                 self._columns = self._likelihood.columns(self._prior.natural(theta))
             self._update = update = self._likelihood.update(self._columns, sample)
         return update
+
+    def _changed(self, base: ParticleSystem) -> bool:
+        return base.theta is not self._theta or base.keys is not self._keys

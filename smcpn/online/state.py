@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed
-from smcpn.likelihood.growing import GrowingLikelihood
+from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.likelihood.shift import DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import finer_solver
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.online.change import Alarm
-from smcpn.online.reweighting import HiddenStates, Reweighted
+from smcpn.online.reweighting import HiddenStates, Reweighted, StreamLikelihood
 from smcpn.online.tracker import StreamIbis
 from smcpn.online.window import Window
 from smcpn.results.draws import Timing, weighted_quantile
@@ -195,7 +195,8 @@ class State:
 
     def _states(self) -> HiddenStates:
         """States of all particles at the last of the samples of the window."""
-        likelihood, system = self._shared.sampler.likelihood, self._particles.system
+        system = self._particles.system
+        likelihood = self._shared.sampler.likelihood.keyed(system.keys)
         columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
         moments = likelihood.moments(columns, system.state, self._position - 1)
         return HiddenStates.of(likelihood, moments, system.weights)
@@ -250,7 +251,8 @@ class Prediction:
 
 
 def predicted(
-    likelihood: GrowingLikelihood,
+    likelihood: StreamLikelihood,
+    keys: Keys,
     values: Array,
     weights: Array,
     state: Array,
@@ -262,16 +264,13 @@ def predicted(
 
     Parameters
     ----------
-    values, weights, state : ndarray, (N, d), (N,), (k, N)
+    keys, values, weights, state : ndarray, (N, B), (N, d), (N,), (k, N)
         Population at the last of them.
     t, u : ndarray, (m,), (m, n)
         Times and inputs to come.
     """
-    theta, parts = np.ascontiguousarray(values.T), []
-    alive = weights > 0
-    for rows, first, last in likelihood.ahead(sample, t, u, BLOCK):
-        state, emitted = likelihood.kernel.moments(theta, state, rows, first, last)
-        q = likelihood.history.n_outputs
+    parts, alive, q = [], weights > 0, likelihood.history.n_outputs
+    for emitted in likelihood.keyed(keys).moments_ahead(values, state, sample, t, u, BLOCK):
         emitted = np.where(alive, emitted, 0.0)
         mean = emitted[:, :q] @ weights
         spread = np.square(emitted[:, :q] - mean[..., None]) + emitted[:, q : 2 * q]
@@ -311,12 +310,13 @@ def stream_posterior(
     populations = combine([sampler])
     cost = sampler.cost
     nan = float("nan")
+    work = cost.evaluations * int(solver.steps) * max(1, sampler.state_particles)
     return Posterior(
         problem=observed,
         solver=solver,
         likelihood=likelihood,
         shift=_shift(observed, solver, likelihood, sampler),
-        timing=Timing(nan, nan, nan, int(cost.evaluations * int(solver.steps))),
+        timing=Timing(nan, nan, nan, work),
         seed=seed,
         **vars(replace(populations)),
     )
@@ -325,9 +325,12 @@ def stream_posterior(
 def _shift(
     problem: Problem, solver: Solver, likelihood: str, sampler: StreamIbis
 ) -> DiscretisationShift | None:
-    """Shift of a population by a finer solver, by evenly chosen particles; None without one."""
+    """Shift of a population by a finer solver, by evenly chosen particles.
+
+    None without one, and for an estimate, of which two would differ by their random numbers.
+    """
     finer = finer_solver(problem, solver)
-    if finer is None:
+    if finer is None or sampler.state_particles:
         return None
     n, d = sampler.system.theta.shape
     some = slice(None, None, max(1, n // max(JUDGES, 20 * d)))

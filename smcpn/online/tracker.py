@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.contract import EstimatedLikelihood, Keys
 from smcpn.likelihood.growing import GrowingLikelihood
-from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting
+from smcpn.likelihood.particle.growing import GrowingEstimate
+from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, StreamLikelihood
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.keyed import NO_KEYS
+from smcpn.smc.keyed import NO_KEYS, Stepwise, extended, stepwise
 from smcpn.smc.particles import ParticleSystem, Target, finite_or_excluded
 from smcpn.smc.sampler import Snapshot
 
@@ -56,7 +58,7 @@ class BlockTarget(Target):
         The samples from `sample` to before this one are assimilated together.
     """
 
-    likelihood: GrowingLikelihood
+    likelihood: StreamLikelihood
     end: int = 0
 
     @property
@@ -67,8 +69,9 @@ class BlockTarget(Target):
     def evaluate(self, theta: Array, keys: Keys = NO_KEYS) -> ParticleSystem:
         """See `Target.evaluate`."""
         values, n = self.prior.natural(theta), len(theta)
-        state, log_likelihood = self.likelihood.evaluate(values, self.sample)
-        state, log_increment = self.likelihood.total(values, state, self.sample, self.end)
+        likelihood = totalled(self.likelihood, keys)
+        state, log_likelihood = likelihood.evaluate(values, self.sample)
+        state, log_increment = likelihood.total(values, state, self.sample, self.end)
         return ParticleSystem(
             theta=theta,
             log_weights=np.zeros(n),
@@ -82,13 +85,18 @@ class BlockTarget(Target):
         )
 
 
+def totalled(likelihood: StreamLikelihood, keys: Keys) -> GrowingLikelihood | Stepwise:
+    """The likelihood at given keys, which can sum increments."""
+    return cast(GrowingLikelihood | Stepwise, stepwise(likelihood, keys))
+
+
 class StreamIbis(Ibis):
     """`Ibis` that also assimilates single samples, as long as they call for no rejuvenation.
 
     `assimilate` and `advance` make the same particle system, to the byte.
     """
 
-    likelihood: GrowingLikelihood
+    likelihood: StreamLikelihood
     particles: Reweighted
     last_ess = float("nan")
     innovation = np.empty(0)
@@ -117,11 +125,23 @@ class StreamIbis(Ibis):
         return Reweighting(self.prior, self.likelihood)
 
     @cached_property
+    def _keyed(self) -> bool:
+        """Whether the likelihood is estimated, and needs keys."""
+        return isinstance(self.likelihood, GrowingEstimate)
+
+    def _put(self, estimate: EstimatedLikelihood) -> None:
+        """See `Sampler._put`."""
+        super()._put(estimate)
+        self._reweighting = Reweighting(self.prior, self.likelihood)
+
+    @cached_property
     def _recent(self) -> list[tuple[float, float]]:
         return []
 
     def assimilate(self) -> bool:
         """Assimilate the next sample; where it calls for a rejuvenation change nothing, False."""
+        if self._keyed:
+            self._with_keys(self.sample + 1)
         population = self._reweighting(self.particles, self.sample)
         self.innovation, (ess, log_mean) = population.innovation, population.summary
         if ess < self._least:
@@ -132,6 +152,10 @@ class StreamIbis(Ibis):
         if len(self._recent) >= TRACED:
             self.flush()
         return True
+
+    def apart(self) -> np.random.Generator:
+        """A generator far from where the sampler's own one is, which stays there."""
+        return np.random.Generator(cast(np.random.PCG64, self._rng.bit_generator).jumped())
 
     def begin(self) -> None:
         """Take the solver's state from the first sample, which makes it known."""
@@ -171,9 +195,14 @@ class StreamIbis(Ibis):
         The posterior is the one that single samples lead to, by fewer rejuvenations.
         """
         self.flush()
+        if isinstance(self.likelihood, GrowingEstimate):
+            self._draw_keys(self.likelihood, end)
         system, begin = self.system, self.sample
-        values = self.prior.natural(system.theta)
-        state, log_increment = self.likelihood.total(values, system.state, begin, end)
+        values, likelihood = (
+            self.prior.natural(system.theta),
+            totalled(self.likelihood, system.keys),
+        )
+        state, log_increment = likelihood.total(values, system.state, begin, end)
         self.system = replace(system, log_increment=finite_or_excluded(log_increment), state=state)
         self._begin_bridge()
         while not self._cross(BlockTarget(self.prior, self.likelihood, begin, 0.0, end)):
@@ -205,7 +234,10 @@ class Interim:
         self.particles, self.sample = sampler.particles, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
         self.innovation = sampler.innovation
+        self.likelihood = sampler.likelihood
         self._reweighting = Reweighting(sampler.prior, sampler.likelihood)
+        # Keys of its own, for the thread at work uses the sampler's generator.
+        self._rng = sampler.apart()
 
     @property
     def system(self) -> ParticleSystem:
@@ -214,6 +246,10 @@ class Interim:
 
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
+        if isinstance(self.likelihood, GrowingEstimate):
+            blocks = self.likelihood.n_keys(self.sample + 1)
+            keys = extended(self._rng, self.particles.base.keys, blocks)
+            self.particles = self.particles.with_keys(keys)
         population = self._reweighting(self.particles, self.sample)
         self.particles = Reweighted(self.particles.base, population)
         self.innovation, (self.last_ess, _) = population.innovation, population.summary
@@ -232,7 +268,7 @@ class Tracker:
 
     Parameters
     ----------
-    likelihood : GrowingLikelihood
+    likelihood : GrowingLikelihood or GrowingEstimate
     sampler : StreamIbis or callable
         A function makes it in a thread, where it also catches up with the samples that are known
         already; see `ready`.
@@ -244,7 +280,7 @@ class Tracker:
 
     def __init__(
         self,
-        likelihood: GrowingLikelihood,
+        likelihood: StreamLikelihood,
         sampler: StreamIbis | Callable[[], StreamIbis],
         observe: Callable[[Population], None],
     ) -> None:

@@ -21,11 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from smcpn.likelihood.growing import GrowingLikelihood, History
+from smcpn.errors import InputError
+from smcpn.likelihood.growing import History
+from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.online.change import Alarm, ChangeTest
+from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
+from smcpn.smc.estimation import MOST
 from smcpn.smc.sampler import Settings, Snapshot
 
 Array = NDArray[np.float64]
@@ -59,7 +63,7 @@ class Window:
         self.start = np.empty((2, 0)) if start is None else start
 
     @property
-    def likelihood(self) -> GrowingLikelihood:
+    def likelihood(self) -> StreamLikelihood:
         """Likelihood of the samples of the window."""
         return self.tracker.likelihood
 
@@ -126,7 +130,7 @@ class Forgetting:
     ----------
     length : float
         Of the window, s.
-    likelihood : GrowingLikelihood
+    likelihood : GrowingLikelihood or GrowingEstimate
         Of a problem with a free start; without samples.
     start : FreeStart
     track : callable
@@ -136,9 +140,9 @@ class Forgetting:
     def __init__(
         self,
         length: float,
-        likelihood: GrowingLikelihood,
+        likelihood: StreamLikelihood,
         start: FreeStart,
-        track: Callable[[GrowingLikelihood, Prior], Tracker],
+        track: Callable[[StreamLikelihood, Prior], Tracker],
     ) -> None:
         self.length = length
         self.likelihood, self.start, self._track = likelihood, start, track
@@ -263,7 +267,7 @@ class Windows:
         problem: Problem,
         settings: Settings,
         entropy: int,
-        empty: Callable[[Problem, str | None], GrowingLikelihood],
+        empty: Callable[[Problem, str | None], StreamLikelihood],
         *,
         folder: str | None,
         length: float | None,
@@ -371,12 +375,25 @@ class Windows:
         likelihood.append(arrays["t"], arrays["u"], arrays["y"])
         if likelihood.n_samples < document["counted"]:
             likelihood.finish()
-        sampler = StreamIbis.resumed(prior, likelihood, self._settings, population)
+        with_filters = self._as_stored(likelihood, population)
+        sampler = StreamIbis.resumed(prior, with_filters, self._settings, population)
         sampler.last_ess = sampler.system.ess
         tracker = Tracker(likelihood, sampler, self._observe)
         self._enter(Window(document["begin"], tracker, prior, arrays["start"]))
         if document["frozen"]:
             tracker.freeze()
+
+    def _as_stored(self, likelihood: StreamLikelihood, population: Snapshot) -> StreamLikelihood:
+        """The likelihood with as many state particles as a population has."""
+        if not isinstance(likelihood, GrowingEstimate):
+            return likelihood
+        most = self._settings.state_particles or MOST
+        if not 0 < population.state_particles <= most:
+            raise InputError(
+                f"a population has {population.state_particles} state particles, and 1 to {most} "
+                "fit its likelihood: begin anew"
+            )
+        return likelihood.with_state_particles(population.state_particles)
 
     def _enter(self, window: Window) -> None:
         """Have a window count."""
@@ -387,11 +404,11 @@ class Windows:
             self.names = self._forgetting.start.lasting
 
     def _sampler(
-        self, likelihood: GrowingLikelihood, prior: Prior, seed: np.random.SeedSequence
+        self, likelihood: StreamLikelihood, prior: Prior, seed: np.random.SeedSequence
     ) -> StreamIbis:
         return StreamIbis(prior, likelihood, self._settings, np.random.default_rng(seed))
 
-    def _begin_tracking(self, likelihood: GrowingLikelihood, prior: Prior) -> Tracker:
+    def _begin_tracking(self, likelihood: StreamLikelihood, prior: Prior) -> Tracker:
         seed = self._seeds.spawn(1)[0]
         return Tracker(likelihood, lambda: self._sampler(likelihood, prior, seed), self._observe)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood
-from smcpn.smc.keyed import fresh_keys, stepwise
+from smcpn.smc.keyed import extended, stepwise
 from smcpn.smc.particles import Target, accumulated, ess_and_log_mean, finite_or_excluded
 from smcpn.smc.sampler import Sampler
 
@@ -69,16 +69,19 @@ class Ibis(Sampler):
         Those of a block of samples are drawn when its first sample comes, whatever the blocks in
         which samples are assimilated.
         """
-        likelihood, keys = self.likelihood, self.system.keys
+        likelihood = self.likelihood
         if not isinstance(likelihood, EstimatedLikelihood):
             return end
-        missing = likelihood.n_keys(self.sample + 1) - keys.shape[1]
-        if missing > 0:
-            keys = np.hstack([keys, fresh_keys(self._rng, len(keys), missing)])
-            self.system = replace(self.system, keys=keys)
-        while likelihood.n_keys(end) > keys.shape[1]:
+        self._draw_keys(likelihood, self.sample + 1)
+        while likelihood.n_keys(end) > self.system.keys.shape[1]:
             end -= 1
         return end
+
+    def _draw_keys(self, likelihood: EstimatedLikelihood, samples: int) -> None:
+        """Draw the keys of the first ``samples`` that are missing."""
+        keys = extended(self._rng, self.system.keys, likelihood.n_keys(samples))
+        if keys is not self.system.keys:
+            self.system = replace(self.system, keys=keys)
 
     def _assimilate(self, end: int) -> None:
         """Assimilate samples up to ``end``, or up to the first that calls for a rejuvenation."""

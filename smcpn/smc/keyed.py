@@ -37,7 +37,11 @@ class Stepwise:
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
-        state, increments = self.advance(values, self.start(values), 0, b)
+        return self.total(values, self.start(values), 0, b)
+
+    def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
+        state, increments = self.advance(values, state, a, b)
         return state, np.add.reduce(increments)
 
 
@@ -68,6 +72,12 @@ def _at(
 def fresh_keys(rng: np.random.Generator, size: int, blocks: int) -> Keys:
     """Draw independent keys, (size, blocks)."""
     return rng.integers(0, 1 << 64, (size, blocks), dtype=np.uint64)
+
+
+def extended(rng: np.random.Generator, keys: Keys, blocks: int) -> Keys:
+    """Keys (N, B) with those that are missing up to ``blocks`` drawn; themselves where none is."""
+    missing = blocks - keys.shape[1]
+    return keys if missing <= 0 else np.hstack([keys, fresh_keys(rng, len(keys), missing)])
 
 
 def redrawn(rng: np.random.Generator, keys: Keys) -> Keys:

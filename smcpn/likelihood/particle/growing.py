@@ -1,0 +1,399 @@
+"""An estimated likelihood whose record grows: bootstrap filters over the samples as they come.
+
+The rows are those of `smcpn.likelihood.growing`, and random numbers are counted from the first
+sample of the stream, so that a stream and a record give the same estimates, to the byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.weights import weigh
+from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
+from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.growing import (
+    GrowingRows,
+    History,
+    RowWidths,
+    StreamRows,
+    samples_ahead,
+)
+from smcpn.likelihood.lanes import Grid
+from smcpn.likelihood.particle.kernel import Piece
+from smcpn.likelihood.particle.likelihood import CHUNK, STATE_PARTICLES, Particle, checked_number
+from smcpn.likelihood.particle.machine import KEY_SAMPLES
+from smcpn.likelihood.registry import Expected, number_of_steps, suitable_likelihood
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.solver import Solver
+
+Array = NDArray[np.float64]
+
+
+def growing_estimate(
+    problem: Problem,
+    solver: Solver,
+    history: History,
+    threads: int | None = None,
+    lookahead: int | None = None,
+    likelihood: str | None = Particle.name,
+) -> GrowingEstimate:
+    """Build the estimate of samples to come; arguments as of `growing_likelihood`.
+
+    Raises
+    ------
+    InputError
+        As `growing_likelihood`.
+    """
+    number_of_steps(solver)
+    template = problem.records[0]
+    kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
+    recursion = kind.traced(problem, solver, Grid.of([template]))
+    filters = StreamFilters(recursion, solver, template, threads)
+    rows = GrowingRows(filters.rows, history, samples_ahead(template, lookahead))
+    return GrowingEstimate(filters, rows, STATE_PARTICLES)
+
+
+class StreamFilters:
+    """The compiled filters of a stream, and what their particles expect of a sample.
+
+    Attributes
+    ----------
+    rows : StreamRows
+    outputs : LaneKernel
+        Lanes are state particles. Its moments are mean and variance of the outputs, noise included.
+    n_states, n_outputs : int
+    """
+
+    def __init__(
+        self, recursion: Particle, solver: Solver, template: Record, threads: int | None
+    ) -> None:
+        model, sample, step = recursion.model, recursion.sample, recursion.transition.step
+        self._filters, self._threads = recursion.filters, threads
+        self._constants = np.array(recursion.constant_values(solver))
+        outputs = outputs_at(model, model.x, sample)
+        q = self.n_outputs = outputs.numel()
+        self.n_states = model.x.numel()
+        expected = Expected.with_white_noise(model, outputs, ca.SX(q, q), model.x)
+        program = replace(
+            runge_kutta_program(model, sample, ca.SX.zeros(1), step),
+            moments=ca.vertcat(expected.outputs, expected.noise_variance),
+            n_outputs=q,
+        )
+        self.outputs = LaneKernel(program, threads)
+        writer = ClassicalRowWriter(model, template, number_of_steps(solver))
+        self.rows = StreamRows(template, writer, RowWidths.of(program))
+
+    def state_size(self, particles: int) -> int:
+        """Numbers that a filter of so many particles holds between samples."""
+        return self._filters.state_size(particles)
+
+    def particles_of(self, state: Array) -> int:
+        """Particles of the filters of a state (k, N)."""
+        return (len(state) - 1) // (self.n_states + 1)
+
+    def run(self, values: Array, keys: Keys, state: Array | None, piece: Piece, particles: int):
+        """State (N, k) after a piece, and log increments of the estimate, (m, N).
+
+        Parameters
+        ----------
+        state : ndarray, (N, k), or None
+            At the sample before, changed; None to begin with the first state.
+        """
+        constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
+        after, increments, _ = self._filters.run(
+            np.hstack([values, constants]), keys, piece, particles, fresh=state is None,
+            look_ahead=False, state=state, threads=self._threads,
+        )  # fmt: skip
+        return after, increments
+
+    def moments(self, values: Array, state: Array, rows: Rows, local: int) -> Array:
+        """Means and variances of the outputs, then those of the states, (2 q + 2 n, N).
+
+        Parameters
+        ----------
+        state : ndarray, (k, N)
+            At sample ``local`` of the rows.
+        """
+        n, size = self.n_states, self.particles_of(state)
+        held = state[:-1].reshape(n + 1, size, -1)
+        log_weights = held[n]
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(log_weights - log_weights.max(axis=0))
+            weights /= weights.sum(axis=0)
+        lanes = np.ascontiguousarray(held[:n].reshape(n, -1))
+        columns = self.outputs.columns(np.tile(values.T, (1, size)))
+        found = self.outputs.moments_at(columns, lanes, rows, local)
+        outputs = found.reshape(2, self.n_outputs, size, -1)
+        mean, variance = _mixture(outputs[0], outputs[1], weights)
+        return np.concatenate([mean, variance, *_mixture(held[:n], 0.0, weights)])
+
+
+def _mixture(means: Array, variances: Array | float, weights: Array) -> tuple[Array, Array]:
+    """Mean and variance (m, N) of mixtures of so many parts, means (m, parts, N)."""
+    mean = np.einsum("mpn,pn->mn", means, weights)
+    spread = np.square(means - mean[:, None]) + variances
+    return mean, np.einsum("mpn,pn->mn", spread, weights)
+
+
+class GrowingEstimate:
+    """The `EstimatedLikelihood` contract over the samples that were appended so far.
+
+    Those of other numbers of state particles share its samples and rows.
+
+    Attributes
+    ----------
+    state_particles : int
+    """
+
+    look_ahead = False
+
+    def __init__(self, filters: StreamFilters, rows: GrowingRows, state_particles: int) -> None:
+        self.filters, self.rows = filters, rows
+        self.state_particles = checked_number(state_particles)
+
+    @property
+    def history(self) -> History:
+        """All samples of the stream."""
+        return self.rows.history
+
+    @property
+    def n_samples(self) -> int:
+        """Samples that count."""
+        return self.rows.n_samples
+
+    @property
+    def n_steps(self) -> int:
+        """Solver steps between them."""
+        return max(self.n_samples - 1, 0) * self.rows.steps
+
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """See `GrowingRows.append`."""
+        self.rows.append(t, u, y)
+
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """See `GrowingRows.append_sample`."""
+        self.rows.append_sample(sample)
+
+    def finish(self) -> None:
+        """See `GrowingRows.finish`."""
+        self.rows.finish()
+
+    def emptied(self) -> GrowingEstimate:
+        """Return the same without samples, compiled already."""
+        history = History(self.history.n_inputs, self.history.n_outputs)
+        rows = GrowingRows(self.filters.rows, history, self.rows.lookahead)
+        return GrowingEstimate(self.filters, rows, self.state_particles)
+
+    def with_state_particles(self, number: int) -> GrowingEstimate:
+        """See `EstimatedLikelihood.with_state_particles`."""
+        other = copy(self)
+        other.state_particles = checked_number(number)
+        return other
+
+    def with_look_ahead(self, look_ahead: bool) -> GrowingEstimate:
+        """See `EstimatedLikelihood.with_look_ahead`: there is nothing to look ahead to."""
+        return self
+
+    def suited(self, values: Array) -> GrowingEstimate:
+        """See `EstimatedLikelihood.suited`."""
+        return self
+
+    def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
+        """See `EstimatedLikelihood.guided`."""
+        return np.zeros(len(values), dtype=bool)
+
+    def n_keys(self, b: int) -> int:
+        """See `EstimatedLikelihood.n_keys`."""
+        return -(-b // KEY_SAMPLES)
+
+    def estimate(self, values: Array, keys: Keys, b: int) -> Array:
+        """See `EstimatedLikelihood.estimate`."""
+        return np.add.reduce(self.advance_keyed(values, keys, self.start(values), 0, b)[1])
+
+    def start(self, values: Array) -> Array:
+        """See `EstimatedLikelihood.start`; not known, hence zero, while there is no sample."""
+        if self.n_samples == 0:
+            return np.zeros((self.filters.state_size(self.state_particles), len(values)))
+        keys = np.zeros((len(values), 1), dtype=np.uint64)
+        piece = Piece(self.rows.at(0)[1], 0, 0, 0, 0)
+        return self.filters.run(values, keys, None, piece, self.state_particles)[0].T
+
+    def advance_keyed(
+        self, values: Array, keys: Keys, state: Array, a: int, b: int
+    ) -> tuple[Array, Array]:
+        """See `EstimatedLikelihood.advance_keyed`."""
+        held, parts = np.ascontiguousarray(state.T).copy(), [np.empty((0, len(values)))]
+        for piece in self._pieces(a, b):
+            held, increments = self.filters.run(values, keys, held, piece, self.state_particles)
+            parts.append(increments)
+        return held.T, np.concatenate(parts)
+
+    def _pieces(self, a: int, b: int) -> Iterator[Piece]:
+        """The samples [a, b), as many at a time as in `ParticleLikelihood`."""
+        for chunk, rows, first, last in self.rows.chunks(a, b):
+            steps = chunk.begin * self.rows.steps
+            for begin in range(first, last, CHUNK):
+                yield Piece(rows, begin, min(begin + CHUNK, last), chunk.begin, steps)
+
+    def keyed(self, keys: Keys) -> KeyedGrowing:
+        """The estimate at given keys, (N, B), sample by sample."""
+        return KeyedGrowing(self, keys)
+
+
+@dataclass(frozen=True)
+class KeyedGrowing:
+    """A growing estimate at given keys (N, B): as `GrowingLikelihood`, sample by sample."""
+
+    estimate: GrowingEstimate
+    keys: Keys
+
+    @property
+    def history(self) -> History:
+        """All samples of the stream."""
+        return self.estimate.history
+
+    @property
+    def n_states(self) -> int:
+        """States of the model."""
+        return self.estimate.filters.n_states
+
+    def columns(self, values: Array) -> Array:
+        """Parameters as `update` and `moments` take them."""
+        return values
+
+    def update(self, columns: Array, sample: int) -> EstimateUpdate:
+        """What assimilates a sample, and those after it that have keys, one by one."""
+        return EstimateUpdate(self, columns)
+
+    def moments(self, columns: Array, state: Array, sample: int) -> Array:
+        """Moments (m, N) of outputs and states given the samples so far, from the filters there."""
+        _, rows, local = self.estimate.rows.at(sample)
+        return self.estimate.filters.moments(columns, state, rows, local)
+
+    def expected(self, values: Array, state: Array, sample: int) -> Array:
+        """Moments at a sample given those before it, from the filters at the one before."""
+        filters, piece = self.estimate.filters, self._unseen(sample)
+        held = np.ascontiguousarray(state.T).copy()
+        after, _ = filters.run(values, self.keys, held, piece, filters.particles_of(state))
+        return filters.moments(values, after.T, piece.rows, piece.first)
+
+    def _unseen(self, sample: int) -> Piece:
+        """The interval before a sample, and the sample with its outputs missing."""
+        chunk, rows, local = self.estimate.rows.at(sample)
+        begin, steps = max(local - 1, 0), self.estimate.rows.steps
+        samples = rows.samples[begin : local + 1].copy()
+        samples[-1, samples.shape[1] - self.estimate.filters.n_outputs :] = 0.0
+        gains = rows.gains
+        if len(gains) == len(rows.inputs):
+            gains = gains[begin * steps : max(local, 1) * steps]
+        here = replace(
+            rows, inputs=rows.inputs[begin * steps : local * steps], gains=gains, samples=samples
+        )
+        first, overall = local - begin, chunk.begin + begin
+        return Piece(here, first, first + 1, overall, overall * steps)
+
+    def moments_ahead(
+        self, values: Array, state: Array, n: int, t: Array, u: Array, block: int
+    ) -> Iterator[Array]:
+        """Moments at samples to come, (m, N) of each; arguments as of `GrowingLikelihood`.
+
+        Keys that are not known yet are drawn, the same ones in every call.
+        """
+        filters, rows_of, size = self.estimate.filters, self.estimate.rows, len(values)
+        more = max(self.estimate.n_keys(n + len(t)) - self.keys.shape[1], 0)
+        drawn = np.random.default_rng(n).integers(0, 1 << 64, (size, more), dtype=np.uint64)
+        keys, held = np.hstack([self.keys, drawn]), np.ascontiguousarray(state.T).copy()
+        particles, before = filters.particles_of(state), n - 1
+        for rows, first, last in rows_of.ahead(n, t, u, block):
+            parts = []
+            for k in range(first, last):
+                piece = Piece(rows, k, k + 1, before, before * rows_of.steps)
+                held, _ = filters.run(values, keys, held, piece, particles)
+                parts.append(filters.moments(values, held.T, rows, k))
+            before += last - first
+            yield np.stack(parts)
+
+
+class EstimatedPopulation(NamedTuple):
+    """Weighted particles with their filters, as `smcpn.codegen.update.Population`."""
+
+    state: Array
+    log_weights: Array
+    log_likelihood: Array
+    summary: tuple[float, float]
+    innovation: Array
+
+
+class EstimateUpdate:
+    """The samples of a stream, assimilated one by one by the filters of some parameters.
+
+    As `smcpn.codegen.update.Update`, which is that of lane kernels.
+
+    Attributes
+    ----------
+    samples : range
+        Those whose keys are known.
+    moments : ndarray
+        None are kept.
+    latest : None
+    """
+
+    moments = np.empty((0, 0))
+    latest: EstimatedPopulation | None = None
+
+    def __init__(self, likelihood: KeyedGrowing, values: Array) -> None:
+        self._likelihood, self._values = likelihood, values
+        self.samples = range(KEY_SAMPLES * likelihood.keys.shape[1])
+
+    def population(
+        self, state: Array, log_weights: Array, log_likelihood: Array
+    ) -> EstimatedPopulation:
+        """Return a population; see `Update.population`."""
+        nothing = np.full(self._likelihood.estimate.filters.n_outputs, np.nan)
+        return EstimatedPopulation(
+            state, log_weights, log_likelihood, _summary(log_weights), nothing
+        )
+
+    def __call__(self, before: EstimatedPopulation, sample: int) -> EstimatedPopulation:
+        """Assimilate a sample."""
+        estimate, keys = self._likelihood.estimate, self._likelihood.keys
+        innovation = self._innovation(before, sample)
+        state, increments = estimate.advance_keyed(
+            self._values, keys, before.state, sample, sample + 1
+        )
+        increment = np.where(np.isfinite(increments[0]), increments[0], -np.inf)
+        log_weights = before.log_weights + increment
+        total = before.log_likelihood + increment
+        return EstimatedPopulation(state, log_weights, total, _summary(log_weights), innovation)
+
+    def _innovation(self, before: EstimatedPopulation, sample: int) -> Array:
+        """What is measured less its prediction, in predictive standard deviations, (q,)."""
+        history, q = self._likelihood.history, self._likelihood.estimate.filters.n_outputs
+        chunk, local = history.place(sample)
+        measured = chunk.samples[local, -q:]
+        if np.isnan(measured).all():
+            return np.full(q, np.nan)
+        found = self._likelihood.expected(self._values, before.state, sample)
+        top = before.log_weights.max()
+        weights = np.exp(before.log_weights - top) if top > -np.inf else before.log_weights * 0.0
+        alive = weights > 0.0
+        # A diverged particle has no weight, but nan times zero is nan.
+        mean, variance = np.where(alive, found[:q], 0.0), np.where(alive, found[q : 2 * q], 0.0)
+        weights = weights / weights.sum()
+        expected = mean @ weights
+        spread = (np.square(mean - expected[:, None]) + variance) @ weights
+        return (measured - expected) / np.sqrt(spread)
+
+
+def _summary(log_weights: Array) -> tuple[float, float]:
+    ess, log_mean = weigh(log_weights[None])
+    return float(ess[0]), float(log_mean[0])
