@@ -20,6 +20,7 @@ from smcpn.cli.options import (
     Order,
     Particles,
     Seed,
+    StateParticles,
     Steps,
     System,
     Verbose,
@@ -48,6 +49,7 @@ class StreamOptions:
     likelihood: str | None = None
     steps: int | str | None = None
     order: int | None = None
+    state_particles: int | str | None = None
     hold: str | None = None
     lookahead: int | None = None
     format: str | None = None
@@ -65,7 +67,7 @@ class StreamOptions:
     @property
     def settings(self) -> dict[str, Any]:
         """Options that replace settings of the case where they are not None."""
-        names = ("particles", "seed", "likelihood", "order", "steps")
+        names = ("particles", "seed", "likelihood", "order", "steps", "state_particles")
         return {name: getattr(self, name) for name in names}
 
     def check(self) -> None:
@@ -196,6 +198,7 @@ def stream(
     likelihood: Likelihood = None,
     steps: Steps = None,
     order: Order = None,
+    state_particles: StateParticles = None,
     budget: Annotated[
         str | None,
         typer.Option(
@@ -264,6 +267,7 @@ def stream(
         likelihood=likelihood,
         steps=whole_or_auto("steps", steps),
         order=order,
+        state_particles=whole_or_auto("state_particles", state_particles),
         hold=hold,
         lookahead=lookahead,
         format=format,

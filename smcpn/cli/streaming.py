@@ -30,7 +30,7 @@ from smcpn.signals import Stop, stop_on_signals
 
 OF_STREAM = (
     "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
-    "threads",
+    "state_particles", "threads",
 )  # fmt: skip
 """Settings that a stream has too."""
 SWITCH_SECONDS = 1e-4
