@@ -18,9 +18,9 @@ def written(problem, solver, compiled):
     record = problem.records[0]
     history = History(record.n_inputs, len(problem.observe), intervals=16)
     likelihood = growing_likelihood(problem, solver, history, threads=1)
-    assert likelihood._compiled.row_code is not None
+    assert likelihood._stream.row_code is not None
     if not compiled:
-        likelihood._compiled.row_code = None
+        likelihood._stream.row_code = None
     for k in range(len(record)):
         part = slice(k, k + 1)
         likelihood.append(record.t[part], record.u[part], record.y[part])

@@ -115,8 +115,6 @@ def test_what_it_cannot_follow_is_refused(problem):
         nested(problem, state_particles=33)
     with pytest.raises(smcpn.InputError, match="particles"):
         nested(problem, particles=2)
-    with pytest.raises(smcpn.InputError, match=r"smcpn\.NestedFilter"):
-        smcpn.Online(problem, likelihood="particle")
     record = problem.records[0]
     smooth = smcpn.Record(u=record.u, y=record.y, dt=record.dt, hold="bandlimited")
     with pytest.raises(smcpn.InputError, match="bandlimited"):

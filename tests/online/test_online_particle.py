@@ -118,7 +118,7 @@ def test_a_population_of_another_likelihood_is_refused(problem, tmp_path, number
     updates(live, problem.records[0][:5])
     document, arrays, (_, population) = live.document(), live.arrays(), live.population()
     other = online(problem, particles=20)
-    with pytest.raises(smcpn.InputError, match="state.particles"):
+    with pytest.raises(smcpn.InputError, match=r"state.particles"):
         other.resume(document, arrays, replace(population, state_particles=number))
 
 
@@ -152,13 +152,11 @@ def test_a_leap_has_the_evidence_of_single_samples(problem):
         problem.with_records([problem.records[0][:80]]), solver=RK4(steps=STEPS), method="ibis",
         particles=500, seed=1, progress=False,
     )  # fmt: skip
-    # In eight seeds the difference had a standard deviation of .2.
-    assert abs(sampler.log_evidence - exact.log_evidence) <= 0.8
-    values = problem.prior.natural(sampler.system.theta)
-    mean = sampler.system.weights @ values
-    assert (
-        np.abs(mean - list(exact.mean.values())) <= 0.5 * np.array(list(exact.sd.values()))
-    ).all()
+    # Over ten seeds the difference had a standard deviation of .06; means were off by .21 sd.
+    assert abs(sampler.log_evidence - exact.log_evidence) <= 0.3
+    mean = sampler.system.weights @ problem.prior.natural(sampler.system.theta)
+    for value, (name, wanted) in zip(mean, exact.mean.items(), strict=True):
+        assert abs(value - wanted) <= 0.5 * exact.sd[name]
 
 
 def test_an_interim_population_draws_keys_of_its_own(problem):
@@ -186,12 +184,22 @@ def test_with_a_budget_it_says_how_far_behind_it_is(problem):
     end = live.finish()
     assert end.lag == 0
     assert end.sample == SAMPLES
-    batch = online(problem, particles=400, seed=5)
-    exact = updates(batch, record)[-1]
-    # Errors of 100 vectors and their filters: below .5 in eight runs.
-    assert abs(end.log_evidence - exact.log_evidence) <= 1.5
+    exact = smcpn.identify(
+        problem, solver=RK4(steps=STEPS), method="ibis", particles=500, seed=1, progress=False
+    )
+    # In six runs the evidence was off by .08 at most, and means by .18 sd.
+    assert abs(end.log_evidence - exact.log_evidence) <= 0.4
     for name, mean in end.mean.items():
-        assert abs(mean - exact.mean[name]) <= exact.sd[name]
+        assert abs(mean - exact.mean[name]) <= 0.6 * exact.sd[name]
+
+
+def test_a_band_limited_input_is_waited_for(problem):
+    record = problem.records[0]
+    smooth = smcpn.Record(u=record.u, y=record.y, dt=record.dt, hold="bandlimited")
+    live = online(problem.with_records([smooth]), particles=20)
+    after = updates(live, record[:80])
+    assert [state.status for state in after] == ["waiting"] * 64 + ["assimilated"] * 16
+    assert live.finish().sample == 80
 
 
 MODEL = """\

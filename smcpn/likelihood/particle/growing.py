@@ -383,12 +383,10 @@ class EstimateUpdate:
         if np.isnan(measured).all():
             return np.full(q, np.nan)
         found = self._likelihood.expected(self._values, before.state, sample)
-        top = before.log_weights.max()
-        weights = np.exp(before.log_weights - top) if top > -np.inf else before.log_weights * 0.0
-        alive = weights > 0.0
+        weights = np.exp(before.log_weights - before.log_weights.max())
         # A diverged particle has no weight, but nan times zero is nan.
-        mean, variance = np.where(alive, found[:q], 0.0), np.where(alive, found[q : 2 * q], 0.0)
-        weights = weights / weights.sum()
+        mean, variance = np.where(weights > 0.0, found[: 2 * q].reshape(2, q, -1), 0.0)
+        weights /= weights.sum()
         expected = mean @ weights
         spread = (np.square(mean - expected[:, None]) + variance) @ weights
         return (measured - expected) / np.sqrt(spread)
