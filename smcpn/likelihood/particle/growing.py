@@ -100,7 +100,9 @@ class StreamFilters:
         """Particles of the filters of a state (k, N)."""
         return (len(state) - 1) // (self.n_states + 1)
 
-    def run(self, values: Array, keys: Keys, state: Array | None, piece: Piece, particles: int):
+    def run(
+        self, values: Array, keys: Keys, state: Array | None, piece: Piece, particles: int
+    ) -> tuple[Array, Array]:
         """State (N, k) after a piece, and log increments of the estimate, (m, N).
 
         Parameters
@@ -279,27 +281,44 @@ class KeyedGrowing:
         _, rows, local = self.estimate.rows.at(sample)
         return self.estimate.filters.moments(columns, state, rows, local)
 
-    def expected(self, values: Array, state: Array, sample: int) -> Array:
-        """Moments at a sample given those before it, from the filters at the one before."""
-        filters, piece = self.estimate.filters, self._unseen(sample)
-        held = np.ascontiguousarray(state.T).copy()
-        after, _ = filters.run(values, self.keys, held, piece, filters.particles_of(state))
-        return filters.moments(values, after.T, piece.rows, piece.first)
+    def measured(self, sample: int) -> Array:
+        """Outputs of a sample, (q,), NaN where missing."""
+        chunk, local = self.history.place(sample)
+        return chunk.samples[local, -self.estimate.filters.n_outputs :]
 
-    def _unseen(self, sample: int) -> Piece:
-        """The interval before a sample, and the sample with its outputs missing."""
+    def assimilated(self, values: Array, state: Array, sample: int) -> tuple[Array, Array, Array]:
+        """State after a sample, its log increments, (N,), and what it was expected to be, (m, N).
+
+        Filters take the steps to the sample once: first it is missing, which leaves the moments
+        given the samples before, then its outputs are there, no step later. State and increments
+        are those of `GrowingEstimate.advance_keyed`, to the byte.
+        """
+        filters, keys, pieces = self.estimate.filters, self.keys, self._unseen_and_seen(sample)
+        held, size = np.ascontiguousarray(state.T).copy(), filters.particles_of(state)
+        log_sum = held[:, -1].copy()
+        held, _ = filters.run(values, keys, held, pieces[0], size)
+        moments = filters.moments(values, held.T, pieces[0].rows, pieces[0].first)
+        # The sum of the weights as it was, which was rounded otherwise.
+        held[:, -1] = log_sum
+        held, increments = filters.run(values, keys, held, pieces[1], size)
+        return held.T, increments[0], moments
+
+    def _unseen_and_seen(self, sample: int) -> tuple[Piece, Piece]:
+        """A sample with its outputs missing, at the end of an interval; and itself, without one."""
         chunk, rows, local = self.estimate.rows.at(sample)
         begin, steps = max(local - 1, 0), self.estimate.rows.steps
-        samples = rows.samples[begin : local + 1].copy()
-        samples[-1, samples.shape[1] - self.estimate.filters.n_outputs :] = 0.0
-        gains = rows.gains
+        samples, gains = rows.samples[begin : local + 1], rows.gains
         if len(gains) == len(rows.inputs):
             gains = gains[begin * steps : max(local, 1) * steps]
-        here = replace(
-            rows, inputs=rows.inputs[begin * steps : local * steps], gains=gains, samples=samples
-        )
+        missing = samples.copy()
+        missing[-1, -self.estimate.filters.n_outputs :] = 0.0
+        inputs = rows.inputs[begin * steps : local * steps]
+        unseen = replace(rows, inputs=inputs, gains=gains, samples=missing)
+        none = np.zeros(local - begin, dtype=np.int64)
+        seen = replace(unseen, inputs=inputs[:0], samples=samples, counts=none)
         first, overall = local - begin, chunk.begin + begin
-        return Piece(here, first, first + 1, overall, overall * steps)
+        place = (first, first + 1, overall, overall * steps)
+        return Piece(unseen, *place), Piece(seen, *place)
 
     def moments_ahead(
         self, values: Array, state: Array, n: int, t: Array, u: Array, block: int
@@ -365,31 +384,34 @@ class EstimateUpdate:
 
     def __call__(self, before: EstimatedPopulation, sample: int) -> EstimatedPopulation:
         """Assimilate a sample."""
-        estimate, keys = self._likelihood.estimate, self._likelihood.keys
-        innovation = self._innovation(before, sample)
-        state, increments = estimate.advance_keyed(
-            self._values, keys, before.state, sample, sample + 1
+        likelihood, measured = self._likelihood, self._likelihood.measured(sample)
+        state, increments, moments = likelihood.assimilated(self._values, before.state, sample)
+        increments = np.where(np.isfinite(increments), increments, -np.inf)
+        log_weights = before.log_weights + increments
+        return EstimatedPopulation(
+            state,
+            log_weights,
+            before.log_likelihood + increments,
+            _summary(log_weights),
+            _innovation(measured, moments, before.log_weights),
         )
-        increment = np.where(np.isfinite(increments[0]), increments[0], -np.inf)
-        log_weights = before.log_weights + increment
-        total = before.log_likelihood + increment
-        return EstimatedPopulation(state, log_weights, total, _summary(log_weights), innovation)
 
-    def _innovation(self, before: EstimatedPopulation, sample: int) -> Array:
-        """What is measured less its prediction, in predictive standard deviations, (q,)."""
-        history, q = self._likelihood.history, self._likelihood.estimate.filters.n_outputs
-        chunk, local = history.place(sample)
-        measured = chunk.samples[local, -q:]
-        if np.isnan(measured).all():
-            return np.full(q, np.nan)
-        found = self._likelihood.expected(self._values, before.state, sample)
-        weights = np.exp(before.log_weights - before.log_weights.max())
-        # A diverged particle has no weight, but nan times zero is nan.
-        mean, variance = np.where(weights > 0.0, found[: 2 * q].reshape(2, q, -1), 0.0)
-        weights /= weights.sum()
-        expected = mean @ weights
-        spread = (np.square(mean - expected[:, None]) + variance) @ weights
-        return (measured - expected) / np.sqrt(spread)
+
+def _innovation(measured: Array, moments: Array, log_weights: Array) -> Array:
+    """What is measured, (q,), less its prediction, in predictive standard deviations.
+
+    Parameters
+    ----------
+    moments : ndarray, (m, N)
+        Means and variances of the outputs, then others.
+    """
+    q, weights = len(measured), np.exp(log_weights - log_weights.max())
+    # A diverged particle has no weight, but nan times zero is nan.
+    mean, variance = np.where(weights > 0.0, moments[: 2 * q].reshape(2, q, -1), 0.0)
+    weights /= weights.sum()
+    expected = mean @ weights
+    spread = (np.square(mean - expected[:, None]) + variance) @ weights
+    return (measured - expected) / np.sqrt(spread)
 
 
 def _summary(log_weights: Array) -> tuple[float, float]:

@@ -68,7 +68,10 @@ def test_what_a_sample_is_expected_to_be(irregular):
     stream = growing(problem, 16, SAMPLES).with_state_particles(64)
     values, keys = np.tile(VALUES, (2, 1)), keys_of(2)
     state, _ = stream.advance_keyed(values, keys, stream.start(values), 0, missed)
-    found = stream.keyed(keys).expected(values, state, missed)
+    following, increments, found = stream.keyed(keys).assimilated(values, state, missed)
+    seen = stream.advance_keyed(values, keys, state, missed, missed + 1)
+    np.testing.assert_array_equal(following, seen[0])
+    np.testing.assert_array_equal(increments, seen[1][0])
     record = problem.records[0]
     y = record.y.copy()
     y[missed] = np.nan
@@ -101,5 +104,5 @@ def test_samples_ahead_are_those_that_a_stream_without_outputs_has():
     missing = np.full((SAMPLES - n, 2), np.nan)
     stream.append(record.t[n:], record.u[n:], missing)
     for k in range(n, SAMPLES):
-        np.testing.assert_allclose(found[k - n], keyed.expected(values, state, k), rtol=1e-12)
-        state, _ = stream.advance_keyed(values, keys, state, k, k + 1)
+        state, _, expected = keyed.assimilated(values, state, k)
+        np.testing.assert_allclose(found[k - n], expected, rtol=1e-12)
