@@ -14,7 +14,7 @@ from scipy.linalg import expm
 
 import smcpn
 from benchmarks.process_noise.kalman import simulated
-from benchmarks.rows import Row, Study, at_most, between
+from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn import RK4
 from smcpn.simulation.states import States, states_of_particles
 
@@ -214,6 +214,39 @@ def nested(quick: bool) -> Iterator[Row]:
     yield Row("nested: 99.9 %, ms", 1e3 * float(np.quantile(slow, 0.999)))
 
 
+def particle_stream(quick: bool) -> Iterator[Row]:
+    """Compare streams by the particle likelihood with the batch, and with the Kalman likelihood."""
+    T, seeds, vectors = (120, 2, 100) if quick else (500, 10, 200)
+    same, off, evidence, late, degraded = 0, [], [], [], []
+    for seed in range(seeds):
+        _, y = oscillator_path(T, np.random.default_rng(seed))
+        problem = problem_of(oscillator, y, OF_OSCILLATOR)
+        options = {"solver": RK4(steps=2), "likelihood": "particle", "particles": vectors}
+        live = smcpn.Online(problem, **options, seed=seed)
+        hurried = smcpn.Online(problem, **options, seed=seed, budget="50 ms")
+        exact = smcpn.Online(problem, solver=RK4(steps=2), particles=500, seed=seed)
+        for value in y:
+            found, true = live.update(None, value), exact.update(None, value)
+        batch = smcpn.identify(problem, **options, method="ibis", seed=seed, progress=False)
+        same += live.posterior().theta.tobytes() == batch.theta.tobytes()
+        after = [hurried.update(None, value) for value in y]
+        late += [state.late for state in after]
+        degraded += [state.degraded for state in after]
+        for state in (found, hurried.finish()):
+            off += [(state.mean[n] - true.mean[n]) / true.sd[n] for n in problem.names]
+            evidence.append(state.log_evidence - true.log_evidence)
+    note = f"{seeds} streams of {T} samples, {vectors} vectors, without a budget and with 50 ms"
+    yield at_least("exact stream: of the bytes of identify, share", same / seeds, 1.0, note)
+    rms = float(np.sqrt(np.mean(np.square(off))))
+    yield at_most(
+        "exact stream: parameter means off, in sd, rms", rms, 0.3, "particle, from kalman"
+    )
+    rms = float(np.sqrt(np.mean(np.square(evidence))))
+    yield at_most("exact stream: log-evidence off, rms", rms, 0.5)
+    yield Row("exact stream: updates later than 50 ms, share", float(np.mean(late)))
+    yield Row("exact stream: degraded while samples come at once, share", float(np.mean(degraded)))
+
+
 def memory(quick: bool) -> Iterator[Row]:
     """Measure what `states` holds of a long record, for 100 parameter vectors."""
     T = 6500 if quick else 65000
@@ -240,5 +273,6 @@ STUDIES: dict[str, Study] = {
     "states-bands": bands,
     "states-stream": streams,
     "states-nested": nested,
+    "states-stream-particle": particle_stream,
     "states-memory": memory,
 }

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
+from smcpn.likelihood.lanes import CHUNK
 
 Array = NDArray[np.float64]
 
@@ -40,9 +41,15 @@ class Stepwise:
         return self.total(values, self.start(values), 0, b)
 
     def total(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
-        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,)."""
-        state, increments = self.advance(values, state, a, b)
-        return state, np.add.reduce(increments)
+        """State after sample b - 1 and the sum of the increments of samples [a, b), (N,).
+
+        Added in the order of time, so that it does not depend on how many are in memory.
+        """
+        total = np.zeros(len(values))
+        for begin in range(a, b, CHUNK):
+            state, increments = self.advance(values, state, begin, min(begin + CHUNK, b))
+            total = np.add.reduce(np.vstack([total, increments]))
+        return state, total
 
 
 class Whole(Stepwise):

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from smcpn.errors import InputError
+from smcpn.smc import keyed
 from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.keyed import fresh_keys, redrawn
+from smcpn.smc.keyed import extended, fresh_keys, redrawn, stepwise
 from smcpn.smc.moves import (
     DefensiveGaussian,
     IndependentKernel,
@@ -47,6 +48,28 @@ def extended_draws(rng: np.random.Generator, size: int):
 def excess(system) -> np.ndarray:
     """Logarithm of the estimates over the likelihood, (N,)."""
     return system.log_increment - PROCESS.evaluate(np.exp(system.theta), PROCESS.n_samples)[1]
+
+
+def test_sums_do_not_depend_on_how_many_increments_are_in_memory(monkeypatch):
+    rng, values = np.random.default_rng(0), np.array([[0.5, 1.0], [1.0, 0.5], [2.0, 0.7]])
+    keys = fresh_keys(rng, 3, ESTIMATE.n_keys(PROCESS.n_samples))
+    likelihood = stepwise(ESTIMATE, keys)
+    state, total = likelihood.evaluate(values, 40)
+    increments = likelihood.advance(values, likelihood.start(values), 0, 40)[1]
+    np.testing.assert_array_equal(total, np.add.reduce(increments))
+    monkeypatch.setattr(keyed, "CHUNK", ESTIMATE.block)
+    again, pieces = stepwise(ESTIMATE, keys).evaluate(values, 40)
+    np.testing.assert_array_equal(pieces, total)
+    np.testing.assert_array_equal(again, state)
+
+
+def test_keys_are_drawn_where_they_are_missing():
+    rng = np.random.default_rng(0)
+    keys = fresh_keys(rng, 3, 2)
+    assert extended(rng, keys, 2) is keys
+    longer = extended(rng, keys, 4)
+    np.testing.assert_array_equal(longer[:, :2], keys)
+    assert len(np.unique(longer)) == 12
 
 
 def test_keys_follow_their_particles():
