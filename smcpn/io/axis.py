@@ -116,7 +116,7 @@ class TimeAxis:
         if distance > LONGEST_GAP:
             raise InputError(
                 f"t is {t:g}, {distance:.0f} sampling intervals after the sample before: begin a "
-                "new Online after so long a gap"
+                "new Online or NestedFilter after so long a gap"
             )
         return self._add(max(1, round(distance)), t)
 

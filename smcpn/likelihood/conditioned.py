@@ -773,9 +773,11 @@ class Conditioned(Recursion):
         Raises
         ------
         InputError
-            If it needs a diffusion which the problem does not learn.
+            If it needs a diffusion which the problem does not learn. One that does not take the
+            problem's noise is refused for that, by `suitable_likelihood`.
         """
-        if problem.diffusion is None and cls.known_diffusion:
+        needed = cls.known_diffusion and cls.takes_noise(problem.model)
+        if problem.diffusion is None and needed:
             raise InputError(
                 f"the {cls.name} likelihood needs a diffusion: give "
                 "solver=smcpn.EKF1(diffusion=...) a number, or learn it, "

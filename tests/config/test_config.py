@@ -264,8 +264,9 @@ def test_process_noise_is_a_table_of_states(folder):
     assert case.problem.names == ("q", "rho", "c", "k")
     assert case.problem.process_noise == {"x": 0.1, "v": "q", "x,v": "rho"}
     assert case.solver() == smcpn.RK4()
-    with pytest.raises(smcpn.InputError, match="classical likelihood takes no process noise"):
-        smcpn.identify(case.problem, likelihood="classical", particles=50, progress=False)
+    for name in ("classical", "dalton"):
+        with pytest.raises(smcpn.InputError, match=f"{name} likelihood takes no process noise"):
+            smcpn.identify(case.problem, likelihood=name, particles=50, progress=False)
 
 
 def test_a_model_file_may_have_a_stochastic_equation(folder):

@@ -96,6 +96,18 @@ def test_gaps_and_duplicates_are_those_of_a_stream(problem):
     assert live.update(0.0, None, 1.0).sample == 6
 
 
+def test_times_may_be_irregular(problem):
+    record = problem.records[0][:20]
+    times = np.append(record.t[:-1], record.t[-1] + 0.07)
+    irregular = smcpn.Record(u=record.u, y=record.y, t=times, hold=record.hold)
+    live = nested(problem.with_records([irregular]), particles=20)
+    samples = zip(irregular.u, irregular.y, irregular.t, strict=True)
+    *_, same, last = (live.update(*sample) for sample in samples)
+    *_, expected, _ = updates(nested(problem, particles=20), record)
+    assert last.t == times[-1]
+    assert same.state_mean == pytest.approx(expected.state_mean, rel=1e-9)
+
+
 def test_what_it_cannot_follow_is_refused(problem):
     with pytest.raises(smcpn.InputError, match="needs a problem with process noise"):
         nested(models.duffing_problem())

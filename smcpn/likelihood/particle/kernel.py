@@ -32,6 +32,9 @@ Array = NDArray[np.float64]
 
 SWEEPS = 2
 """Backward passes: about the path of the extended Kalman filter, and about the smoothed one."""
+RESOLVED = 1e4
+"""Factor by which a solver step that follows the model may multiply a state. Beyond it the step is
+unstable, and look-ahead functions, which a step changes by its square, lose all digits."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ class ParticleKernel:
             and rows.start.shape == (widths["f"],)
             and rows.inputs.shape == (rows.begins[-1], widths["r"])
             and rows.gains.shape == (len(rows.gains), widths["g"])
-            and len(rows.gains) > 0
+            and (len(rows.gains) > 0 or rows.begins[-1] == 0)
             and not rows.recur
             and rows.samples.shape == (samples, widths["s"])
         )
@@ -171,7 +174,7 @@ class ParticleKernel:
         increments : ndarray, (m, N)
             Of the log of the estimate.
         guided : ndarray of bool, (N,)
-            Which looked ahead: those whose guide is a number.
+            Which looked ahead: those whose guide is a number, of steps that are `RESOLVED`.
         """
         begin = time.perf_counter()
         n = len(theta)
@@ -232,6 +235,7 @@ class _Call:
                 functions["backward"](*self._rows(), *arrays)
             carried = own[blocks.look : blocks.look + blocks.n_look]
             here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
+            here &= self.kernel.guide.growth(step) <= RESOLVED
             self.guided[first : first + live] = here[:live]
             if (waiting & here).any():
                 self._run(first, waiting & here, own, step, look)

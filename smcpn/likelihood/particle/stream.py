@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.likelihood.classical import ClassicalRowWriter
 from smcpn.likelihood.contract import Keys
 from smcpn.likelihood.growing import StreamWindow, head_record
 from smcpn.likelihood.lanes import Grid
@@ -69,7 +70,7 @@ class ParticleStream:
         recursion = kind.traced(problem, solver, Grid.of([template]))
         self._filters, self._threads = recursion.filters, threads
         self._constants = np.array(recursion.constant_values(solver))
-        self._writer = recursion.writer(template, number_of_steps(solver))
+        self._writer = ClassicalRowWriter(recursion.model, template, number_of_steps(solver))
         self._template = template
         self.state_particles = checked_number(state_particles)
 

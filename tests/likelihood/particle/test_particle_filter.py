@@ -302,6 +302,19 @@ def test_where_the_guide_is_no_number_the_filter_is_a_bootstrap_filter():
     np.testing.assert_array_equal(found[1], bootstrap[1])
 
 
+def test_steps_far_too_coarse_have_no_guide():
+    """Rounding made log-likelihoods of 1e15, which a run then took for its posterior."""
+    likelihood = likelihood_of(steps=1)
+    k = np.geomspace(1.0, 1e6, 64)
+    values = np.column_stack([np.full(64, 0.4), k, np.full(64, 0.01)])
+    kalman = smcpn.LogLikelihood(problem_of(), "kalman", likelihood.solver, 1)(values)
+    estimates, guided = likelihood.estimate(values, keys_of(64), 40), likelihood.guided(values, 40)
+    assert guided[0]
+    assert not guided[-1]
+    np.testing.assert_allclose(estimates[guided], kalman[guided], rtol=1e-6)
+    assert not (estimates > kalman + 1.0).any()
+
+
 def test_a_diverged_filter_excludes_its_theta():
     values = np.array([[-1e6, 1.0, 0.5], VALUES])
     found = likelihood_of(cubic=1.0, state_particles=32).estimate(values, keys_of(2), 40)
