@@ -403,8 +403,12 @@ def require_same(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: Pat
     for name, value in wanted.items():
         free = name in ("block", "entropy") or (name == "seed" and value is None)
         if not free and stored.get(name) != value:
+            before, now = (
+                "the default" if setting is None else setting
+                for setting in (stored.get(name), value)
+            )
             raise InputError(
-                f"{path} was started with {name} = {stored.get(name)}, not {value}: use the same, "
+                f"{path} was started with {name} = {before}, not {now}: use the same, "
                 "another file, or existing='overwrite' to begin anew",
                 argument=name,
             )

@@ -343,7 +343,7 @@ def oscillator_record(
     return smcpn.Record(u=u, y=y, dt=OSCILLATOR_DT, hold=hold, y_unit="mm", name="bench <1> & $x$")
 
 
-def oscillator_problem(record: smcpn.Record, noise: float = OSCILLATOR_NOISE) -> smcpn.Problem:
+def oscillator_problem(record: smcpn.Record, noise: Any = OSCILLATOR_NOISE) -> smcpn.Problem:
     return smcpn.Problem(
         oscillator,
         record,

@@ -44,6 +44,10 @@ TEMPLATE = "report.html"
 GENERATOR = b'<meta name="generator" content="smcpn">'
 RASTER_DPI = 150
 """Of parts of a figure that are drawn as points, e.g. thousands of markers."""
+NOT_VALIDATED = (
+    "Not done: the noise has a density of its own, so that no innovation would be normal. Compare "
+    "simulations of the test records with what was measured."
+)
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
 
 _PATH = re.compile(r' d="[^"]*"')
@@ -235,7 +239,7 @@ def write_report(
     posterior: WeightedDraws,
     path: str | Path,
     simulations: Mapping[str, Simulation],
-    validation: Validation,
+    validation: Validation | None,
     *,
     published: Mapping[str, Any],
     truth: Mapping[str, float] | None = None,
@@ -252,8 +256,8 @@ def write_report(
     path : str or Path
     simulations : mapping of str to Simulation
         Of the test records, by name.
-    validation : Validation
-        On the records learned from.
+    validation : Validation, optional
+        On the records learned from; none where the noise has a density of its own.
     published, truth, title, likelihoods, robust
         As of `smcpn.Posterior.report`.
     states : sequence of States
@@ -284,7 +288,7 @@ def write_report(
         robust=robust_table(robust),
         effective="" if robust is None else robust.effective,
         states=_state_pictures(states),
-        validation=str(validation),
+        validation=NOT_VALIDATED if validation is None else str(validation),
         validation_pictures=_validation_pictures(validation),
         run=Picture.of(run_figure(posterior), run_caption(posterior)),
         settings=settings(posterior),
@@ -380,7 +384,9 @@ def _state_pictures(states: Sequence[States]) -> list[Picture]:
     ]
 
 
-def _validation_pictures(validation: Validation) -> list[Picture]:
+def _validation_pictures(validation: Validation | None) -> list[Picture]:
+    if validation is None:
+        return []
     pictures = []
     for output in range(len(validation.outputs)):
         pictures += [

@@ -142,7 +142,8 @@ def simulate_problem(
     Raises
     ------
     InputError
-        For a parameter that the problem does not learn, or a path that diverges.
+        For a parameter that the problem does not learn, a value that its prior excludes, or a path
+        that diverges.
     """
     for name in parameters:
         if name not in problem.names:
@@ -152,8 +153,21 @@ def simulate_problem(
             )
     medians = {name: _median(prior) for name, prior in problem.prior.distributions.items()}
     values = [real_number(f"parameter '{n}'", parameters.get(n, m)) for n, m in medians.items()]
+    for (name, prior), value in zip(problem.prior.distributions.items(), values, strict=True):
+        _check_support(name, prior, value)
     model = starting_like(problem, problem.model, record)
     return _path(model, record, np.array(values)[:, None], steps, seed)
+
+
+def _check_support(name: str, prior: Any, value: float) -> None:
+    """Refuse a value beyond the bounds of a prior that tells them."""
+    lower, upper = prior.support() if callable(getattr(prior, "support", None)) else (value, value)
+    if not lower <= value <= upper:
+        raise InputError(
+            f"parameter '{name}' is {value:g}: give a number within the bounds of its prior, "
+            f"{lower:g} to {upper:g}",
+            argument="parameters",
+        )
 
 
 def _median(prior: Any) -> Any:

@@ -49,6 +49,8 @@ LEAST_STRETCH = 32
 """Samples between two kept states, at least."""
 NUMBERS = 2_000_000
 """Moments of the filter held at a time, about."""
+MOST_DRAWN = 10**8
+"""Numbers of all drawn paths together: 800 MB."""
 
 
 @checked
@@ -195,7 +197,8 @@ def states_of_particles(
     Raises
     ------
     InputError
-        If the problem has no process noise, or the record does not fit.
+        If the problem has no process noise, the record does not fit, or so many draws are more
+        than memory should hold.
     """
     if problem.model.process_noise is None:
         raise InputError(
@@ -203,6 +206,7 @@ def states_of_particles(
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
     check_record(record, problem.ode, len(problem.observe))
+    _check_size(draws, len(record) * len(problem.ode.states))
     kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)
     chosen = values[rng.permutation(systematic(weights, rng, parameters))]
@@ -223,6 +227,15 @@ def states_of_particles(
         measured=measured_states(problem),
         **moments,
     )
+
+
+def _check_size(draws: int, numbers: int) -> None:
+    if draws * numbers > MOST_DRAWN:
+        raise InputError(
+            f"draws is {draws}: each is a path of {numbers} numbers, ask for at most "
+            f"{MOST_DRAWN // numbers}",
+            argument="draws",
+        )
 
 
 def _by_kalman(

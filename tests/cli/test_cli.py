@@ -99,7 +99,7 @@ def test_silverbox_beats_the_paper_by_a_factor_of_three(silverbox_file):
         (["identify", "bouc-wen", "--steps", "few"], "--steps is 'few'"),
         (["identify", "bouc-wen", "--steps", "0"], "steps is 0"),
         (["identify", "silverbox", "--state-particles", "x"], "--state-particles is 'x'"),
-        (["identify", "silverbox", "--state-particles", "64"], "likelihood has none, leave it"),
+        (["identify", "bouc-wen", "--state-particles", "64"], "likelihood has none, leave it"),
         (["identify", "bouc-wen", "--order", "12"], "order is 12"),
         (["identify", "bouc-wen", "--hold", "cubic"], "hold is 'cubic'"),
         (["identify", "bouc-wen", "--particles", "2"], "particles is 2"),

@@ -61,6 +61,7 @@ def test_a_path_is_written_as_csv(system):
         (["--set", "z=4"], "'z' is no parameter that is learned"),
         (["--set", "c"], "--set is 'c': give NAME=VALUE"),
         (["--set", "c=nan"], "parameter 'c' is nan"),
+        (["--set", "q=-1"], "parameter 'q' is -1: give a number within the bounds of its prior"),
         (["--seed", "-1"], "seed is -1"),
     ],
 )

@@ -188,3 +188,12 @@ def test_robust_standard_deviations_are_a_table(tmp_path):
     assert "Robust standard deviations" in page.text
     assert "not judged" not in page.text
     assert "of 400 samples" in page.text
+
+
+def test_noise_with_a_density_of_its_own_is_reported_without_innovations(tmp_path):
+    record = models.oscillator_record(seed=3)[:60]
+    problem = models.oscillator_problem(record, smcpn.StudentT(models.OSCILLATOR_NOISE))
+    solver = smcpn.RK4(steps=2)
+    posterior = smcpn.identify(problem, solver=solver, particles=50, seed=1, progress=False)
+    page = Page(posterior.report(tmp_path / "out.html").read_text(encoding="utf-8"))
+    assert "Not done: the noise has a density of its own" in page.text

@@ -138,6 +138,11 @@ def test_states_are_the_same_bytes_however_few_moments_are_held(problem, monkeyp
     assert np.array_equal(states_at(problem, pair).mean, whole.mean)
 
 
+def test_more_draws_than_memory_should_hold_are_refused(problem):
+    with pytest.raises(smcpn.InputError, match="ask for at most"):
+        states_at(problem, [[0.2, 0.3]], draws=10**9)
+
+
 def test_states_need_process_noise():
     problem = models.duffing_problem()
     with pytest.raises(smcpn.InputError, match="needs a problem with process noise"):
