@@ -345,6 +345,9 @@ def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
 
 
 @cache
-def thread_pool(threads: int, process: int) -> ThreadPoolExecutor:
-    """The threads of this process: a forked child has none of its parent's and would wait."""
+def thread_pool(threads: int, process: int, urgent: bool = False) -> ThreadPoolExecutor:
+    """The threads of this process: a forked child has none of its parent's and would wait.
+
+    Those for what is urgent are others, which do not wait for the rest.
+    """
     return ThreadPoolExecutor(threads, thread_name_prefix="smcpn")

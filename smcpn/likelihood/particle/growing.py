@@ -101,7 +101,13 @@ class StreamFilters:
         return (len(state) - 1) // (self.n_states + 1)
 
     def run(
-        self, values: Array, keys: Keys, state: Array | None, piece: Piece, particles: int
+        self,
+        values: Array,
+        keys: Keys,
+        state: Array | None,
+        piece: Piece,
+        particles: int,
+        urgent: bool = False,
     ) -> tuple[Array, Array]:
         """State (N, k) after a piece, and log increments of the estimate, (m, N).
 
@@ -109,11 +115,13 @@ class StreamFilters:
         ----------
         state : ndarray, (N, k), or None
             At the sample before, changed; None to begin with the first state.
+        urgent : bool
+            As of `ParticleKernel.run`.
         """
         constants = np.broadcast_to(self._constants, (len(values), len(self._constants)))
         after, increments, _ = self._filters.run(
             np.hstack([values, constants]), keys, piece, particles, fresh=state is None,
-            look_ahead=False, state=state, threads=self._threads,
+            look_ahead=False, state=state, threads=self._threads, urgent=urgent,
         )  # fmt: skip
         return after, increments
 
@@ -296,11 +304,11 @@ class KeyedGrowing:
         filters, keys, pieces = self.estimate.filters, self.keys, self._unseen_and_seen(sample)
         held, size = np.ascontiguousarray(state.T).copy(), filters.particles_of(state)
         log_sum = held[:, -1].copy()
-        held, _ = filters.run(values, keys, held, pieces[0], size)
+        held, _ = filters.run(values, keys, held, pieces[0], size, urgent=True)
         moments = filters.moments(values, held.T, pieces[0].rows, pieces[0].first)
         # The sum of the weights as it was, which was rounded otherwise.
         held[:, -1] = log_sum
-        held, increments = filters.run(values, keys, held, pieces[1], size)
+        held, increments = filters.run(values, keys, held, pieces[1], size, urgent=True)
         return held.T, increments[0], moments
 
     def _unseen_and_seen(self, sample: int) -> tuple[Piece, Piece]:
@@ -336,7 +344,7 @@ class KeyedGrowing:
             parts = []
             for k in range(first, last):
                 piece = Piece(rows, k, k + 1, before, before * rows_of.steps)
-                held, _ = filters.run(values, keys, held, piece, particles)
+                held, _ = filters.run(values, keys, held, piece, particles, urgent=True)
                 parts.append(filters.moments(values, held.T, rows, k))
             before += last - first
             yield np.stack(parts)

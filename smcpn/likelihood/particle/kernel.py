@@ -149,6 +149,7 @@ class ParticleKernel:
         state: Array | None = None,
         threads: int | None = None,
         kept: Kept | None = None,
+        urgent: bool = False,
     ) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Run the filters of N thetas over a piece.
 
@@ -167,6 +168,8 @@ class ParticleKernel:
             Changed.
         kept : Kept, optional
             Filled with what the filter of a single theta does.
+        urgent : bool
+            Whether it waits for no other call that is under way.
 
         Returns
         -------
@@ -191,7 +194,7 @@ class ParticleKernel:
             for first in firsts:
                 call.block(first)
         else:
-            list(thread_pool(threads, os.getpid()).map(call.block, firsts))
+            list(thread_pool(threads, os.getpid(), urgent).map(call.block, firsts))
         CLOCK.run_seconds += time.perf_counter() - begin
         CLOCK.theta_steps += piece.steps * n * particles
         return state, call.increments, call.guided

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+import os
+import threading
+
 import numpy as np
 import pytest
 
 import smcpn
+from smcpn.codegen.kernel import thread_pool
 from smcpn.likelihood.growing import History
 from smcpn.likelihood.particle.growing import GrowingEstimate, growing_estimate
 from smcpn.likelihood.particle.likelihood import Bootstrap
@@ -20,10 +24,12 @@ def record_as(hold: str, irregular: bool) -> smcpn.Record:
     )
 
 
-def growing(problem: smcpn.Problem, intervals: int, samples: int) -> GrowingEstimate:
+def growing(
+    problem: smcpn.Problem, intervals: int, samples: int, threads: int = 1
+) -> GrowingEstimate:
     """The estimate of a stream whose chunks are small, after so many samples."""
     history = History(1, 2, intervals=intervals, kept=2)
-    likelihood = growing_estimate(problem, smcpn.RK4(2), history, threads=1)
+    likelihood = growing_estimate(problem, smcpn.RK4(2), history, threads)
     record = problem.records[0]
     likelihood.append(record.t[:50], record.u[:50], record.y[:50])
     for t, u, y in zip(record.t[50:samples], record.u[50:], record.y[50:], strict=False):
@@ -106,3 +112,15 @@ def test_samples_ahead_are_those_that_a_stream_without_outputs_has():
     for k in range(n, SAMPLES):
         state, _, expected = keyed.assimilated(values, state, k)
         np.testing.assert_allclose(found[k - n], expected, rtol=1e-12)
+
+
+def test_an_update_does_not_wait_for_a_rejuvenation():
+    stream, end = growing(problem_of(record_of(SAMPLES)), 16, SAMPLES, threads=2), threading.Event()
+    values, keys = np.tile(VALUES, (20, 1)), keys_of(20)
+    state = stream.start(values)
+    at_work = [thread_pool(2, os.getpid()).submit(end.wait, 60.0) for _ in range(2)]
+    try:
+        stream.keyed(keys).assimilated(values, state, 0)
+        assert not any(task.done() for task in at_work)
+    finally:
+        end.set()
