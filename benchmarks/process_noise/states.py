@@ -221,12 +221,11 @@ def particle_stream(quick: bool) -> Iterator[Row]:
     for seed in range(seeds):
         _, y = oscillator_path(T, np.random.default_rng(seed))
         problem = problem_of(oscillator, y, OF_OSCILLATOR)
-        options = {"solver": RK4(steps=2), "likelihood": "particle", "particles": vectors}
+        options: dict[str, Any] = {"solver": RK4(2), "likelihood": "particle", "particles": vectors}
         live = smcpn.Online(problem, **options, seed=seed)
         hurried = smcpn.Online(problem, **options, seed=seed, budget="50 ms")
         exact = smcpn.Online(problem, solver=RK4(steps=2), particles=500, seed=seed)
-        for value in y:
-            found, true = live.update(None, value), exact.update(None, value)
+        found, true = [(live.update(None, v), exact.update(None, v)) for v in y][-1]
         batch = smcpn.identify(problem, **options, method="ibis", seed=seed, progress=False)
         same += live.posterior().theta.tobytes() == batch.theta.tobytes()
         after = [hurried.update(None, value) for value in y]
