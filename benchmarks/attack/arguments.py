@@ -236,7 +236,8 @@ CONTRACTS = frozenset(
         "AR1.check", "AR1.correlation", "AR1.variance", "Bernoulli.log_density",
         "Bernoulli.misfit", "IndependentMetropolis.document", "IndependentMetropolis.of",
         "IndependentMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
-        "Online.configured", "Online.resume", "Poisson.log_density", "Poisson.misfit",
+        "ODE.functions", "ODE.table", "Online.configured", "Online.resume",
+        "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
         "RandomWalkMetropolis.of", "RandomWalkMetropolis.rejuvenate", "StudentT.log_density",
         "StudentT.misfit", "WasteFree.document", "WasteFree.kernel", "WasteFree.of",
@@ -269,6 +270,11 @@ def world() -> dict[str, Any]:
     validation = smcpn.Validation("decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1))
     live = smcpn.Online(problem, solver=rk4, particles=20, seed=1, threads=1)
     live.update(0.0, 1.0)
+    disturbed = smcpn.Problem(
+        decay, record, observe="x", noise=0.3, process_noise={"x": 0.1}, prior=prior
+    )
+    nested = smcpn.NestedFilter(disturbed, solver=rk4, particles=20, seed=1, threads=1)
+    filtered = smcpn.identify(disturbed, solver=rk4, particles=20, seed=1, progress=False)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
@@ -277,6 +283,7 @@ def world() -> dict[str, Any]:
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
+        nested, filtered.states(parameters=5),
     ]  # fmt: skip
     return {type(one).__name__: one for one in objects} | {"generator": np.random.default_rng(1)}
 

@@ -116,10 +116,10 @@ class Linear:
         axes = [c + s * np.linspace(-7, 7, points) for c, s in zip(centre, scale, strict=True)]
         theta = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
         log_density = self.log_likelihood(prior.natural(theta)) + prior.log_density(theta)
-        evidence = float(logsumexp(log_density))
+        evidence: Any = logsumexp(log_density)
         weights = np.exp(log_density - evidence)
         area = np.prod([axis[1] - axis[0] for axis in axes])
-        return weights @ theta, evidence + float(np.log(area))
+        return weights @ theta, float(evidence + np.log(area))
 
     def mode(self) -> tuple[Array, Array]:
         """Mode of theta, (2,), and what `scipy` makes of the standard deviations there."""

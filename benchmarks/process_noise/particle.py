@@ -162,10 +162,12 @@ def speed(quick: bool) -> Iterator[Row]:
     for name, rate in rates.items():
         label = f"{name}, steps per second"
         yield at_least(label, rate, 6e7) if name.startswith("particle,") else Row(label, rate)
-    peer = _peer(MODERATE, 40, 256)
-    if peer is None:
-        yield absent("times the plain filter of particles", "particles is not installed")
+    try:
+        from benchmarks.process_noise.particles_peer import plain_filter
+    except ImportError as error:
+        yield absent("times the plain filter of particles", str(error))
         return
+    peer = plain_filter(MODERATE, 40, 256)
     rate = 39 * 256 / fastest(peer, 20 if quick else 100)
     yield Row("plain filter of particles, steps per second", rate)
     yield at_least(
@@ -173,59 +175,6 @@ def speed(quick: bool) -> Iterator[Row]:
         rates["particle, 1 steps in an interval"] / rate,
         40.0,
     )
-
-
-def _peer(case: Case, samples: int, particles: int) -> Callable[[], Any] | None:
-    """The bootstrap filter of `particles` on the same model, an RK4 step in an interval."""
-    try:
-        import particles as peer
-        from particles import distributions as dists
-        from particles import state_space_models as ssm
-    except ImportError:
-        return None
-    (c, k, k3, q), rng = case.values, np.random.default_rng(0)
-    h, problem = case.dt, case.simulated(np.random.default_rng(0))
-    u, y = problem.records[0].u[:, 0], problem.records[0].y[:samples, 0]
-    factor = q * np.linalg.cholesky(np.array([[h**3 / 3, h**2 / 2], [h**2 / 2, h]]))
-
-    class Moved(dists.ProbDist):
-        """States with the noise of a step: all that a bootstrap filter asks for."""
-
-        dim = 2
-
-        def __init__(self, mean: Array) -> None:
-            self.mean = mean
-
-        def rvs(self, size: int | None = None) -> Array:
-            shape = (len(self.mean) if size is None else size, 2)
-            return self.mean + rng.normal(size=shape) @ factor.T
-
-    def rate(x: Array, force: float) -> Array:
-        position, velocity = x[:, 0], x[:, 1]
-        acceleration = force - c * velocity - k * position - k3 * position**3
-        return np.stack([velocity, acceleration], axis=1)
-
-    class Oscillator(ssm.StateSpaceModel):
-        def PX0(self) -> Any:  # noqa: N802
-            return Moved(np.tile([0.2, 0.0], (particles, 1)))
-
-        def PX(self, t: int, xp: Array) -> Any:  # noqa: N802
-            force = u[t - 1]
-            k1 = rate(xp, force)
-            k2 = rate(xp + h / 2 * k1, force)
-            k3_ = rate(xp + h / 2 * k2, force)
-            k4 = rate(xp + h * k3_, force)
-            return Moved(xp + h / 6 * (k1 + 2 * k2 + 2 * k3_ + k4))
-
-        def PY(self, t: int, xp: Array, x: Array) -> Any:  # noqa: N802
-            normal: Any = dists.Normal
-            return normal(loc=x[:, 0], scale=case.noise)
-
-    def run() -> None:
-        filter_ = ssm.Bootstrap(ssm=Oscillator(), data=y)
-        peer.SMC(fk=filter_, N=particles, resampling="systematic").run()
-
-    return run
 
 
 def variance(quick: bool) -> Iterator[Row]:

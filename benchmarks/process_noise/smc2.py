@@ -268,57 +268,6 @@ CHAINS, LENGTH = 10, 10
 """Waste-free moves of the peer: so many chains of so many states are its theta."""
 
 
-def peer(problem: smcpn.Problem, seeds: int) -> tuple[Array, float]:
-    """Log-evidences by SMC^2 of `particles`, and seconds of a run.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
-    import particles
-    from particles import distributions as dists
-    from particles import smc_samplers, state_space_models
-
-    record = problem.records[0]
-    inputs, data = record.u[:, 0], list(record.y[:, 0])
-    normal: Any = dists.Normal
-
-    class Disturbed(dists.ProbDist):
-        dim, dtype = 2, float
-
-        def __init__(self, loc: Array, factor: Array) -> None:
-            self.loc, self.factor = loc, factor
-
-        def rvs(self, size: int | None = None) -> Array:
-            # The peer draws from the global generator.
-            normal = np.random.standard_normal((size or len(self.loc), 2))  # noqa: NPY002
-            return self.loc + normal @ self.factor.T
-
-    class Duffing(state_space_models.StateSpaceModel):
-        def PX0(self) -> Any:  # noqa: N802
-            return Disturbed(np.zeros((1, 2)), np.zeros((2, 2)))
-
-        def PX(self, t: int, xp: Array) -> Any:  # noqa: N802
-            moved = Moved(*(float(np.squeeze(getattr(self, name))) for name in TRUTH))
-            return Disturbed(moved.step(xp, inputs[t - 1]), moved.factor)
-
-        def PY(self, t: int, xp: Array, x: Array) -> Any:  # noqa: N802
-            return normal(loc=x[:, 0], scale=NOISE)
-
-    prior = dists.StructDist({n: dists.LogNormal(np.log(v), 0.3) for n, v in TRUTH.items()})
-    found, begin = [], time.perf_counter()
-    for seed in range(seeds):
-        np.random.seed(seed)  # noqa: NPY002
-        steps = smc_samplers.SMC2(
-            ssm_cls=Duffing, prior=prior, data=data, init_Nx=STATE_PARTICLES, len_chain=LENGTH
-        )
-        run = particles.SMC(fk=steps, N=CHAINS, verbose=False)
-        run.run()
-        found.append(run.logLt)
-    return np.array(found), (time.perf_counter() - begin) / seeds
-
-
 def speed(quick: bool) -> Iterator[Row]:
     """Seconds times variance of the log-evidence, over those of SMC^2 of `particles`.
 
@@ -342,7 +291,11 @@ def speed(quick: bool) -> Iterator[Row]:
     told = f"{THETA} theta, T {samples}, {own} seeds: {seconds:.2f} s, sd {ours.std(ddof=1):.3f}"
     yield Row("log-evidence by SMC^2", float(ours.mean()), note=told)
     try:
-        theirs, slow = peer(problem, seeds)
+        from benchmarks.process_noise.particles_peer import whole_smc2
+
+        theirs, slow = whole_smc2(
+            problem, Moved, TRUTH, NOISE, STATE_PARTICLES, CHAINS, LENGTH, seeds
+        )
     except ImportError as error:
         yield absent("whole SMC^2 over particles", str(error))
         return

@@ -127,6 +127,11 @@ def main() -> None:
     except KeyboardInterrupt:
         # Before Click, which catches others, has a command to invoke.
         _leave_interrupted()
+    except RuntimeError as error:
+        # What interrupts the making of a class while a module loads, Python 3.11 wraps.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            _leave_interrupted()
+        raise
     except OSError as error:
         discard_output()
         remark(f"smcpn: {error.filename or 'standard output'}: {error.strerror or error}")

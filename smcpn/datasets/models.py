@@ -70,7 +70,7 @@ RIM_WIDTH = 0.2
 """Volts."""
 
 
-def outflow(full, power):
+def _outflow(full, power):
     """Outflow relative to a full tank's, ``full`` ** ``power``; smooth and odd where it is empty.
 
     full (full^2 + 0.01^2)^((power - 1) / 2): a level below zero, of rounding or of noise, is
@@ -80,7 +80,7 @@ def outflow(full, power):
     return full * np.exp((power - 1) / 2 * np.log(full * full + 1e-4))
 
 
-def overflow(level):
+def _overflow(level):
     """What flows over the rim, V/s: `OVERFLOW_RATE` times the excess, 0 below the rim.
 
     Within `RIM_WIDTH` of the rim it is a parabola that joins both.
@@ -103,9 +103,9 @@ def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
 
     Parameters: the pump's rise per volt (1/s), the outflows of full tanks (V/s), volts of the
     lower tank per volt of the upper one, and the share of the upper overflow that falls into the
-    lower tank. The kinks of q and w are rounded: `outflow`, `overflow`.
+    lower tank. The kinks of q and w are rounded: `_outflow`, `_overflow`.
     """
-    q1 = out1 * outflow(h1 / RIM, 0.5)
-    q2 = out2 * outflow((h2 - zero) / (RIM - zero), power)
-    w1, w2 = overflow(h1), overflow(h2)
+    q1 = out1 * _outflow(h1 / RIM, 0.5)
+    q2 = out2 * _outflow((h2 - zero) / (RIM - zero), power)
+    w1, w2 = _overflow(h1), _overflow(h2)
     return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2

@@ -371,4 +371,6 @@ def _diffusion_name(diffusion: Any) -> str | None:
 
 
 def _as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, (list, tuple, np.ndarray)) else [value]
+    if isinstance(value, np.ndarray):
+        return list(np.atleast_1d(value))
+    return list(value) if isinstance(value, (list, tuple)) else [value]
