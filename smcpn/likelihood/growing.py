@@ -426,7 +426,7 @@ class RowWidths:
 
 
 class StreamRows:
-    """What writes the rows of a stream, compiled where that can be.
+    """Writer of the rows of a stream, sample by sample; compiled where the likelihood allows it.
 
     Attributes
     ----------

@@ -54,7 +54,7 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class NestedState:
-    """What a `NestedFilter` knows after a sample. APPROXIMATE.
+    """Posterior moments of parameters and states after a sample of a `NestedFilter`, approximate.
 
     Attributes
     ----------

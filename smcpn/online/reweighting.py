@@ -28,7 +28,10 @@ AnyPopulation = Population | EstimatedPopulation
 
 
 class Assimilating(Protocol):
-    """What `Update` is to lanes and `EstimateUpdate` to filters."""
+    """Protocol of an update: assimilate samples of a stream one by one into a population.
+
+    `Update` does it with exact likelihoods, `EstimateUpdate` with particle filters.
+    """
 
     samples: range
     moments: Array

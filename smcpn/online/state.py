@@ -37,7 +37,7 @@ BLOCK = 256
 
 @dataclass(frozen=True)
 class Shared:
-    """What all states of a window have in common.
+    """Names and settings that all states of a window of a stream share.
 
     Attributes
     ----------

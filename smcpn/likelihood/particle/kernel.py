@@ -68,7 +68,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Kept:
-    """What a filter keeps of every sample, before it resamples.
+    """State particles, weights and ancestors of a filter at every sample, before it resamples.
 
     Attributes
     ----------
