@@ -61,7 +61,8 @@ def _guided(run: Run, sampler: Sampler) -> float:
     if estimate is None or (isinstance(sampler, Ibis) and np.isnan(sampler.log_floor)):
         return 0.0
     looks = estimate.guided(run.problem.prior.natural(system.theta), estimate.n_samples)
-    return float(looks @ system.weights)
+    # The sum of all weights is 1 up to rounding.
+    return float(np.average(looks, weights=system.weights))
 
 
 def _fallback(run: Run) -> str:
