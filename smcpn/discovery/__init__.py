@@ -1,0 +1,1 @@
+"""Equations found in data: libraries of terms, and systems whose terms are not known."""
