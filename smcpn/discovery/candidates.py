@@ -276,15 +276,17 @@ def _first_multiples(
             )
     with np.errstate(all="ignore"):
         log, signs = np.log(np.abs(values)), np.sign(values)
+    # One where the values compare; they must be 0, infinite and not a number at the same points.
     finite = np.isfinite(log)
+    kinds = np.where(finite, 1.0, np.nan_to_num(values, nan=2.0, posinf=3.0, neginf=3.0))
     kept: list[int] = []
     same: dict[int, int] = {}
     for k in sorted(range(len(values)), key=lambda k: not terms[k].is_monomial):
         used = finite[k]
-        alike = np.flatnonzero((finite[kept] == used).all(axis=1)) if kept else []
+        alike = np.flatnonzero((kinds[kept] == kinds[k]).all(axis=1)) if kept else []
         for j in (kept[int(place)] for place in alike):
             product = signs[j, used] * signs[k, used]
-            if abs(product.sum()) == used.sum() and np.ptp((log[j] - log[k])[used]) < SAME:
+            if abs(product.sum()) == used.sum() and np.ptp(log[j, used] - log[k, used]) < SAME:
                 same[k] = j
                 break
         else:

@@ -81,10 +81,10 @@ class Library:
     """
 
     def __add__(self, other: Library) -> Library:
-        return Sum(self, other) if isinstance(other, Library) else NotImplemented
+        return Sum(self, _other_library(other))
 
     def __mul__(self, other: Library) -> Library:
-        return Product(self, other) if isinstance(other, Library) else NotImplemented
+        return Product(self, _other_library(other))
 
     def resolved(self, variables: Variables) -> list[Term]:
         """Terms over these variables, some perhaps twice."""
@@ -309,6 +309,15 @@ def terms(
             raise InputError(f"terms has two functions '{name}': give one another name")
     entries = [(name, function, _arguments(name, function)) for name, function in given]
     return Functions(tuple(entries), _names(variables))
+
+
+def _other_library(given: Any) -> Library:
+    if not isinstance(given, Library):
+        raise InputError(
+            f"a library is added to or multiplied by {shown(given)}: give a library, as "
+            "smcpn.terms(np.sin)"
+        )
+    return given
 
 
 def _own_name(function: Any) -> str:

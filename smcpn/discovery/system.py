@@ -78,16 +78,9 @@ class CandidateSystem:
             raise InputError("states is missing: name the states of the system", argument="states")
         candidates = Candidates.of(library, states, inputs or ())
         part = KnownPart.of(known, candidates.states, candidates.inputs)
-        open_equations = ~part.complete
         if isinstance(library, Mapping):
-            closed = part.complete & candidates.allowed.any(axis=1)
-            if closed.any():
-                state = candidates.states[int(closed.argmax())]
-                raise InputError(
-                    f"library has terms for '{state}', whose equation is known: remove one of both",
-                    argument="library",
-                )
-        candidates = candidates.restricted(np.tile(open_equations[:, None], len(candidates.names)))
+            _check_each_described(candidates, part, partial=isinstance(known, ODE))
+        candidates = candidates.restricted(~part.complete[:, None])
         if not candidates.allowed.any():
             raise InputError(
                 "known leaves no equation to which terms may be added: remove one of its entries",
@@ -120,6 +113,14 @@ class CandidateSystem:
         """f0 (n, 1) at the parameters of the known part."""
         n, scale = len(self.candidates.states), self.candidates.scale
         return self.known.rhs(x * scale[:n], u * scale[n:], t, parameters) / scale[:n]
+
+    def known_diffusion(self, x: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX) -> ca.SX | None:
+        """G (n, m) of dx = f dt + G dW where the known part has it."""
+        if self.known.diffusion is None:
+            return None
+        n, scale = len(self.candidates.states), self.candidates.scale
+        columns = self.known.diffusion(x * scale[:n], u * scale[n:], t, parameters)
+        return ca.densify(ca.diag(1 / scale[:n]) @ columns)
 
     def columns(self, x: ca.SX, u: ca.SX, t: ca.SX) -> tuple[ca.SX, ca.SX]:
         """Derivative G (n, K) of the rate by phi, sparse, and what given coefficients add (n, 1).
@@ -185,21 +186,15 @@ class CandidateSystem:
                     argument="values",
                 )
         n_known = len(self.known.parameters)
-        x, u = (ca.SX.sym(what, len(names)) for what, names in self._variables)
+        n, names = len(self.candidates.states), self.candidates.states
+        x, u = ca.SX.sym("x", n), ca.SX.sym("u", len(self.candidates.inputs))
         t, p = ca.SX.sym(TIME), ca.SX.sym("p", len(parameters))
         free = ca.SX(len(active), 1)
         if chosen:
             free[chosen] = p[n_known:]
         rhs = self.rate(x, u, t, p[:n_known], free)
-        states = ca.vertsplit(x)
-        chains = derivative_states(states, ca.vertsplit(rhs))
-        n, scale = len(states), self.candidates.scale
-        diffusion = self.known.diffusion and ca.Function(
-            "diffusion",
-            [x, u, t, p],
-            [self.known.diffusion(x * scale[:n], u * scale[n:], t, p[:n_known]) / scale[:n]],
-        )
-        names = self.candidates.states
+        chains = derivative_states(ca.vertsplit(x), ca.vertsplit(rhs))
+        columns = self.known_diffusion(x, u, t, p[:n_known])
         return ODE(
             name=name,
             states=names,
@@ -208,9 +203,26 @@ class CandidateSystem:
             defaults=defaults,
             rhs=ca.Function("rhs", [x, u, t, p], [rhs]),
             chains={names[i]: names[j] for i, j in chains.items()},
-            diffusion=diffusion,
+            diffusion=None
+            if columns is None
+            else ca.Function("diffusion", [x, u, t, p], [columns]),
         )
 
-    @property
-    def _variables(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        return ("x", self.candidates.states), ("u", self.candidates.inputs)
+
+def _check_each_described(candidates: Candidates, known: KnownPart, partial: bool) -> None:
+    """Refuse libraries of single equations that leave one out, or describe one that is known."""
+    with_terms = candidates.allowed.any(axis=1)
+    for state, described, complete in zip(
+        candidates.states, with_terms, known.complete, strict=True
+    ):
+        if described and complete:
+            raise InputError(
+                f"library has terms for '{state}', whose equation is known: remove one of both",
+                argument="library",
+            )
+        if not described and not complete and not partial:
+            raise InputError(
+                f"library has no terms for '{state}', whose equation is not known: give it a "
+                "library, or an entry in known",
+                argument="library",
+            )
