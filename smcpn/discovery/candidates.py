@@ -274,26 +274,52 @@ def _first_multiples(
             raise InputError(
                 f"library term '{term.name}' is {reason} everywhere: remove it", argument="library"
             )
-    with np.errstate(all="ignore"):
-        log, signs = np.log(np.abs(values)), np.sign(values)
-    # One where the values compare; they must be 0, infinite and not a number at the same points.
-    finite = np.isfinite(log)
-    kinds = np.where(finite, 1.0, np.nan_to_num(values, nan=2.0, posinf=3.0, neginf=3.0))
-    kept: list[int] = []
-    same: dict[int, int] = {}
-    for k in sorted(range(len(values)), key=lambda k: not terms[k].is_monomial):
-        used = finite[k]
-        alike = np.flatnonzero((kinds[kept] == kinds[k]).all(axis=1)) if kept else []
-        for j in (kept[int(place)] for place in alike):
-            product = signs[j, used] * signs[k, used]
-            if abs(product.sum()) == used.sum() and np.ptp(log[j, used] - log[k, used]) < SAME:
-                same[k] = j
-                break
-        else:
-            same[k] = k
-            kept.append(k)
-    kept.sort()
-    return kept, {k: kept.index(j) for k, j in same.items()}
+    samples = _Samples.of(values)
+    kept = np.array([term.is_monomial for term in terms])
+    same = {int(k): int(k) for k in np.flatnonzero(kept)}
+    for k in np.flatnonzero(~kept).tolist():
+        near = np.flatnonzero(kept & (np.abs(samples.contrast - samples.contrast[k]) < SAME))
+        same[k] = next((j for j in near.tolist() if samples.are_multiples(j, k)), k)
+        kept[k] = same[k] == k
+    place = np.cumsum(kept) - 1
+    return np.flatnonzero(kept).tolist(), {k: int(place[j]) for k, j in same.items()}
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Logarithms and signs of terms (p, N) at points.
+
+    Attributes
+    ----------
+    kind : ndarray, (p, N)
+        1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
+    contrast : ndarray, (p,)
+        Logarithm of the ratio of the values at two points: equal for multiples, and for few others.
+    """
+
+    log: NDArray[np.float64]
+    sign: NDArray[np.float64]
+    kind: NDArray[np.float64]
+    contrast: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> _Samples:
+        with np.errstate(all="ignore"):
+            log = np.log(np.abs(values))
+            contrast = log[:, 0] - log[:, 1]
+        finite = np.isfinite(log)
+        kind = np.where(finite, 1.0, np.nan_to_num(values, nan=2.0, posinf=3.0, neginf=3.0))
+        compares = finite[:, 0] & finite[:, 1]
+        return cls(log, np.sign(values), kind, np.where(compares, contrast, 0.0))
+
+    def are_multiples(self, j: int, k: int) -> bool:
+        """Whether two terms have one ratio at all points."""
+        if not np.array_equal(self.kind[j], self.kind[k]):
+            return False
+        used = self.kind[k] == 1.0
+        signs = self.sign[j, used] * self.sign[k, used]
+        ratios = self.log[j, used] - self.log[k, used]
+        return bool(abs(signs.sum()) == len(signs) and np.ptp(ratios) < SAME)
 
 
 def _check_namesakes(terms: Iterable[Term], variables: Variables) -> None:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,10 @@ from smcpn.discovery.known import KnownPart
 from smcpn.errors import InputError, nearest, shown
 
 NEGLIGIBLE = 1e-9
-"""Entries of an elimination below this are rounding."""
+"""What is left of a weight in an elimination, as a part of the largest, is rounding."""
+
+Sum = tuple[float, dict[int, float]]
+"""A number, and weights of coefficients."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
@@ -144,6 +147,18 @@ def _parsed(text: str) -> tuple[_Side, str]:
     return total, relation
 
 
+def _substituted(total: Sum, solved: Mapping[int, Sum]) -> Sum:
+    """Replace coefficients in a sum by what they are."""
+    number, weights = total
+    found: dict[int, float] = {}
+    for k, weight in weights.items():
+        offset, others = solved.get(k, (0.0, {k: 1.0}))
+        number += weight * offset
+        for other, factor in others.items():
+            found[other] = found.get(other, 0.0) + weight * factor
+    return number, {k: weight for k, weight in found.items() if weight}
+
+
 def _unread(text: str) -> InputError:
     return InputError(f"constraint {shown(text)} cannot be read: {_FORMS}", argument="constraints")
 
@@ -237,9 +252,7 @@ class _LinearSystem:
 
     def solve(self, constraints: Sequence[str]) -> Freedom:
         size = len(self.places)
-        # Coefficients with a sign stay free where they can, for a sign holds for one only.
-        used = sorted({k for row in self.rows for k in row}, key=lambda k: (k in self.signs, k))
-        solved = self._eliminated(used, constraints)
+        solved = self._eliminated(constraints)
         free = [k for k in range(size) if k not in solved]
         column = {k: c for c, k in enumerate(free)}
         basis = sparse.lil_array((size, len(free)))
@@ -261,42 +274,28 @@ class _LinearSystem:
             signs=self._free_signs(basis, offset, len(free)),
         )
 
-    def _eliminated(
-        self, used: list[int], constraints: Sequence[str]
-    ) -> dict[int, tuple[float, dict[int, float]]]:
-        """Coefficients that others determine, as a number and weights of the free ones."""
-        column = {k: c for c, k in enumerate(used)}
-        A = np.zeros((len(self.rows), len(used) + 1))
-        A[:, -1] = self.values
-        for r, row in enumerate(self.rows):
-            for k, weight in row.items():
-                A[r, column[k]] = weight
-        pivots: list[int] = []
-        for c in range(len(used)):
-            r = len(pivots)
-            if r == len(A):
-                break
-            best = r + int(np.abs(A[r:, c]).argmax())
-            if abs(A[best, c]) < NEGLIGIBLE:
+    def _eliminated(self, constraints: Sequence[str]) -> dict[int, Sum]:
+        """Coefficients that others determine, as sums of the free ones."""
+        solved: dict[int, Sum] = {}
+        for row, value in zip(self.rows, self.values, strict=True):
+            # The row says that this sum is zero.
+            number, weights = _substituted((-value, row), solved)
+            size = NEGLIGIBLE * max([abs(value), *(abs(weight) for weight in row.values())])
+            weights = {k: weight for k, weight in weights.items() if abs(weight) > size}
+            if not weights:
+                if abs(number) > size:
+                    raise InputError(
+                        f"constraints {shown(list(constraints))} contradict one another: "
+                        "remove one",
+                        argument="constraints",
+                    )
                 continue
-            A[[r, best]] = A[[best, r]]
-            A[r] /= A[r, c]
-            others = np.arange(len(A)) != r
-            A[others] -= np.outer(A[others, c], A[r])
-            A[np.abs(A) < NEGLIGIBLE] = 0.0
-            pivots.append(c)
-        if A[len(pivots) :, -1].any():
-            raise InputError(
-                f"constraints {shown(list(constraints))} contradict one another: remove one",
-                argument="constraints",
-            )
-        return {
-            used[c]: (
-                float(A[r, -1]),
-                {used[o]: -float(A[r, o]) for o in np.flatnonzero(A[r, :-1]) if o != c},
-            )
-            for r, c in enumerate(pivots)
-        }
+            # Coefficients with a sign stay free where they can, for a sign holds for one only.
+            pivot = min(weights, key=lambda k: (k in self.signs, k))
+            of_pivot = -weights.pop(pivot)
+            own = {pivot: (number / of_pivot, {k: w / of_pivot for k, w in weights.items()})}
+            solved = {k: _substituted(one, own) for k, one in solved.items()} | own
+        return solved
 
     def _free_signs(self, basis: Any, offset: NDArray[np.float64], n_free: int) -> NDArray[Any]:
         signs = np.zeros(n_free, dtype=np.int64)

@@ -211,7 +211,7 @@ class CandidateSystem:
 
 def _check_each_described(candidates: Candidates, known: KnownPart, partial: bool) -> None:
     """Refuse libraries of single equations that leave one out, or describe one that is known."""
-    with_terms = candidates.allowed.any(axis=1)
+    with_terms = [bool(row.any()) for row in candidates.allowed]
     for state, described, complete in zip(
         candidates.states, with_terms, known.complete, strict=True
     ):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from smcpn.discovery.library import Library, fourier, polynomials, terms
 from smcpn.errors import InputError, nearest, shown
 
 MOST_CHARACTERS = 1000
-FUNCTIONS: dict[str, Callable[..., object]] = {
+FUNCTIONS: dict[str, Any] = {
     "abs": np.abs, "acos": np.arccos, "asin": np.arcsin, "atan": np.arctan, "cos": np.cos,
     "cosh": np.cosh, "exp": np.exp, "log": np.log, "sign": np.sign, "sin": np.sin,
     "sinh": np.sinh, "sqrt": np.sqrt, "tan": np.tan, "tanh": np.tanh,
