@@ -97,7 +97,7 @@ class KnownPart:
                     argument="known",
                 )
         taken = {state: _arguments(state, what) for state, what in known.items()}
-        keyword = {name: default for _, ones in taken.values() for name, default in ones.items()}
+        keyword = _parameters([ones for _, ones in taken.values()], (*states, *inputs, TIME))
         symbols, values = _symbols(states, inputs, len(keyword))
         parameters = dict(zip(keyword, ca.vertsplit(symbols[3]), strict=True))
         derivatives: dict[str, ca.SX] = {}
@@ -173,3 +173,22 @@ def _arguments(state: str, what: Any) -> tuple[list[str], dict[str, Any]]:
         "of states, inputs and keyword-only parameters",
         argument="known",
     )
+
+
+def _parameters(each: Sequence[Mapping[str, Any]], variables: Sequence[str]) -> dict[str, Any]:
+    """Parameters of all known equations with their defaults, which must be the same."""
+    found: dict[str, Any] = {}
+    for name, default in (entry for ones in each for entry in ones.items()):
+        if name in variables:
+            raise InputError(
+                f"known has a parameter '{name}', which is a state, an input or the time: make it "
+                "a positional argument, or rename it",
+                argument="known",
+            )
+        if found.setdefault(name, default) != default:
+            raise InputError(
+                f"known gives the parameter '{name}' the defaults {shown(found[name])} and "
+                f"{shown(default)}: give it one",
+                argument="known",
+            )
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -102,6 +103,10 @@ class CandidateSystem:
         """Coefficients theta (..., n, p) of every term at phi (..., K)."""
         return self.freedom.coefficients(free, self.candidates.allowed.shape)
 
+    def free(self, matrix: NDArray[Any]) -> NDArray[Any]:
+        """Entries (..., K) that are free of coefficients, or of a support, (..., n, p)."""
+        return np.asarray(matrix)[..., self.places[:, 0], self.places[:, 1]]
+
     def scaled(self, states: Array, inputs: Array | None = None) -> CandidateSystem:
         """The same systems for z = x / states, with the same free coefficients.
 
@@ -135,7 +140,7 @@ class CandidateSystem:
         pattern = ca.Sparsity.triplet(n, q, rows.tolist(), list(range(q)))
         of_all = ca.SX(pattern, weighted)
         basis = freedom.basis.tocsc()
-        pattern = ca.Sparsity(*basis.shape, basis.indptr.tolist(), basis.indices.tolist())
+        pattern = ca.Sparsity(q, basis.shape[1], basis.indptr.tolist(), basis.indices.tolist())
         return of_all @ ca.SX(ca.DM(pattern, basis.data)), of_all @ ca.DM(freedom.offset)
 
     def rate(self, x: ca.SX, u: ca.SX, t: ca.SX, parameters: ca.SX, free: ca.SX) -> ca.SX:

@@ -9,6 +9,8 @@ from typing import Any
 import casadi as ca
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 import smcpn
@@ -102,10 +104,30 @@ def test_equal_coefficients_signs_and_given_ones() -> None:
     np.testing.assert_allclose(theta[:, 0, place["x"]], -theta[:, 0, place["y"]])
     np.testing.assert_allclose(theta[:, 1, place["x"]], 3 * theta[:, 0, place["y"]] + 1)
     np.testing.assert_allclose(theta[:, 1, place["x y"]], -1.5)
+    assert (system.free(theta) == free).all()
     values = dict(zip(names, free[0], strict=True))
     found = rate_of(system.equation(), [0.4, -2.0], [], **values)
     terms = system.candidates.values(np.array([[0.4, -2.0]]))[0]
     np.testing.assert_allclose(found, theta[0] @ terms, rtol=1e-13)
+
+
+@given(seed=st.integers(0, 10_000), rows=st.integers(1, 5))
+@settings(max_examples=30, deadline=None)
+def test_what_constraints_leave_free_is_their_null_space(seed: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    names = [f"{state}'[{term}]" for state in "xy" for term in ("1", "x", "y")]
+    C = rng.integers(-2, 3, size=(rows, 6))
+    d = C @ rng.integers(-3, 4, size=6)
+    texts = [
+        " + ".join(f"{w} * {name}" for w, name in zip(row, names, strict=True)) + f" = {value}"
+        for row, value in zip(C, d, strict=True)
+    ]
+    texts = [text.replace("+ -", "- ") for text in texts]
+    freedom = CandidateSystem.of(smcpn.polynomials(1), ["x", "y"], constraints=texts).freedom
+    basis = freedom.basis.toarray()
+    assert basis.shape == (6, 6 - np.linalg.matrix_rank(C))
+    np.testing.assert_allclose(C @ basis, 0, atol=1e-9)
+    np.testing.assert_allclose(C @ freedom.offset, d, atol=1e-9)
 
 
 def test_a_conserved_sum_is_conserved_whatever_the_coefficients() -> None:
@@ -208,6 +230,11 @@ def made(**changes: Any) -> CandidateSystem:
         (lambda: made(known={"w": "v"}), "known names 'w'"),
         (lambda: made(known={"x": "w"}), "known['x'] names 'w'"),
         (lambda: made(known={"x": 3}), "known['x'] is 3"),
+        (lambda: made(known={"x": lambda v, *, x: v * x}), "parameter 'x', which is a state"),
+        (
+            lambda: made(known={"x": lambda v, *, a=1: a * v, "v": lambda v, *, a=2: a * v}),
+            "defaults 1 and 2",
+        ),
         (lambda: made(known={"x": lambda v: (v, v)}), "returns 2 values"),
         (lambda: made(known=partial, inputs=["w"]), "inputs u, but the system has x, v and w"),
         (lambda: made(known={"x": "v", "v": lambda x: -x}), "leaves no equation"),
