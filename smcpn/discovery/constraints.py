@@ -25,10 +25,11 @@ NEGLIGIBLE = 1e-9
 Sum = tuple[float, dict[int, float]]
 """A number, and weights of coefficients."""
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)"
-    r"|(?P<state>[^\W\d]\w*)'(?:\[(?P<term>[^\[\]]*)\])?"
-    r"|(?P<sign>[-+*])|(?P<relation><=|>=|[=<>]))"
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_RELATION = re.compile(r"(<=|>=|[=<>])")
+_ITEM = re.compile(
+    rf"\s*(?P<sign>[-+]?)\s*(?:(?:(?P<weight>{_NUMBER})\s*\*?\s*)?"
+    rf"(?P<state>[^\W\d]\w*)'(?:\[(?P<term>[^\[\]]*)\])?|(?P<number>{_NUMBER}))\s*"
 )
 _FORMS = 'write "x\'[y] = -y\'[x]", "v\'[v] < 0" or "x\' + y\' = 0"'
 
@@ -99,52 +100,39 @@ class Freedom:
 
 
 @dataclass
-class _Side:
-    """A sum of coefficients, of whole equations, and a number."""
+class _Relation:
+    """A sum of coefficients, of whole equations, and a number, compared with 0."""
 
+    comparison: str
     number: float = 0.0
     parts: list[tuple[float, str, str | None]] = field(default_factory=list)
 
+    @classmethod
+    def parsed(cls, text: str) -> _Relation:
+        """Read a text as (left - right) compared with 0."""
+        sides = _RELATION.split(text)
+        if len(sides) != 3:
+            raise _unread(text)
+        found = cls(sides[1])
+        for factor, side in ((1.0, sides[0]), (-1.0, sides[2])):
+            found._add(factor, side, text)
+        if not found.parts or not np.isfinite([found.number, *(p[0] for p in found.parts)]).all():
+            raise _unread(text)
+        return found
 
-def _parsed(text: str) -> tuple[_Side, str]:
-    """Read a relation as (left - right) relation 0."""
-    total, relation, place = _Side(), "", 0
-    sign, factor, waiting = 1.0, None, True
-    while text[place:].strip():
-        match = _TOKEN.match(text, place)
-        if match is None:
-            raise _unread(text)
-        place = match.end()
-        side = -1.0 if relation else 1.0
-        if match["relation"]:
-            if relation or (waiting and factor is None):
+    def _add(self, factor: float, side: str, text: str) -> None:
+        place = 0
+        while place < len(side) or not place:
+            match = _ITEM.match(side, place)
+            if match is None or (place and not match["sign"]):
                 raise _unread(text)
-            total.number += 0.0 if factor is None else side * sign * factor
-            relation, sign, factor, waiting = match["relation"], 1.0, None, True
-        elif match["sign"] == "*":
-            if factor is None:
-                raise _unread(text)
-        elif match["sign"]:
-            if factor is not None:
-                total.number += side * sign * factor
-                factor, sign = None, 1.0
-            sign = (1.0 if not waiting else sign) * (-1.0 if match["sign"] == "-" else 1.0)
-            waiting = True
-        elif not waiting:
-            raise _unread(text)
-        elif match["number"]:
-            if factor is not None:
-                raise _unread(text)
-            factor = float(match["number"])
-        else:
-            weight = side * sign * (1.0 if factor is None else factor)
-            term = match["term"]
-            total.parts.append((weight, match["state"], term and " ".join(term.split())))
-            sign, factor, waiting = 1.0, None, False
-    if not relation or (waiting and factor is None) or not total.parts:
-        raise _unread(text)
-    total.number += 0.0 if factor is None else -sign * factor
-    return total, relation
+            sign = -factor if match["sign"] == "-" else factor
+            if match["number"]:
+                self.number += sign * float(match["number"])
+            else:
+                term = match["term"] and " ".join(match["term"].split())
+                self.parts.append((sign * float(match["weight"] or 1.0), match["state"], term))
+            place = match.end()
 
 
 def _substituted(total: Sum, solved: Mapping[int, Sum]) -> Sum:
@@ -176,10 +164,10 @@ class _LinearSystem:
         self.conserved: list[dict[int, float]] = []
 
     def add(self, text: str) -> None:
-        side, relation = _parsed(text)
+        side = _Relation.parsed(text)
         whole = [term is None for _, _, term in side.parts]
-        if relation != "=":
-            return self._add_sign(text, side, relation)
+        if side.comparison != "=":
+            return self._add_sign(text, side)
         if not any(whole):
             row: dict[int, float] = {}
             for weight, state, term in side.parts:
@@ -208,8 +196,8 @@ class _LinearSystem:
             self.values.append(0.0)
         return None
 
-    def _add_sign(self, text: str, side: _Side, relation: str) -> None:
-        if len(side.parts) != 1 or side.number or side.parts[0][2] is None:
+    def _add_sign(self, text: str, side: _Relation) -> None:
+        if len(side.parts) != 1 or side.number or not side.parts[0][0] or side.parts[0][2] is None:
             raise InputError(
                 f"constraint {shown(text)} is no sign of one coefficient: compare one with 0, as "
                 '"v\'[v] < 0"',
@@ -217,7 +205,7 @@ class _LinearSystem:
             )
         weight, state, term = side.parts[0]
         place = self._coefficient(text, state, term or "")
-        sign = int(np.sign(weight)) * (1 if relation.startswith(">") else -1)
+        sign = int(np.sign(weight)) * (1 if side.comparison.startswith(">") else -1)
         if self.signs.setdefault(place, sign) != sign:
             raise InputError(
                 f"constraint {shown(text)} contradicts another of the same coefficient: remove one",

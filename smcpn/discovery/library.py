@@ -305,6 +305,10 @@ def terms(
         raise InputError("terms is empty: give a function, as smcpn.terms(np.sin)")
     names = [name for name, _ in given]
     for name in names:
+        if not name.isidentifier():
+            raise InputError(
+                f"terms names a function {shown(name)}: give it a name of letters, digits and '_'"
+            )
         if names.count(name) > 1:
             raise InputError(f"terms has two functions '{name}': give one another name")
     entries = [(name, function, _arguments(name, function)) for name, function in given]

@@ -167,6 +167,7 @@ def test_candidates_are_pickled() -> None:
         (lambda: smcpn.terms(lambda x: x), "give it a name"),
         (lambda: smcpn.polynomials(2) + np.sin, "smcpn.terms(np.sin)"),  # pyright: ignore
         (lambda: smcpn.polynomials(2) * 2, "multiplied by 2"),  # pyright: ignore
+        (lambda: smcpn.terms(**{"a]": lambda x: x}), "letters, digits"),
         (lambda: smcpn.terms(3), "terms has 3"),
         (lambda: smcpn.terms(a=3), "function 'a' of terms is 3"),
         (lambda: smcpn.terms(np.arctan2), "takes 2 arguments without names"),
