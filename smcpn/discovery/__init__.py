@@ -1,1 +1,1 @@
-"""Equations found in data: libraries of terms, and systems whose terms are not known."""
+"""Equations from data: which candidate terms stand in them, with probabilities."""
