@@ -3,6 +3,7 @@
 from . import datasets as datasets
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
+from .discovery.library import Library, fourier, polynomials, terms
 from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
@@ -47,6 +48,7 @@ __all__ = [
     "IndependentMetropolis",
     "InputError",
     "Laplace",
+    "Library",
     "LogLikelihood",
     "LogNormal",
     "Maximum",
@@ -71,14 +73,17 @@ __all__ = [
     "WasteFree",
     "compare",
     "datasets",
+    "fourier",
     "identify",
     "laplace",
     "load",
     "maximise",
     "models",
     "ode",
+    "polynomials",
     "resume",
     "sde",
     "simulate",
     "solve",
+    "terms",
 ]
