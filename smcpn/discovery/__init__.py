@@ -1,0 +1,1 @@
+"""Equations from data: which candidate terms stand in them, with probabilities."""

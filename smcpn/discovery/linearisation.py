@@ -1,0 +1,127 @@
+"""An equation that is linear in its coefficients, with its derivatives, for arrays.
+
+    dx_i/dt = known_i(x, u, t) + sum over candidate terms j of theta_ij phi_j(x, u, t)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Protocol
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.arrays import ArrayFunction
+from smcpn.codegen.tangent import derived
+
+Array = NDArray[np.float64]
+Graph = Callable[[ca.SX, ca.SX, ca.SX], ca.SX]
+"""A column of expressions, of states, inputs and time."""
+
+
+class Candidates(Protocol):
+    """Terms that may stand in the equations of n states."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each of the p terms."""
+        ...
+
+    @property
+    def degrees(self) -> tuple[int, ...]:
+        """Terms of one degree share the prior probability of standing in an equation."""
+        ...
+
+    @property
+    def allowed(self) -> NDArray[np.bool_]:
+        """Which terms each equation may have, (n, p)."""
+        ...
+
+    def graph(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
+        """Terms, (p, 1), of states (n, 1), inputs (m, 1) and time."""
+        ...
+
+
+class LibraryRate:
+    """Right-hand side whose values are the coefficients of some terms; the others are zero.
+
+    Parameters
+    ----------
+    candidates : Candidates
+    n_inputs : int
+    known : callable, optional
+        Part of the equation without unknown coefficients, (n, 1); zero if not given.
+
+    Attributes
+    ----------
+    equation, term : ndarray of int, (d,)
+        Place of each coefficient, at first of all that are allowed.
+    """
+
+    def __init__(
+        self, candidates: Candidates, n_inputs: int, known: Graph | None = None
+    ) -> None:
+        self.equation, self.term = np.nonzero(candidates.allowed)
+        self._n, self._p = candidates.allowed.shape
+        x, u, t = ca.SX.sym("x", self._n), ca.SX.sym("u", n_inputs), ca.SX.sym("t")
+        fixed = ca.SX.zeros(self._n, 1) if known is None else known(x, u, t)
+        graph = ca.densify(ca.vertcat(candidates.graph(x, u, t), fixed))
+        slopes = [derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n)]
+        symbols = ca.vertcat(x, u, t)
+        self._value = ArrayFunction(symbols, graph)
+        self._all = ArrayFunction(symbols, ca.vertcat(graph, *slopes))
+
+    def restricted(self, columns: NDArray[np.intp]) -> LibraryRate:
+        """The same with some of the coefficients only."""
+        result = copy(self)
+        result.equation, result.term = self.equation[columns], self.term[columns]
+        return result
+
+    def placed(self, values: Array) -> Array:
+        """Numbers (d,) of the coefficients in their places, (n, p); zero elsewhere."""
+        result = np.zeros((self._n, self._p))
+        result[self.equation, self.term] = values
+        return result
+
+    def terms(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
+        """Terms (S, K, p) and known part (S, K, n) at states (S, K, n), inputs (K, m), times."""
+        found = _stacked(self._value(_columns(x, u, t)), x.shape[:2])
+        return found[..., : self._p], found[..., self._p :]
+
+    def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
+        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        terms, known = self.terms(x, u, t)
+        return known + terms @ self._coefficients(values).swapaxes(1, 2)
+
+    def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
+        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        n, p, rows = self._n, self._p, self._p + self._n
+        found = _stacked(self._all(_columns(x, u, t)), x.shape[:2])
+        terms, known = found[..., :p], found[..., p:rows]
+        slopes = found[..., rows:].reshape(*x.shape[:2], n, rows)
+        coefficients = self._coefficients(values).swapaxes(1, 2)
+        by = np.zeros((*x.shape, n + len(self.term)))
+        by_x = slopes[..., :p] @ coefficients[:, None] + slopes[..., p:]
+        by[..., :n] = by_x.swapaxes(2, 3)
+        by[:, :, self.equation, n + np.arange(len(self.term))] = terms[..., self.term]
+        return known + terms @ coefficients, by
+
+    def _coefficients(self, values: Array) -> Array:
+        """All coefficients, (S, n, p)."""
+        result = np.zeros((len(values), self._n, self._p))
+        result[:, self.equation, self.term] = values
+        return result
+
+
+def _columns(x: Array, u: Array, t: Array) -> list[Array]:
+    states = [x[:, :, i] for i in range(x.shape[2])]
+    return [*states, *(u[:, i] for i in range(u.shape[1])), t]
+
+
+def _stacked(columns: list[Array], shape: tuple[int, ...]) -> Array:
+    result = np.empty((len(columns), *shape))
+    for k, column in enumerate(columns):
+        result[k] = column
+    return np.moveaxis(result, 0, -1)

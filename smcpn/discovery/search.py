@@ -1,0 +1,258 @@
+"""Which terms stand in the equations: lifted Gauss-Newton that selects in every iteration.
+
+A path that may leave the equations a little at every sample (`smcpn.estimate.lifted.homotopy`) is
+linearised with the coefficients of all candidate terms, and smoothed as an affine function of them.
+What is left, whitened, is a linear regression on the coefficients, in which a support is selected
+(`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
+of the noise to nothing: a homotopy from the regression of smoothed slopes to the likelihood of
+trajectories.
+
+In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
+its own maximum and has its Laplace evidence taken there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
+from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
+from smcpn.discovery.paths import LibraryPaths
+from smcpn.discovery.regression import SLABS, Support
+from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
+from smcpn.discovery.smoothing import Start, first_path, noise_variances
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+MODEL_ERRORS = (0.5, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""Standard deviations of the model error of a sample, as a share of the noise."""
+ITERATIONS = 2
+"""With each of them."""
+RIDGE = 1e-3
+"""Of the regression of smoothed slopes that the first Jacobians are of."""
+SETTLED = 1e-5
+"""Change of coefficients, as a share of their slab, that ends Gauss-Newton steps."""
+POLISHING, ROUNDS = 6, 3
+"""Most Gauss-Newton steps with one support, and rounds of these and selection."""
+SWEEPS = 300
+MODELS = 20
+"""Most models whose own Laplace evidence is taken."""
+LEAST_PROBABLE = 8.0
+"""No evidence is taken of a model whose score on the linear model is lower by more."""
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A support with its coefficients.
+
+    Attributes
+    ----------
+    support : ndarray of bool, (n, p)
+    coefficients : ndarray, (n, p)
+        Posterior means; zero outside the support.
+    covariance : ndarray, (k, k)
+        Of the coefficients in the support, row by row.
+    log_evidence : float
+        By Laplace's method at the model's own maximum; of data in units of the noise, but for a
+        constant that all models share.
+    log_prior : float
+        Log probability of the support before the data.
+    probability : float
+        Among the models found.
+    """
+
+    support: NDArray[np.bool_]
+    coefficients: Array
+    covariance: Array
+    log_evidence: float
+    log_prior: float
+    probability: float
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of the coefficients, (n, p); zero outside the support."""
+        result = np.zeros(self.support.shape)
+        result[self.support] = np.sqrt(np.diag(self.covariance))
+        return result
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found.
+
+    Attributes
+    ----------
+    models : tuple of FoundModel
+        The most probable first.
+    inclusion : ndarray, (n, p)
+        Probability that a term stands in an equation, over the models.
+    sampled_inclusion : ndarray, (n, p)
+        The same by MCMC over all supports, on the model linearised at the best one.
+    noise : ndarray, (q,)
+        Standard deviation of the noise of each output.
+    path : ndarray, (T, n)
+        Of the best model, all records one after the other.
+    """
+
+    models: tuple[FoundModel, ...]
+    inclusion: Array
+    sampled_inclusion: Array
+    noise: Array
+    path: Array
+
+
+def search(
+    records: Sequence[Record],
+    candidates: Candidates,
+    *,
+    observe: Array | None = None,
+    known: Graph | None = None,
+    slabs: tuple[float, ...] = SLABS,
+    seed: int = 0,
+) -> Found:
+    """Return the most probable supports with their coefficients.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        Outputs, NaN where missing.
+    candidates : Candidates
+    observe : ndarray, (q, n), optional
+        Outputs are ``observe @ x`` and noise; the states if not given.
+    known : callable, optional
+        Part of the equations without unknown coefficients, (n, 1).
+    slabs : sequence of float
+        Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
+    seed : int
+        Of the MCMC over supports.
+    """
+    matrix = np.eye(len(candidates.allowed)) if observe is None else np.asarray(observe, float)
+    steps, point = _begun(records, candidates, matrix, known, slabs)
+    for share in MODEL_ERRORS:
+        steps.refine(point, share)
+        for _ in range(ITERATIONS):
+            linear = steps.linearised(point, share)
+            point = steps.moved(linear, best_support(linear.regression, point.support))
+    rng = np.random.default_rng(seed)
+    for _ in range(ROUNDS):
+        point = _polished(steps, point)
+        steps.learn_noise(point)
+        linear = steps.linearised(_polished(steps, point), MODEL_ERRORS[-1])
+        support = best_support(linear.regression, linear.point.support)
+        sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
+        ends = _ends(steps, linear)
+        best = max(ends, key=lambda end: end.score)
+        same = np.array_equal(best.point.support, linear.point.support)
+        point = best.point
+        if same:
+            break
+    return _result(steps, ends, sampled)
+
+
+def _begun(
+    records: Sequence[Record],
+    candidates: Candidates,
+    observe: Array,
+    known: Graph | None,
+    slabs: tuple[float, ...],
+) -> tuple[GaussNewton, Point]:
+    """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
+    rate = LibraryRate(candidates, records[0].n_inputs, known)
+    variances = noise_variances(records)
+    start = first_path(records, observe, variances, rate, ~candidates.allowed.any(axis=1))
+    t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
+    terms, fixed = (values[0] for values in rate.terms(start.path[None], u, t))
+    size = np.sqrt(np.mean(terms**2, axis=0))
+    speed = np.sqrt(np.mean(start.rate**2, axis=0))
+    scale = speed[rate.equation] / size[rate.term]
+    groups = np.asarray(candidates.degrees)[rate.term]
+    paths = LibraryPaths(records, rate, observe, start.path)
+    theta = _ridge(rate, terms / size, start.rate - fixed) / size[rate.term]
+    nothing = np.zeros(len(theta), dtype=bool)
+    steps = GaussNewton(paths, start, variances, scale, groups, slabs)
+    return steps, Point(start.path, theta, nothing)
+
+
+def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
+    """Coefficients (d,) of the terms in the slopes, equation by equation."""
+    theta = np.zeros(len(rate.term))
+    for i in np.unique(rate.equation):
+        own = rate.equation == i
+        matrix = terms[:, rate.term[own]]
+        square = matrix.T @ matrix / len(matrix) + RIDGE * np.eye(own.sum())
+        theta[own] = np.linalg.solve(square, matrix.T @ slopes[:, i] / len(matrix))
+    return theta
+
+
+def _polished(steps: GaussNewton, point: Point) -> Point:
+    """Lead a point to the maximum of its support, on coefficients of the support only."""
+    columns = np.flatnonzero(point.support)
+    part = steps.restricted(columns)
+    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
+    for _ in range(POLISHING):
+        before = inside.theta
+        inside = part.moved(part.linearised(inside, MODEL_ERRORS[-1]), inside.support)
+        if np.all(np.abs(inside.theta - before) < SETTLED * part.scale):
+            break
+    theta = np.zeros(len(point.theta))
+    theta[columns] = inside.theta
+    return Point(inside.path, theta, point.support)
+
+
+@dataclass(frozen=True)
+class _End:
+    """Maximum of a support, with what is known there."""
+
+    point: Point
+    covariance: Array
+    log_evidence: float
+    log_prior: float
+
+    @property
+    def score(self) -> float:
+        return self.log_evidence + self.log_prior
+
+
+def _ends(steps: GaussNewton, linear: Linearised) -> list[_End]:
+    """Return the most probable supports on the linear model, each at its own maximum."""
+    probable = most_probable(linear.regression, MODELS)
+    least = probable[0][0] - LEAST_PROBABLE
+    return [_end(steps, linear, support) for score, support in probable if score > least]
+
+
+def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End:
+    theta = linear.regression.neighbourhood(support).theta * steps.scale
+    change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
+    point = _polished(steps, Point(linear.point.path + change, theta, support))
+    columns = np.flatnonzero(support)
+    part = steps.restricted(columns)
+    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
+    regression = part.linearised(inside, MODEL_ERRORS[-1]).regression
+    covariance = regression.moments(inside.support)[1] * np.outer(part.scale, part.scale)
+    evidence = regression.neighbourhood(inside.support).evidence
+    return _End(point, covariance, evidence, steps.prior.log_probability(support))
+
+
+def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
+    ends = sorted(ends, key=lambda end: -end.score)
+    scores = np.array([end.score for end in ends])
+    probabilities = np.exp(scores - logsumexp(scores))
+    rate = steps.paths.rate
+    models = tuple(
+        FoundModel(
+            rate.placed(end.point.support).astype(bool), rate.placed(end.point.theta),
+            end.covariance, end.log_evidence, end.log_prior, float(probability),
+        )
+        for end, probability in zip(ends, probabilities, strict=True)
+    )  # fmt: skip
+    inclusion = sum(model.probability * model.support for model in models)
+    return Found(
+        models, np.asarray(inclusion), rate.placed(sampled), np.sqrt(steps.variances),
+        ends[0].point.path,
+    )  # fmt: skip
