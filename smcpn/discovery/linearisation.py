@@ -66,10 +66,17 @@ class LibraryRate:
         self.equation, self.term = np.nonzero(candidates.allowed)
         self._n, self._p = candidates.allowed.shape
         x, u, t = ca.SX.sym("x", self._n), ca.SX.sym("u", n_inputs), ca.SX.sym("t")
-        fixed = ca.SX.zeros(self._n, 1) if known is None else known(x, u, t)
-        graph = ca.densify(ca.vertcat(candidates.graph(x, u, t), fixed))
+        self._symbols = x, u, t
+        self._known = ca.SX.zeros(self._n, 1) if known is None else known(x, u, t)
+        self._terms = ca.densify(candidates.graph(x, u, t))
+        self._trace()
+
+    def _trace(self) -> None:
+        """Make functions of arrays, of the terms that have a coefficient."""
+        self._used, self._row = np.unique(self.term, return_inverse=True)
+        graph = ca.densify(ca.vertcat(self._terms[self._used.tolist()], self._known))
+        x, symbols = self._symbols[0], ca.vertcat(*self._symbols)
         slopes = [derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n)]
-        symbols = ca.vertcat(x, u, t)
         self._value = ArrayFunction(symbols, graph)
         self._all = ArrayFunction(symbols, ca.vertcat(graph, *slopes))
 
@@ -77,6 +84,7 @@ class LibraryRate:
         """The same with some of the coefficients only."""
         result = copy(self)
         result.equation, result.term = self.equation[columns], self.term[columns]
+        result._trace()
         return result
 
     def placed(self, values: Array) -> Array:
@@ -86,32 +94,32 @@ class LibraryRate:
         return result
 
     def terms(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
-        """Terms (S, K, p) and known part (S, K, n) at states (S, K, n), inputs (K, m), times."""
-        found = _stacked(self._value(_columns(x, u, t)), x.shape[:2])
-        return found[..., : self._p], found[..., self._p :]
+        """Terms of the coefficients (K, d) and known part (K, n) at states (K, n), u (K, m), t."""
+        found = _stacked(self._value(_columns(x[None], u, t)), (1, len(x)))[0]
+        return found[:, self._row], found[:, len(self._used) :]
 
     def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
         """See `smcpn.estimate.lifted.linearisation.Rate`."""
-        terms, known = self.terms(x, u, t)
-        return known + terms @ self._coefficients(values).swapaxes(1, 2)
+        found, used = _stacked(self._value(_columns(x, u, t)), x.shape[:2]), len(self._used)
+        return found[..., used:] + found[..., :used] @ self._coefficients(values)
 
     def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
         """See `smcpn.estimate.lifted.linearisation.Rate`."""
-        n, p, rows = self._n, self._p, self._p + self._n
+        n, used, rows = self._n, len(self._used), len(self._used) + self._n
         found = _stacked(self._all(_columns(x, u, t)), x.shape[:2])
-        terms, known = found[..., :p], found[..., p:rows]
+        terms, known = found[..., :used], found[..., used:rows]
         slopes = found[..., rows:].reshape(*x.shape[:2], n, rows)
-        coefficients = self._coefficients(values).swapaxes(1, 2)
+        coefficients = self._coefficients(values)
         by = np.zeros((*x.shape, n + len(self.term)))
-        by_x = slopes[..., :p] @ coefficients[:, None] + slopes[..., p:]
+        by_x = slopes[..., :used] @ coefficients[:, None] + slopes[..., used:]
         by[..., :n] = by_x.swapaxes(2, 3)
-        by[:, :, self.equation, n + np.arange(len(self.term))] = terms[..., self.term]
+        by[:, :, self.equation, n + np.arange(len(self.term))] = terms[..., self._row]
         return known + terms @ coefficients, by
 
     def _coefficients(self, values: Array) -> Array:
-        """All coefficients, (S, n, p)."""
-        result = np.zeros((len(values), self._n, self._p))
-        result[:, self.equation, self.term] = values
+        """Coefficients of the terms in use, (S, terms, n)."""
+        result = np.zeros((len(values), len(self._used), self._n))
+        result[:, self._row, self.equation] = values
         return result
 
 

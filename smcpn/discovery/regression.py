@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
 Array = NDArray[np.float64]
 Support = NDArray[np.bool_]
@@ -163,8 +163,8 @@ class SpikeAndSlab:
         change, volume = self._single(active, fit)
         ratio = np.maximum(fit.least[:, None] + change, _TINY) / fit.least[:, None]
         flipped = score[:, None] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
-        together = logsumexp(score)
-        flips = logsumexp(flipped, axis=0) - together + self._prior.changes(support)
+        together = np.logaddexp.reduce(score)
+        flips = np.logaddexp.reduce(flipped, axis=0) - together + self._prior.changes(support)
         evidence = float(together - np.log(len(score)))
         mean = np.zeros(len(support))
         mean[active] = np.exp(score - together) @ fit.theta
@@ -179,7 +179,7 @@ class SpikeAndSlab:
         """Posterior mean (k,) and covariance (k, k) of a support's coefficients, over all slabs."""
         fit = self._fit(np.flatnonzero(support))
         score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
-        weights = np.exp(score - logsumexp(score))
+        weights = np.exp(score - np.logaddexp.reduce(score))
         mean = weights @ fit.theta
         off = fit.theta - mean
         variance = weights * fit.least / self._count

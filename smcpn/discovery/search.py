@@ -23,7 +23,7 @@ from scipy.special import logsumexp
 from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
 from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
 from smcpn.discovery.paths import LibraryPaths
-from smcpn.discovery.regression import SLABS, Support
+from smcpn.discovery.regression import SLABS, SpikeAndSlab, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
 from smcpn.discovery.smoothing import Start, first_path, noise_variances
 from smcpn.model.record import Record
@@ -36,8 +36,8 @@ ITERATIONS = 2
 """With each of them."""
 RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
-SETTLED = 1e-5
-"""Change of coefficients, as a share of their slab, that ends Gauss-Newton steps."""
+SETTLED = 0.05
+"""Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
 POLISHING, ROUNDS = 6, 3
 """Most Gauss-Newton steps with one support, and rounds of these and selection."""
 SWEEPS = 300
@@ -141,9 +141,9 @@ def search(
             point = steps.moved(linear, best_support(linear.regression, point.support))
     rng = np.random.default_rng(seed)
     for _ in range(ROUNDS):
-        point = _polished(steps, point)
+        point = _polished(steps, point)[0]
         steps.learn_noise(point)
-        linear = steps.linearised(_polished(steps, point), MODEL_ERRORS[-1])
+        linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
         support = best_support(linear.regression, linear.point.support)
         sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
         ends = _ends(steps, linear)
@@ -167,42 +167,40 @@ def _begun(
     variances = noise_variances(records)
     start = first_path(records, observe, variances, rate, ~candidates.allowed.any(axis=1))
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
-    terms, fixed = (values[0] for values in rate.terms(start.path[None], u, t))
-    size = np.sqrt(np.mean(terms**2, axis=0))
-    speed = np.sqrt(np.mean(start.rate**2, axis=0))
-    scale = speed[rate.equation] / size[rate.term]
+    terms, fixed = rate.terms(start.path, u, t)
+    size, speed = np.sqrt(np.mean(terms**2, axis=0)), np.sqrt(np.mean(start.rate**2, axis=0))
+    theta = _ridge(rate, terms / size, start.rate - fixed) / size
     groups = np.asarray(candidates.degrees)[rate.term]
     paths = LibraryPaths(records, rate, observe, start.path)
-    theta = _ridge(rate, terms / size, start.rate - fixed) / size[rate.term]
-    nothing = np.zeros(len(theta), dtype=bool)
-    steps = GaussNewton(paths, start, variances, scale, groups, slabs)
-    return steps, Point(start.path, theta, nothing)
+    steps = GaussNewton(paths, start, variances, speed[rate.equation] / size, groups, slabs)
+    return steps, Point(start.path, theta, np.zeros(len(theta), dtype=bool))
 
 
 def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
-    """Coefficients (d,) of the terms in the slopes, equation by equation."""
+    """Coefficients (d,) of the terms (T, d) in the slopes (T, n), equation by equation."""
     theta = np.zeros(len(rate.term))
     for i in np.unique(rate.equation):
         own = rate.equation == i
-        matrix = terms[:, rate.term[own]]
+        matrix = terms[:, own]
         square = matrix.T @ matrix / len(matrix) + RIDGE * np.eye(own.sum())
         theta[own] = np.linalg.solve(square, matrix.T @ slopes[:, i] / len(matrix))
     return theta
 
 
-def _polished(steps: GaussNewton, point: Point) -> Point:
-    """Lead a point to the maximum of its support, on coefficients of the support only."""
+def _polished(steps: GaussNewton, point: Point) -> tuple[Point, SpikeAndSlab]:
+    """Lead a point to the maximum of its support; with the regression of its terms there."""
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
     inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
     for _ in range(POLISHING):
-        before = inside.theta
-        inside = part.moved(part.linearised(inside, MODEL_ERRORS[-1]), inside.support)
-        if np.all(np.abs(inside.theta - before) < SETTLED * part.scale):
+        linear = part.linearised(inside, MODEL_ERRORS[-1])
+        inside = part.moved(linear, inside.support)
+        deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
+        if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
             break
     theta = np.zeros(len(point.theta))
     theta[columns] = inside.theta
-    return Point(inside.path, theta, point.support)
+    return Point(inside.path, theta, point.support), linear.regression
 
 
 @dataclass(frozen=True)
@@ -229,13 +227,10 @@ def _ends(steps: GaussNewton, linear: Linearised) -> list[_End]:
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End:
     theta = linear.regression.neighbourhood(support).theta * steps.scale
     change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
-    point = _polished(steps, Point(linear.point.path + change, theta, support))
-    columns = np.flatnonzero(support)
-    part = steps.restricted(columns)
-    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
-    regression = part.linearised(inside, MODEL_ERRORS[-1]).regression
-    covariance = regression.moments(inside.support)[1] * np.outer(part.scale, part.scale)
-    evidence = regression.neighbourhood(inside.support).evidence
+    point, regression = _polished(steps, Point(linear.point.path + change, theta, support))
+    scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
+    covariance = regression.moments(whole)[1] * np.outer(scale, scale)
+    evidence = regression.neighbourhood(whole).evidence
     return _End(point, covariance, evidence, steps.prior.log_probability(support))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from smcpn.discovery.regression import SpikeAndSlab, Support
 
@@ -74,7 +74,7 @@ def _flip(regression: SpikeAndSlab, support: Support, rng: np.random.Generator) 
     here = 0.5 * regression.neighbourhood(support).flips
     proposal = flipped(support, _drawn(here, rng))
     there = 0.5 * regression.neighbourhood(proposal).flips
-    accepted = np.log(rng.uniform()) < logsumexp(here) - logsumexp(there)
+    accepted = np.log(rng.uniform()) < np.logaddexp.reduce(here) - np.logaddexp.reduce(there)
     return proposal if accepted else support
 
 

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import make_smoothing_spline
+from scipy.interpolate import CubicSpline
+from scipy.linalg import solveh_banded
 from scipy.optimize import brentq
 
 from smcpn.discovery.linearisation import LibraryRate
@@ -24,6 +25,8 @@ LEFT_BY_SPLINE = 0.93
 """Mean square of a smoothing spline's residuals, as a share of the variance of the noise."""
 LEAST_SAMPLES = 5
 """That a spline, and a window, needs."""
+LOG_PENALTIES = (-18.0, 25.0)
+"""Log of the least and the greatest penalty of a spline, per cubed sampling interval."""
 NEWTON_STEPS = 8
 
 
@@ -136,22 +139,40 @@ def _splines(record: Record, y: Array, variances: Array) -> Array:
     return result
 
 
-def _smoothing_spline(t: Array, y: Array, mean_square: float):
-    """Cubic smoothing spline whose residuals have a given mean square."""
-    unit = (np.ptp(t) / len(t)) ** 3
+def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
+    """Natural cubic smoothing spline whose residuals have a given mean square.
+
+    Reinsch's algorithm (Green and Silverman 1994, section 2.3.3): with second derivatives gamma,
+    (R + penalty Q'Q) gamma = Q'y, and the residuals are penalty Q gamma.
+    """
+    step = np.diff(t)
+    apart = np.stack([1.0 / step[:-1], -1.0 / step[:-1] - 1.0 / step[1:], 1.0 / step[1:]])
+    stiffness, square = np.zeros((3, len(t) - 2)), np.zeros((3, len(t) - 2))
+    stiffness[0], stiffness[1, :-1] = (step[:-1] + step[1:]) / 3.0, step[1:-1] / 6.0
+    square[0] = np.sum(apart**2, axis=0)
+    square[1, :-1] = apart[1, :-1] * apart[0, 1:] + apart[2, :-1] * apart[1, 1:]
+    square[2, :-2] = apart[2, :-2] * apart[0, 2:]
+    right = np.diff(np.diff(y) / step)
+
+    def residuals(log_penalty: float) -> Array:
+        penalty = np.exp(log_penalty)
+        bent = solveh_banded(stiffness + penalty * square, right, lower=True)
+        result = np.zeros(len(y))
+        for k in range(3):
+            result[k : k + len(bent)] += penalty * apart[k] * bent
+        return result
 
     def excess(log_penalty: float) -> float:
-        spline = make_smoothing_spline(t, y, lam=unit * 10.0**log_penalty)
-        return np.log(np.mean((y - spline(t)) ** 2) / mean_square + 1e-300)
+        return float(np.mean(residuals(log_penalty) ** 2) / mean_square - 1.0)
 
-    low, high = -8.0, 10.0
+    low, high = 3.0 * np.log(np.median(step)) + np.array(LOG_PENALTIES)
     if excess(low) >= 0.0:
         best = low
     elif excess(high) <= 0.0:
         best = high
     else:
-        best = brentq(excess, low, high, xtol=0.05)
-    return make_smoothing_spline(t, y, lam=unit * 10.0**best)
+        best = brentq(excess, low, high, xtol=0.02)
+    return CubicSpline(t, y - residuals(best), bc_type="natural")
 
 
 def _hidden_in(i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: NDArray):
