@@ -23,6 +23,8 @@ WORSE = 4.0
 the linear model has it."""
 INTEGRATION = 0.1
 """Error of the flow over an interval, as a share of the model error, at most."""
+SHARPEST = 1e-2
+"""Model error, as a share of the noise, below which the flow is not made more accurate."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,15 @@ class Linearised:
         Coefficients in units of their slab.
     error : ndarray, (T, n)
         Variances of the model error.
+    log_determinant : float
+        Of the covariance of the outputs given the coefficients, in units of the noise.
     """
 
     point: Point
     path: Array
     regression: SpikeAndSlab
     error: Array
+    log_determinant: float
 
 
 class GaussNewton:
@@ -62,8 +67,8 @@ class GaussNewton:
     ----------
     paths : LibraryPaths
     start : Start
-    variances : ndarray, (q,)
-        Of the noise.
+    variances, least : ndarray, (q,)
+        Of the noise, at first and at least.
     scale : ndarray, (d,)
         Of the slab of each coefficient.
     groups : ndarray of int, (d,)
@@ -76,12 +81,13 @@ class GaussNewton:
         paths: LibraryPaths,
         start: Start,
         variances: Array,
+        least: Array,
         scale: Array,
         groups: NDArray[np.int64],
         slabs: tuple[float, ...],
     ) -> None:
         self.paths, self.variances, self._start = paths, variances, start
-        self.scale, self._groups, self._slabs = scale, groups, slabs
+        self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
         self.prior = BetaBinomial(groups)
         self._count = int(paths.counts.sum())
 
@@ -95,7 +101,8 @@ class GaussNewton:
 
     def refine(self, point: Point, share: float) -> None:
         """Take as many Runge-Kutta steps as a model error of this share of the noise asks for."""
-        self.paths.refine(point.path, point.theta, INTEGRATION * share * self._start.deviation)
+        error = INTEGRATION * max(share, SHARPEST) * self._start.deviation
+        self.paths.refine(point.path, point.theta, error)
 
     def linearised(self, point: Point, share: float) -> Linearised:
         """Linearise at a point, with a model error of this share of the noise.
@@ -110,9 +117,9 @@ class GaussNewton:
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
         regression = SpikeAndSlab(
             found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self._count, self.prior, self._slabs,
+            self._count, self.prior, self._slabs, self.paths.counts @ (self._least / self.variances),
         )  # fmt: skip
-        return Linearised(point, found.path, regression, error)
+        return Linearised(point, found.path, regression, error, found.log_determinant)
 
     def moved(self, linear: Linearised, support: Support) -> Point:
         """Most likely point with a support on the linear model, or part of the way there.
@@ -126,7 +133,7 @@ class GaussNewton:
         path = linear.path[..., 0] + linear.path[..., 1:] @ change
         before = self._square(point, linear.error)
         expected = linear.regression.square(theta / self.scale)
-        share = 1.0
+        share, result, after = 1.0, point, np.inf
         for _ in range(HALVINGS):
             result = Point(point.path + share * path, point.theta + share * change, support)
             after = self._square(result, linear.error)
@@ -134,7 +141,11 @@ class GaussNewton:
             if after <= max(min(before, WORSE * hoped), WORSE * expected):
                 break
             share /= 2.0
-        return result
+        return result if np.isfinite(after) else point
+
+    def finite(self, point: Point) -> bool:
+        """Whether the flow from every sample of a path is finite."""
+        return np.isfinite(self._square(point, np.ones_like(point.path)))
 
     def _square(self, point: Point, error: Array) -> float:
         return self.paths.square(point.path, point.theta, self.variances, error)
@@ -145,9 +156,9 @@ class GaussNewton:
         free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
         left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
         told = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / left
-        self.rescale(np.maximum(told, np.finfo(float).tiny))
+        self._rescale(np.maximum(told, self._least))
 
-    def rescale(self, variances: Array) -> None:
+    def _rescale(self, variances: Array) -> None:
         """Change the variances of the noise, and those of model errors with them."""
         factor = np.sqrt(np.mean(variances / self.variances))
         self._start = self._start._replace(deviation=factor * self._start.deviation)

@@ -118,6 +118,8 @@ class SpikeAndSlab:
     prior : BetaBinomial
         Of the support.
     slabs : sequence of float
+    least : float
+        Added to every SSR: squares of the noise that is there at least.
     """
 
     def __init__(
@@ -128,9 +130,10 @@ class SpikeAndSlab:
         count: int,
         prior: BetaBinomial,
         slabs: tuple[float, ...] = SLABS,
+        least: float = 0.0,
     ) -> None:
         self._gram, self._pull = columns.T @ columns, columns.T @ residual
-        self._square = float(residual @ residual)
+        self._square = float(residual @ residual + least)
         self._theta0, self._count, self._prior = theta0, count, prior
         self._precision = 1.0 / np.square(slabs)
         self._known: dict[bytes, Neighbourhood] = {}
@@ -161,7 +164,7 @@ class SpikeAndSlab:
         fit = self._fit(active)
         score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
         change, volume = self._single(active, fit)
-        ratio = np.maximum(fit.least[:, None] + change, _TINY) / fit.least[:, None]
+        ratio = np.maximum(1.0 + change / fit.least[:, None], _TINY)
         flipped = score[:, None] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
         together = np.logaddexp.reduce(score)
         flips = np.logaddexp.reduce(flipped, axis=0) - together + self._prior.changes(support)

@@ -14,7 +14,7 @@ its own maximum and has its Laplace evidence taken there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +23,9 @@ from scipy.special import logsumexp
 from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
 from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
 from smcpn.discovery.paths import LibraryPaths
-from smcpn.discovery.regression import SLABS, SpikeAndSlab, Support
+from smcpn.discovery.regression import SLABS, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
-from smcpn.discovery.smoothing import Start, first_path, noise_variances
+from smcpn.discovery.smoothing import Start, first_path, least_variances, noise_variances
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -143,6 +143,7 @@ def search(
     for _ in range(ROUNDS):
         point = _polished(steps, point)[0]
         steps.learn_noise(point)
+        steps.refine(point, MODEL_ERRORS[-1])
         linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
         support = best_support(linear.regression, linear.point.support)
         sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
@@ -172,8 +173,11 @@ def _begun(
     theta = _ridge(rate, terms / size, start.rate - fixed) / size
     groups = np.asarray(candidates.degrees)[rate.term]
     paths = LibraryPaths(records, rate, observe, start.path)
-    steps = GaussNewton(paths, start, variances, speed[rate.equation] / size, groups, slabs)
-    return steps, Point(start.path, theta, np.zeros(len(theta), dtype=bool))
+    scale = speed[rate.equation] / size
+    least = least_variances(records)
+    steps = GaussNewton(paths, start, variances, least, scale, groups, slabs)
+    point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
+    return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
 
 
 def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
@@ -187,8 +191,8 @@ def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
     return theta
 
 
-def _polished(steps: GaussNewton, point: Point) -> tuple[Point, SpikeAndSlab]:
-    """Lead a point to the maximum of its support; with the regression of its terms there."""
+def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
+    """Lead a point to the maximum of its support; with what is left there, by its terms."""
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
     inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
@@ -200,7 +204,7 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, SpikeAndSlab]:
             break
     theta = np.zeros(len(point.theta))
     theta[columns] = inside.theta
-    return Point(inside.path, theta, point.support), linear.regression
+    return Point(inside.path, theta, point.support), linear
 
 
 @dataclass(frozen=True)
@@ -221,16 +225,20 @@ def _ends(steps: GaussNewton, linear: Linearised) -> list[_End]:
     """Return the most probable supports on the linear model, each at its own maximum."""
     probable = most_probable(linear.regression, MODELS)
     least = probable[0][0] - LEAST_PROBABLE
-    return [_end(steps, linear, support) for score, support in probable if score > least]
+    found = [_end(steps, linear, support) for score, support in probable if score > least]
+    return [end for end in found if end is not None]
 
 
-def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End:
+def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
     theta = linear.regression.neighbourhood(support).theta * steps.scale
     change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
-    point, regression = _polished(steps, Point(linear.point.path + change, theta, support))
+    try:
+        point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+    except (ValueError, np.linalg.LinAlgError):
+        return None
     scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
-    covariance = regression.moments(whole)[1] * np.outer(scale, scale)
-    evidence = regression.neighbourhood(whole).evidence
+    covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
+    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
     return _End(point, covariance, evidence, steps.prior.log_probability(support))
 
 

@@ -37,9 +37,14 @@ def noise_variances(records: Sequence[Record]) -> Array:
     every polynomial of degree 5: a divided difference. What it leaves is noise, and what a signal
     that is sampled too seldom does in between.
     """
+    shown = [_variance(records, j) for j in range(records[0].n_outputs)]
+    return np.maximum(shown, least_variances(records))
+
+
+def least_variances(records: Sequence[Record]) -> Array:
+    """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
     outputs = np.concatenate([record.y for record in records])
-    least = (LEAST_NOISE**2) * np.maximum(np.nanmean(outputs**2, axis=0), np.finfo(float).tiny)
-    return np.maximum([_variance(records, j) for j in range(outputs.shape[1])], least)
+    return LEAST_NOISE**2 * np.maximum(np.nanmean(outputs**2, axis=0), np.finfo(float).tiny)
 
 
 def _variance(records: Sequence[Record], j: int) -> float:
