@@ -89,7 +89,7 @@ class GaussNewton:
         self.paths, self.variances, self._start = paths, variances, start
         self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
         self.prior = BetaBinomial(groups)
-        self._count = int(paths.counts.sum())
+        self.count = int(paths.counts.sum())
 
     def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
         """The same with some of the coefficients only."""
@@ -112,12 +112,11 @@ class GaussNewton:
         numpy.linalg.LinAlgError, ValueError
             If the path is not determined, or not finite.
         """
-        error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
-        error[self.paths.begins] = (INITIAL * self._start.deviation) ** 2
+        error = self._error(point, share)
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
         regression = SpikeAndSlab(
             found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self._count, self.prior, self._slabs, self.paths.counts @ (self._least / self.variances),
+            self.count, self.prior, self._slabs, self.paths.counts @ (self._least / self.variances),
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, found.log_determinant)
 
@@ -142,6 +141,15 @@ class GaussNewton:
                 break
             share /= 2.0
         return result if np.isfinite(after) else point
+
+    def square(self, point: Point, share: float) -> float:
+        """Sum of squares of residuals and model errors, whitened."""
+        return self._square(point, self._error(point, share))
+
+    def _error(self, point: Point, share: float) -> Array:
+        error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
+        error[self.paths.begins] = (INITIAL * self._start.deviation) ** 2
+        return error
 
     def finite(self, point: Point) -> bool:
         """Whether the flow from every sample of a path is finite."""

@@ -167,7 +167,9 @@ class SpikeAndSlab:
         ratio = np.maximum(1.0 + change / fit.least[:, None], _TINY)
         flipped = score[:, None] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
         together = np.logaddexp.reduce(score)
-        flips = np.logaddexp.reduce(flipped, axis=0) - together + self._prior.changes(support)
+        with np.errstate(invalid="ignore"):
+            flips = np.logaddexp.reduce(flipped, axis=0) - together
+        flips = flips + self._prior.changes(support)
         evidence = float(together - np.log(len(score)))
         mean = np.zeros(len(support))
         mean[active] = np.exp(score - together) @ fit.theta

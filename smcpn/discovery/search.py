@@ -26,14 +26,19 @@ from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import SLABS, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
 from smcpn.discovery.smoothing import Start, first_path, least_variances, noise_variances
+from smcpn.errors import InputError
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 
 MODEL_ERRORS = (0.5, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Standard deviations of the model error of a sample, as a share of the noise."""
-ITERATIONS = 2
-"""With each of them."""
+ITERATIONS, MOST_ITERATIONS = 2, 6
+"""With each of them; most where the path is not near the data and the equations."""
+NEAR = 2.0
+"""Mean of whitened squares below which it is."""
+LARGER, LARGEST = 3.0, 1e4
+"""From one first model error that is tried to the next, and the last."""
 RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
 SETTLED = 0.05
@@ -45,6 +50,9 @@ MODELS = 20
 """Most models whose own Laplace evidence is taken."""
 LEAST_PROBABLE = 8.0
 """No evidence is taken of a model whose score on the linear model is lower by more."""
+
+
+_REMEDY = "leave out terms that grow fast, or give samples that are closer together"
 
 
 @dataclass(frozen=True)
@@ -134,11 +142,11 @@ def search(
     """
     matrix = np.eye(len(candidates.allowed)) if observe is None else np.asarray(observe, float)
     steps, point = _begun(records, candidates, matrix, known, slabs)
+    share = _first_error(steps, point)
+    while share > MODEL_ERRORS[0]:
+        point, share = _selected(steps, point, share), share / LARGER
     for share in MODEL_ERRORS:
-        steps.refine(point, share)
-        for _ in range(ITERATIONS):
-            linear = steps.linearised(point, share)
-            point = steps.moved(linear, best_support(linear.regression, point.support))
+        point = _selected(steps, point, share)
     rng = np.random.default_rng(seed)
     for _ in range(ROUNDS):
         point = _polished(steps, point)[0]
@@ -148,6 +156,8 @@ def search(
         support = best_support(linear.regression, linear.point.support)
         sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
         ends = _ends(steps, linear)
+        if not ends:
+            raise InputError("no equation of these terms has a trajectory near the data: " + _REMEDY)
         best = max(ends, key=lambda end: end.score)
         same = np.array_equal(best.point.support, linear.point.support)
         point = best.point
@@ -178,6 +188,34 @@ def _begun(
     steps = GaussNewton(paths, start, variances, least, scale, groups, slabs)
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
     return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
+
+
+def _first_error(steps: GaussNewton, point: Point) -> float:
+    """Least model error with which the linear model at the start can be near the data.
+
+    Where samples are far apart, smoothed slopes are off by more than the noise.
+    """
+    share = MODEL_ERRORS[0]
+    while share < LARGEST:
+        linear = steps.linearised(point, share)
+        support = best_support(linear.regression, point.support)
+        if linear.regression.square(linear.regression.neighbourhood(support).theta) < (
+            NEAR * steps.count
+        ):
+            break
+        share *= LARGER
+    return share
+
+
+def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
+    """Take steps with one model error, each with the support that is best where it begins."""
+    steps.refine(point, share)
+    for iteration in range(MOST_ITERATIONS):
+        linear = steps.linearised(point, share)
+        point = steps.moved(linear, best_support(linear.regression, point.support))
+        if iteration + 1 >= ITERATIONS and steps.square(point, share) < NEAR * steps.count:
+            break
+    return point
 
 
 def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
