@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab, Support
 from smcpn.discovery.smoothing import Start
-from smcpn.estimate.lifted.smoothing import Regression, smoothed
+from smcpn.estimate.lifted.smoothing import smoothed
 
 Array = NDArray[np.float64]
 

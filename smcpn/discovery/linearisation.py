@@ -1,6 +1,8 @@
 """An equation that is linear in its coefficients, with its derivatives, for arrays.
 
-    dx_i/dt = known_i(x, u, t) + sum over candidate terms j of theta_ij phi_j(x, u, t)
+    dx_i/dt = known_i(x, u, t) + sum over j of theta_ij phi_j(x, u, t)
+
+The candidate terms phi are the same for all equations, each of which may have some of them.
 """
 
 from __future__ import annotations
@@ -60,9 +62,7 @@ class LibraryRate:
         Place of each coefficient, at first of all that are allowed.
     """
 
-    def __init__(
-        self, candidates: Candidates, n_inputs: int, known: Graph | None = None
-    ) -> None:
+    def __init__(self, candidates: Candidates, n_inputs: int, known: Graph | None = None) -> None:
         self.equation, self.term = np.nonzero(candidates.allowed)
         self._n, self._p = candidates.allowed.shape
         x, u, t = ca.SX.sym("x", self._n), ca.SX.sym("u", n_inputs), ca.SX.sym("t")

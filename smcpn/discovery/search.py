@@ -25,7 +25,7 @@ from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import SLABS, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
-from smcpn.discovery.smoothing import Start, first_path, least_variances, noise_variances
+from smcpn.discovery.smoothing import first_path, least_variances, noise_variances
 from smcpn.errors import InputError
 from smcpn.model.record import Record
 
@@ -52,7 +52,10 @@ LEAST_PROBABLE = 8.0
 """No evidence is taken of a model whose score on the linear model is lower by more."""
 
 
-_REMEDY = "leave out terms that grow fast, or give samples that are closer together"
+_NONE = (
+    "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
+    "or give samples that are closer together"
+)
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ def search(
         sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
         ends = _ends(steps, linear)
         if not ends:
-            raise InputError("no equation of these terms has a trajectory near the data: " + _REMEDY)
+            raise InputError(_NONE)
         best = max(ends, key=lambda end: end.score)
         same = np.array_equal(best.point.support, linear.point.support)
         point = best.point
@@ -176,7 +179,8 @@ def _begun(
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
     rate = LibraryRate(candidates, records[0].n_inputs, known)
     variances = noise_variances(records)
-    start = first_path(records, observe, variances, rate, ~candidates.allowed.any(axis=1))
+    known_rows = np.array([not row.any() for row in candidates.allowed])
+    start = first_path(records, observe, variances, rate, known_rows)
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     terms, fixed = rate.terms(start.path, u, t)
     size, speed = np.sqrt(np.mean(terms**2, axis=0)), np.sqrt(np.mean(start.rate**2, axis=0))
@@ -234,12 +238,13 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
     inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
+    linear = part.linearised(inside, MODEL_ERRORS[-1])
     for _ in range(POLISHING):
-        linear = part.linearised(inside, MODEL_ERRORS[-1])
         inside = part.moved(linear, inside.support)
         deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
         if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
             break
+        linear = part.linearised(inside, MODEL_ERRORS[-1])
     theta = np.zeros(len(point.theta))
     theta[columns] = inside.theta
     return Point(inside.path, theta, point.support), linear
@@ -287,7 +292,7 @@ def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
     rate = steps.paths.rate
     models = tuple(
         FoundModel(
-            rate.placed(end.point.support).astype(bool), rate.placed(end.point.theta),
+            rate.placed(end.point.support.astype(float)) > 0.0, rate.placed(end.point.theta),
             end.covariance, end.log_evidence, end.log_prior, float(probability),
         )
         for end, probability in zip(ends, probabilities, strict=True)

@@ -99,6 +99,7 @@ def most_probable(regression: SpikeAndSlab, count: int) -> list[tuple[float, Sup
         scores[key] = found.score
         support = np.frombuffer(key, dtype=bool)
         for column in np.argsort(-found.flips)[:count].tolist():
-            scores.setdefault(flipped(support, column).tobytes(), found.score + found.flips[column])
+            score = found.score + float(found.flips[column])
+            scores.setdefault(flipped(support, column).tobytes(), score)
     best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [(score, np.frombuffer(key, dtype=bool).copy()) for key, score in best]

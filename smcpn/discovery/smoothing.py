@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from smcpn.errors import InputError
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
+Seen = NDArray[np.bool_]
 
 WINDOW = 7
 """Samples in a row of which a polynomial of degree 5 leaves one number."""
@@ -81,7 +82,7 @@ class Start(NamedTuple):
 
 
 def first_path(
-    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate, known: NDArray
+    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate, known: Seen
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
@@ -107,7 +108,7 @@ def first_path(
     deviation = np.sqrt(pseudo**2 @ variances)
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     while not seen.all():
-        for i in np.flatnonzero(known & seen):
+        for i in np.flatnonzero(known & seen).tolist():
             hidden = _hidden_in(i, path, u, t, rate, seen)
             if len(hidden) == 1:
                 break
@@ -117,7 +118,7 @@ def first_path(
                 f"state {names} is neither observed nor in a known equation of one that is: "
                 "observe it, or give an equation such as x' = v as known"
             )
-        j = hidden[0]
+        j = int(hidden[0])
         _solve(i, j, path, slope[:, i], u, t, rate)
         begins = np.cumsum([0, *(len(record) for record in records)])
         for record, begin in zip(records, begins, strict=False):
@@ -176,18 +177,22 @@ def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
     elif excess(high) <= 0.0:
         best = high
     else:
-        best = brentq(excess, low, high, xtol=0.02)
+        best = cast(float, brentq(excess, low, high, xtol=0.02))
     return CubicSpline(t, y - residuals(best), bc_type="natural")
 
 
-def _hidden_in(i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: NDArray):
+def _hidden_in(
+    i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: Seen
+) -> NDArray[np.intp]:
     """Hidden states that a known equation depends on."""
     none = np.zeros((1, len(rate.term)))
     _, by = rate.with_derivatives(path[None], u, t, none)
     return np.flatnonzero(~seen & np.any(by[0, :, i, : path.shape[1]] != 0.0, axis=0))
 
 
-def _solve(i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate):
+def _solve(
+    i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate
+) -> None:
     """Set the hidden state j where equation i has the slope of state i, by Newton steps."""
     none = np.zeros((1, len(rate.term)))
     for _ in range(NEWTON_STEPS):

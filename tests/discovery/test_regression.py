@@ -92,9 +92,7 @@ def test_moments_are_of_the_mixture_over_slabs():
         logs.append(-0.5 * len(y) * np.log(square) - 0.5 * volume)
     w = np.exp(np.array(logs) - logsumexp(logs))
     mean = w @ np.array(means)
-    second = sum(
-        a * (s + np.outer(mu, mu)) for a, s, mu in zip(w, spreads, means, strict=True)
-    )
+    second = sum(a * (s + np.outer(mu, mu)) for a, s, mu in zip(w, spreads, means, strict=True))
     found_mean, found_covariance = regression().moments(support)
     np.testing.assert_allclose(found_mean, mean, rtol=1e-9)
     np.testing.assert_allclose(found_covariance, second - np.outer(mean, mean), rtol=1e-7)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dgbsv
+from scipy.linalg import get_lapack_funcs
 
 Array = NDArray[np.float64]
 
@@ -96,10 +96,12 @@ def smoothed(linear: Linear, error: Array) -> Regression:
         raise ValueError("the linear model has numbers that are not finite")
     band = _band(linear.a, by_h @ linear.h, error)
     width = 2 * n - 1
-    factors, _, found, failed = dgbsv(width, width, band, right.reshape(-1, 1 + d), overwrite_ab=1)
+    right = right.reshape(-1, 1 + d)
+    (gbsv,) = get_lapack_funcs(("gbsv",), (band, right))
+    factors, _, found, failed = gbsv(width, width, band, right, overwrite_ab=1)
     if failed:
         raise np.linalg.LinAlgError("the path is not determined by the measurements")
-    multiplier, path = np.moveaxis(found.reshape(right.shape), 1, 0)
+    multiplier, path = np.moveaxis(found.reshape(samples, 2, n, 1 + d), 1, 0)
     residuals = -linear.h @ path
     residuals[..., 0] += linear.residual
     residuals[..., 1:] -= linear.slopes
@@ -107,7 +109,7 @@ def smoothed(linear: Linear, error: Array) -> Regression:
     parts = [(root * residuals).reshape(-1, 1 + d)]
     if error.any():
         parts.append((np.sqrt(error)[..., None] * multiplier).reshape(-1, 1 + d))
-    # The flows' part of the matrix has determinant one (det W^-1 det Q det(H'WH + F'Q^-1 F) is left).
+    # The matrix of dx_k - A_k dx_{k-1} has determinant one: det Q det(H'WH + F'Q^-1 F) is left.
     log_determinant = float(np.log(np.abs(factors[2 * width])).sum())
     return Regression(path, np.concatenate(parts), log_determinant)
 
