@@ -116,7 +116,7 @@ class GaussNewton:
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
         regression = SpikeAndSlab(
             found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self.count, self.prior, self._slabs, self.paths.counts @ (self._least / self.variances),
+            self.count, self.prior, self._slabs, float(self.paths.counts @ (self._least / self.variances)),
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, found.log_determinant)
 

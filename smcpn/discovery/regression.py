@@ -194,7 +194,7 @@ class SpikeAndSlab:
     def _fit(self, active: NDArray[np.intp]) -> _Fit:
         precision, gram = self._precision, self._gram
         matrix = gram[np.ix_(active, active)] + precision[:, None, None] * np.eye(len(active))
-        inverse = np.linalg.inv(matrix)
+        inverse: Array = np.linalg.inv(matrix)
         theta = inverse @ (gram[active] @ self._theta0 - self._pull[active])
         # Of differences from theta0, which is near: sums of squares would cancel.
         off = np.tile(-self._theta0, (len(precision), 1))

@@ -151,21 +151,11 @@ def search(
     for share in MODEL_ERRORS:
         point = _selected(steps, point, share)
     rng = np.random.default_rng(seed)
-    for _ in range(ROUNDS):
-        point = _polished(steps, point)[0]
-        steps.learn_noise(point)
-        steps.refine(point, MODEL_ERRORS[-1])
-        linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
-        support = best_support(linear.regression, linear.point.support)
-        sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
-        ends = _ends(steps, linear)
-        if not ends:
-            raise InputError(_NONE)
-        best = max(ends, key=lambda end: end.score)
-        same = np.array_equal(best.point.support, linear.point.support)
-        point = best.point
-        if same:
+    ends, sampled, before = _models(steps, point, rng)
+    for _ in range(ROUNDS - 1):
+        if np.array_equal(ends[0].point.support, before):
             break
+        ends, sampled, before = _models(steps, ends[0].point, rng)
     return _result(steps, ends, sampled)
 
 
@@ -264,12 +254,26 @@ class _End:
         return self.log_evidence + self.log_prior
 
 
-def _ends(steps: GaussNewton, linear: Linearised) -> list[_End]:
-    """Return the most probable supports on the linear model, each at its own maximum."""
+def _models(
+    steps: GaussNewton, point: Point, rng: np.random.Generator
+) -> tuple[list[_End], Array, Support]:
+    """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
+
+    And the support about whose maximum the linear model is that tells which are probable.
+    """
+    point = _polished(steps, point)[0]
+    steps.learn_noise(point)
+    steps.refine(point, MODEL_ERRORS[-1])
+    linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
+    support = best_support(linear.regression, point.support)
+    sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
     probable = most_probable(linear.regression, MODELS)
     least = probable[0][0] - LEAST_PROBABLE
     found = [_end(steps, linear, support) for score, support in probable if score > least]
-    return [end for end in found if end is not None]
+    ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
+    if not ends:
+        raise InputError(_NONE)
+    return ends, sampled, point.support
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
@@ -286,7 +290,6 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
 
 
 def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
-    ends = sorted(ends, key=lambda end: -end.score)
     scores = np.array([end.score for end in ends])
     probabilities = np.exp(scores - logsumexp(scores))
     rate = steps.paths.rate
