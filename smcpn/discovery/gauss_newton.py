@@ -114,9 +114,10 @@ class GaussNewton:
         """
         error = self._error(point, share)
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
+        least = float(self.paths.counts @ (self._least / self.variances))
         regression = SpikeAndSlab(
             found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self.count, self.prior, self._slabs, float(self.paths.counts @ (self._least / self.variances)),
+            self.count, self.prior, self._slabs, least,
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, found.log_determinant)
 

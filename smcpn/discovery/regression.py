@@ -194,7 +194,7 @@ class SpikeAndSlab:
     def _fit(self, active: NDArray[np.intp]) -> _Fit:
         precision, gram = self._precision, self._gram
         matrix = gram[np.ix_(active, active)] + precision[:, None, None] * np.eye(len(active))
-        inverse: Array = np.linalg.inv(matrix)
+        inverse = np.linalg.inv(matrix)
         theta = inverse @ (gram[active] @ self._theta0 - self._pull[active])
         # Of differences from theta0, which is near: sums of squares would cancel.
         off = np.tile(-self._theta0, (len(precision), 1))
@@ -203,7 +203,7 @@ class SpikeAndSlab:
         least = self._square + np.sum(off * (moved + 2.0 * self._pull), axis=1)
         least = np.maximum(least + precision * np.sum(theta**2, axis=1), _TINY)
         log_volume = np.linalg.slogdet(matrix)[1] - len(active) * np.log(precision)
-        return _Fit(theta, inverse, moved + self._pull, least, log_volume)
+        return _Fit(theta, np.asarray(inverse, float), moved + self._pull, least, log_volume)
 
     def _single(self, active: NDArray[np.intp], fit: _Fit) -> tuple[Array, Array]:
         """Change of SSR and of the log determinant by adding or deleting each column, (C, d)."""
