@@ -15,7 +15,7 @@ import smcpn
 from smcpn import RK4
 from smcpn.errors import InputError
 from smcpn.estimate.lifted.homotopy import Homotopy
-from smcpn.estimate.lifted.linearisation import Intervals
+from smcpn.estimate.lifted.linearisation import Field, Intervals
 from smcpn.estimate.lifted.measurements import difference_variances, state_outputs
 from smcpn.estimate.lifted.smoothing import Linear, smoothed
 from smcpn.estimate.lifted.starts import beginning, lifted_ends
@@ -106,7 +106,8 @@ def test_flow_is_exact_for_a_linear_system(hold):
         oscillator, [record, record[:5]], observe="x", noise=1.0,
         prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)},
     )  # fmt: skip
-    intervals = Intervals(problem.model.with_numbers(), problem.records)
+    model = problem.model.with_numbers()
+    intervals = Intervals(Field(model, model.rhs), problem.records)
     intervals.steps = 16
     values = np.array([[0.3, 2.0], [0.1, 5.0]])
     x = rng.normal(size=(2, len(intervals.begin), 2))
@@ -134,7 +135,8 @@ def test_slopes_of_the_flow_are_differences():
         duffing, record, observe="x", noise=1.0,
         prior=dict.fromkeys("ckb", stats.lognorm(1.0)),
     )  # fmt: skip
-    intervals = Intervals(problem.model.with_numbers(), problem.records)
+    model = problem.model.with_numbers()
+    intervals = Intervals(Field(model, model.rhs), problem.records)
     intervals.steps = 3
     rng = np.random.default_rng(2)
     x, values = rng.normal(size=(1, 5, 2)), np.array([[0.3, 1.0, 2.0]])

@@ -10,7 +10,7 @@ which a Runge-Kutta method integrates to the exact derivatives of its own steps.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
@@ -26,6 +26,18 @@ Array = NDArray[np.float64]
 
 BLOCK = 4096
 """Points that are evaluated together: arrays of so many numbers fit the cache."""
+
+
+class Rate(Protocol):
+    """A column of functions of (x, u, t) and d values, with its derivatives, for arrays."""
+
+    def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
+        """Value (S, K, q) at states (S, K, n), inputs (K, m), times (K,) and values (S, d)."""
+        ...
+
+    def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
+        """Value (S, K, q), and its derivatives by x and the values, (S, K, q, n + d)."""
+        ...
 
 
 class Field:
@@ -84,8 +96,8 @@ class Intervals:
 
     Parameters
     ----------
-    model : Model
-        Without symbols of constants.
+    rate : Rate
+        dx/dt.
     records : sequence of Record
 
     Attributes
@@ -96,8 +108,8 @@ class Intervals:
         Sample at which each interval begins, counted over all records.
     """
 
-    def __init__(self, model: Model, records: Sequence[Record]) -> None:
-        self._rate, self._records = Field(model, model.rhs), records
+    def __init__(self, rate: Rate, records: Sequence[Record]) -> None:
+        self._rate, self._records = rate, records
         ends = np.cumsum([len(record) for record in records])
         self.begin = np.setdiff1d(np.arange(ends[-1]), ends - 1)
         self.steps = 1

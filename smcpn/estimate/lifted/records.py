@@ -39,7 +39,7 @@ class PathProblem:
     def __init__(self, problem: Problem, theta: Array) -> None:
         model, records = problem.model.with_numbers(), problem.records
         self._prior, self._n = problem.prior, model.x.numel()
-        self._intervals = Intervals(model, records)
+        self._intervals = Intervals(Field(model, model.rhs), records)
         self._initial = [Field(model, state) for state in model.initial]
         self._output = Field(model, model.outputs)
         self._u = np.concatenate([record.u for record in records])

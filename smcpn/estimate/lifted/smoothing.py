@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_banded
+from scipy.linalg import get_lapack_funcs
 
 Array = NDArray[np.float64]
 
@@ -61,10 +61,13 @@ class Regression(NamedTuple):
         dx.
     residuals : ndarray, (m, 1 + d)
         Their squares add up to twice the cost.
+    log_determinant : float
+        Of the covariance of the measurements given dtheta, times their weights.
     """
 
     path: Array
     residuals: Array
+    log_determinant: float
 
 
 def smoothed(linear: Linear, error: Array) -> Regression:
@@ -89,9 +92,16 @@ def smoothed(linear: Linear, error: Array) -> Regression:
     right[:, 0, :, 0], right[:, 0, :, 1:] = linear.gap, linear.b
     right[:, 1, :, 0] = (by_h @ linear.residual[..., None])[..., 0]
     right[:, 1, :, 1:] = -by_h @ linear.slopes
+    if not np.isfinite(right).all() or not np.isfinite(linear.a).all():
+        raise ValueError("the linear model has numbers that are not finite")
     band = _band(linear.a, by_h @ linear.h, error)
-    found = solve_banded((2 * n - 1, 2 * n - 1), band, right.reshape(-1, 1 + d))
-    multiplier, path = np.moveaxis(found.reshape(right.shape), 1, 0)
+    width = 2 * n - 1
+    right = right.reshape(-1, 1 + d)
+    (gbsv,) = get_lapack_funcs(("gbsv",), (band, right))
+    factors, _, found, failed = gbsv(width, width, band, right, overwrite_ab=1)
+    if failed:
+        raise np.linalg.LinAlgError("the path is not determined by the measurements")
+    multiplier, path = np.moveaxis(found.reshape(samples, 2, n, 1 + d), 1, 0)
     residuals = -linear.h @ path
     residuals[..., 0] += linear.residual
     residuals[..., 1:] -= linear.slopes
@@ -99,11 +109,15 @@ def smoothed(linear: Linear, error: Array) -> Regression:
     parts = [(root * residuals).reshape(-1, 1 + d)]
     if error.any():
         parts.append((np.sqrt(error)[..., None] * multiplier).reshape(-1, 1 + d))
-    return Regression(path, np.concatenate(parts))
+    # The matrix of dx_k - A_k dx_{k-1} has determinant one: det Q det(H'WH + F'Q^-1 F) is left.
+    log_determinant = float(np.log(np.abs(factors[2 * width])).sum())
+    return Regression(path, np.concatenate(parts), log_determinant)
 
 
 def _band(a: Array, information: Array, error: Array) -> Array:
     """The symmetric matrix in (lambda_k, dx_k), k = 0, 1, ..., in LAPACK's storage of bands.
+
+    With room above for its factors.
 
     Rows of lambda_k: dx_k - A_k dx_{k-1} - Q lambda_k. Rows of dx_k: H'WH dx_k + lambda_k
     - A_{k+1}' lambda_{k+1}.
@@ -111,7 +125,8 @@ def _band(a: Array, information: Array, error: Array) -> Array:
     samples, n, _ = a.shape
     width = 2 * n - 1
     # Column 2 n k + j is that of lambda_k for j < n, of dx_k else. Entry (i, j): row width + i - j.
-    band = np.zeros((2 * width + 1, samples, 2, n))
+    whole = np.zeros((3 * width + 1, samples, 2, n))
+    band = whole[width:]
     for i in range(n):
         band[width, :, 0, i] = -error[:, i]
         band[width - n, :, 1, i] = 1.0
@@ -121,4 +136,4 @@ def _band(a: Array, information: Array, error: Array) -> Array:
             # A_{k+1} takes dx_k into the rows of lambda_{k+1}, 2 n below those of lambda_k.
             band[width + n + i - j, :-1, 1, j] = -a[1:, i, j]
             band[width - n + i - j, 1:, 0, j] = -a[1:, j, i]
-    return band.reshape(2 * width + 1, -1)
+    return whole.reshape(3 * width + 1, -1)

@@ -1,0 +1,174 @@
+"""Gauss-Newton on path and coefficients together, with a support that is selected or given."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.discovery.paths import LibraryPaths
+from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab, Support
+from smcpn.discovery.smoothing import Start
+from smcpn.estimate.lifted.smoothing import smoothed
+
+Array = NDArray[np.float64]
+
+INITIAL = 100.0
+"""Standard deviation of an initial state about the first path's, in units of the noise."""
+HALVINGS = 6
+WORSE = 4.0
+"""A step is halved where the sum of squares is larger than before, and larger by this factor than
+the linear model has it."""
+INTEGRATION = 0.1
+"""Error of the flow over an interval, as a share of the model error, at most."""
+SHARPEST = 1e-2
+"""Model error, as a share of the noise, below which the flow is not made more accurate."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Path (T, n), coefficients (d,), and which of them are active (d,)."""
+
+    path: Array
+    theta: Array
+    support: Support
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """A point with the regression of what the linear model leaves there.
+
+    Attributes
+    ----------
+    point : Point
+    path : ndarray, (T, n, 1 + d)
+        Most likely change of the path, affine in that of the coefficients.
+    regression : SpikeAndSlab
+        Coefficients in units of their slab.
+    error : ndarray, (T, n)
+        Variances of the model error.
+    log_determinant : float
+        Of the covariance of the outputs given the coefficients, in units of the noise.
+    """
+
+    point: Point
+    path: Array
+    regression: SpikeAndSlab
+    error: Array
+    log_determinant: float
+
+
+class GaussNewton:
+    """Steps of path and coefficients.
+
+    Parameters
+    ----------
+    paths : LibraryPaths
+    start : Start
+    variances, least : ndarray, (q,)
+        Of the noise, at first and at least.
+    scale : ndarray, (d,)
+        Of the slab of each coefficient.
+    groups : ndarray of int, (d,)
+        Of the prior of the support.
+    slabs : sequence of float
+    """
+
+    def __init__(
+        self,
+        paths: LibraryPaths,
+        start: Start,
+        variances: Array,
+        least: Array,
+        scale: Array,
+        groups: NDArray[np.int64],
+        slabs: tuple[float, ...],
+    ) -> None:
+        self.paths, self.variances, self._start = paths, variances, start
+        self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
+        self.prior = BetaBinomial(groups)
+        self.count = int(paths.counts.sum())
+
+    def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
+        """The same with some of the coefficients only."""
+        result = copy(self)
+        result.paths = self.paths.restricted(columns)
+        result.scale, result._groups = self.scale[columns], self._groups[columns]
+        result.prior = BetaBinomial(result._groups)
+        return result
+
+    def refine(self, point: Point, share: float) -> None:
+        """Take as many Runge-Kutta steps as a model error of this share of the noise asks for."""
+        error = INTEGRATION * max(share, SHARPEST) * self._start.deviation
+        self.paths.refine(point.path, point.theta, error)
+
+    def linearised(self, point: Point, share: float) -> Linearised:
+        """Linearise at a point, with a model error of this share of the noise.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError, ValueError
+            If the path is not determined, or not finite.
+        """
+        error = self._error(point, share)
+        found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
+        least = float(self.paths.counts @ (self._least / self.variances))
+        regression = SpikeAndSlab(
+            found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
+            self.count, self.prior, self._slabs, least,
+        )  # fmt: skip
+        return Linearised(point, found.path, regression, error, found.log_determinant)
+
+    def moved(self, linear: Linearised, support: Support) -> Point:
+        """Most likely point with a support on the linear model, or part of the way there.
+
+        The way is halved until the sum of squares is near what the linear model has, or less than
+        it was.
+        """
+        point = linear.point
+        theta = linear.regression.neighbourhood(support).theta * self.scale
+        change = theta - point.theta
+        path = linear.path[..., 0] + linear.path[..., 1:] @ change
+        before = self._square(point, linear.error)
+        expected = linear.regression.square(theta / self.scale)
+        share, result, after = 1.0, point, np.inf
+        for _ in range(HALVINGS):
+            result = Point(point.path + share * path, point.theta + share * change, support)
+            after = self._square(result, linear.error)
+            hoped = (1.0 - share) * before + share * expected
+            if after <= max(min(before, WORSE * hoped), WORSE * expected):
+                break
+            share /= 2.0
+        return result if np.isfinite(after) else point
+
+    def square(self, point: Point, share: float) -> float:
+        """Sum of squares of residuals and model errors, whitened."""
+        return self._square(point, self._error(point, share))
+
+    def _error(self, point: Point, share: float) -> Array:
+        error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
+        error[self.paths.begins] = (INITIAL * self._start.deviation) ** 2
+        return error
+
+    def finite(self, point: Point) -> bool:
+        """Whether the flow from every sample of a path is finite."""
+        return np.isfinite(self._square(point, np.ones_like(point.path)))
+
+    def _square(self, point: Point, error: Array) -> float:
+        return self.paths.square(point.path, point.theta, self.variances, error)
+
+    def learn_noise(self, point: Point) -> None:
+        """Set the variances of the noise to those of the residuals of a path."""
+        counts = self.paths.counts
+        free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
+        left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
+        told = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / left
+        self._rescale(np.maximum(told, self._least))
+
+    def _rescale(self, variances: Array) -> None:
+        """Change the variances of the noise, and those of model errors with them."""
+        factor = np.sqrt(np.mean(variances / self.variances))
+        self._start = self._start._replace(deviation=factor * self._start.deviation)
+        self.variances = variances

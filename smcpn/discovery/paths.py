@@ -1,0 +1,114 @@
+"""Records with a path of their own, about which an equation of candidate terms is linearised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.discovery.linearisation import LibraryRate
+from smcpn.estimate.lifted.linearisation import Intervals
+from smcpn.estimate.lifted.smoothing import Linear
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+MOST_STEPS = 64
+"""Of Runge-Kutta, in a sampling interval."""
+
+
+class LibraryPaths:
+    """Outputs ``observe @ x`` of records, one after the other: T samples, n states, q outputs.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    rate : LibraryRate
+    observe : ndarray, (q, n)
+    initial : ndarray, (T, n)
+        Prior mean of the state at the first sample of each record; not read elsewhere.
+    """
+
+    def __init__(
+        self, records: Sequence[Record], rate: LibraryRate, observe: Array, initial: Array
+    ) -> None:
+        self._records, self.rate, self._observe = records, rate, observe
+        self._intervals = Intervals(rate, records)
+        self._y = np.concatenate([record.y for record in records])
+        self._present = np.isfinite(self._y)
+        self.begins = np.cumsum([0, *(len(record) for record in records[:-1])])
+        self._initial = initial
+
+    @property
+    def steps(self) -> int:
+        """Runge-Kutta steps of an interval."""
+        return self._intervals.steps
+
+    def restricted(self, columns: NDArray[np.intp]) -> LibraryPaths:
+        """The same with some of the coefficients only."""
+        result = copy(self)
+        result.rate = self.rate.restricted(columns)
+        result._intervals = Intervals(result.rate, self._records)
+        result._intervals.steps = self._intervals.steps
+        return result
+
+    def refine(self, path: Array, theta: Array, error: Array) -> None:
+        """Double the steps until that changes the flow by less than an error, (n,), rms."""
+        intervals, x = self._intervals, path[None, self._intervals.begin]
+        ends = intervals.ends(x, theta[None])
+        while intervals.steps < MOST_STEPS:
+            intervals.steps *= 2
+            coarse, ends = ends, intervals.ends(x, theta[None])
+            change = np.sqrt(np.mean((ends - coarse) ** 2, axis=(0, 1)))
+            if (change < error).all():
+                intervals.steps //= 2
+                break
+
+    def residuals(self, path: Array) -> Array:
+        """Outputs less those of a path, (T, q); zero where missing."""
+        return np.where(self._present, self._y - path @ self._observe.T, 0.0)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Measured numbers of each output, (q,)."""
+        return self._present.sum(axis=0)
+
+    def square(self, path: Array, theta: Array, variances: Array, error: Array) -> float:
+        """Sum of squares of whitened residuals and model errors; infinite where one is not finite.
+
+        Parameters
+        ----------
+        variances : ndarray, (q,)
+            Of the noise.
+        error : ndarray, (T, n)
+            Variances of the model error.
+        """
+        with np.errstate(all="ignore"):
+            ends = self._intervals.ends(path[None, self._intervals.begin], theta[None])[0]
+            gaps = self._gaps(path, ends)
+            square = np.sum(self.residuals(path) ** 2 / variances) + np.sum(gaps**2 / error)
+        return float(square) if np.isfinite(square) else np.inf
+
+    def linear(self, path: Array, theta: Array, variances: Array) -> Linear:
+        """The records linearised about a path and coefficients."""
+        (samples, n), d, q = path.shape, len(theta), len(self._observe)
+        flow = self._intervals.flow(path[None, self._intervals.begin], theta[None])
+        slopes = np.zeros((samples, n, n + d))
+        slopes[self._intervals.begin + 1] = flow.slopes[0]
+        return Linear(
+            a=slopes[..., :n],
+            b=slopes[..., n:],
+            gap=self._gaps(path, flow.end[0]),
+            h=np.broadcast_to(self._observe, (samples, q, n)),
+            slopes=np.zeros((samples, q, d)),
+            residual=self.residuals(path),
+            weight=self._present / variances,
+        )
+
+    def _gaps(self, path: Array, ends: Array) -> Array:
+        gaps = np.empty_like(path)
+        gaps[self._intervals.begin + 1] = ends - path[self._intervals.begin + 1]
+        gaps[self.begins] = self._initial[self.begins] - path[self.begins]
+        return gaps

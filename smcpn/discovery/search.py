@@ -1,0 +1,307 @@
+"""Which terms stand in the equations: lifted Gauss-Newton that selects in every iteration.
+
+A path that may leave the equations a little at every sample (`smcpn.estimate.lifted.homotopy`) is
+linearised with the coefficients of all candidate terms, and smoothed as an affine function of them.
+What is left, whitened, is a linear regression on the coefficients, in which a support is selected
+(`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
+of the noise to nothing: a homotopy from the regression of smoothed slopes to the likelihood of
+trajectories.
+
+In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
+its own maximum and has its Laplace evidence taken there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
+from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
+from smcpn.discovery.paths import LibraryPaths
+from smcpn.discovery.regression import SLABS, Support
+from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
+from smcpn.discovery.smoothing import first_path, least_variances, noise_variances
+from smcpn.errors import InputError
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+MODEL_ERRORS = (0.5, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""Standard deviations of the model error of a sample, as a share of the noise."""
+ITERATIONS, MOST_ITERATIONS = 2, 6
+"""With each of them; most where the path is not near the data and the equations."""
+NEAR = 2.0
+"""Mean of whitened squares below which it is."""
+LARGER, LARGEST = 3.0, 1e4
+"""From one first model error that is tried to the next, and the last."""
+RIDGE = 1e-3
+"""Of the regression of smoothed slopes that the first Jacobians are of."""
+SETTLED = 0.05
+"""Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
+POLISHING, ROUNDS = 6, 3
+"""Most Gauss-Newton steps with one support, and rounds of these and selection."""
+SWEEPS = 300
+MODELS = 20
+"""Most models whose own Laplace evidence is taken."""
+LEAST_PROBABLE = 8.0
+"""No evidence is taken of a model whose score on the linear model is lower by more."""
+
+
+_NONE = (
+    "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
+    "or give samples that are closer together"
+)
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A support with its coefficients.
+
+    Attributes
+    ----------
+    support : ndarray of bool, (n, p)
+    coefficients : ndarray, (n, p)
+        Posterior means; zero outside the support.
+    covariance : ndarray, (k, k)
+        Of the coefficients in the support, row by row.
+    log_evidence : float
+        By Laplace's method at the model's own maximum; of data in units of the noise, but for a
+        constant that all models share.
+    log_prior : float
+        Log probability of the support before the data.
+    probability : float
+        Among the models found.
+    """
+
+    support: NDArray[np.bool_]
+    coefficients: Array
+    covariance: Array
+    log_evidence: float
+    log_prior: float
+    probability: float
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of the coefficients, (n, p); zero outside the support."""
+        result = np.zeros(self.support.shape)
+        result[self.support] = np.sqrt(np.diag(self.covariance))
+        return result
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found.
+
+    Attributes
+    ----------
+    models : tuple of FoundModel
+        The most probable first.
+    inclusion : ndarray, (n, p)
+        Probability that a term stands in an equation, over the models.
+    sampled_inclusion : ndarray, (n, p)
+        The same by MCMC over all supports, on the model linearised at the best one.
+    noise : ndarray, (q,)
+        Standard deviation of the noise of each output.
+    path : ndarray, (T, n)
+        Of the best model, all records one after the other.
+    """
+
+    models: tuple[FoundModel, ...]
+    inclusion: Array
+    sampled_inclusion: Array
+    noise: Array
+    path: Array
+
+
+def search(
+    records: Sequence[Record],
+    candidates: Candidates,
+    *,
+    observe: Array | None = None,
+    known: Graph | None = None,
+    slabs: tuple[float, ...] = SLABS,
+    seed: int = 0,
+) -> Found:
+    """Return the most probable supports with their coefficients.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        Outputs, NaN where missing.
+    candidates : Candidates
+    observe : ndarray, (q, n), optional
+        Outputs are ``observe @ x`` and noise; the states if not given.
+    known : callable, optional
+        Part of the equations without unknown coefficients, (n, 1).
+    slabs : sequence of float
+        Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
+    seed : int
+        Of the MCMC over supports.
+    """
+    matrix = np.eye(len(candidates.allowed)) if observe is None else np.asarray(observe, float)
+    steps, point = _begun(records, candidates, matrix, known, slabs)
+    share = _first_error(steps, point)
+    while share > MODEL_ERRORS[0]:
+        point, share = _selected(steps, point, share), share / LARGER
+    for share in MODEL_ERRORS:
+        point = _selected(steps, point, share)
+    rng = np.random.default_rng(seed)
+    ends, sampled, before = _models(steps, point, rng)
+    for _ in range(ROUNDS - 1):
+        if np.array_equal(ends[0].point.support, before):
+            break
+        ends, sampled, before = _models(steps, ends[0].point, rng)
+    return _result(steps, ends, sampled)
+
+
+def _begun(
+    records: Sequence[Record],
+    candidates: Candidates,
+    observe: Array,
+    known: Graph | None,
+    slabs: tuple[float, ...],
+) -> tuple[GaussNewton, Point]:
+    """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
+    rate = LibraryRate(candidates, records[0].n_inputs, known)
+    variances = noise_variances(records)
+    known_rows = np.array([not row.any() for row in candidates.allowed])
+    start = first_path(records, observe, variances, rate, known_rows)
+    t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
+    terms, fixed = rate.terms(start.path, u, t)
+    size, speed = np.sqrt(np.mean(terms**2, axis=0)), np.sqrt(np.mean(start.rate**2, axis=0))
+    theta = _ridge(rate, terms / size, start.rate - fixed) / size
+    groups = np.asarray(candidates.degrees)[rate.term]
+    paths = LibraryPaths(records, rate, observe, start.path)
+    scale = speed[rate.equation] / size
+    least = least_variances(records)
+    steps = GaussNewton(paths, start, variances, least, scale, groups, slabs)
+    point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
+    return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
+
+
+def _first_error(steps: GaussNewton, point: Point) -> float:
+    """Least model error with which the linear model at the start can be near the data.
+
+    Where samples are far apart, smoothed slopes are off by more than the noise.
+    """
+    share = MODEL_ERRORS[0]
+    while share < LARGEST:
+        linear = steps.linearised(point, share)
+        support = best_support(linear.regression, point.support)
+        if linear.regression.square(linear.regression.neighbourhood(support).theta) < (
+            NEAR * steps.count
+        ):
+            break
+        share *= LARGER
+    return share
+
+
+def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
+    """Take steps with one model error, each with the support that is best where it begins."""
+    steps.refine(point, share)
+    for iteration in range(MOST_ITERATIONS):
+        linear = steps.linearised(point, share)
+        point = steps.moved(linear, best_support(linear.regression, point.support))
+        if iteration + 1 >= ITERATIONS and steps.square(point, share) < NEAR * steps.count:
+            break
+    return point
+
+
+def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
+    """Coefficients (d,) of the terms (T, d) in the slopes (T, n), equation by equation."""
+    theta = np.zeros(len(rate.term))
+    for i in np.unique(rate.equation):
+        own = rate.equation == i
+        matrix = terms[:, own]
+        square = matrix.T @ matrix / len(matrix) + RIDGE * np.eye(own.sum())
+        theta[own] = np.linalg.solve(square, matrix.T @ slopes[:, i] / len(matrix))
+    return theta
+
+
+def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
+    """Lead a point to the maximum of its support; with what is left there, by its terms."""
+    columns = np.flatnonzero(point.support)
+    part = steps.restricted(columns)
+    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
+    linear = part.linearised(inside, MODEL_ERRORS[-1])
+    for _ in range(POLISHING):
+        inside = part.moved(linear, inside.support)
+        deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
+        if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
+            break
+        linear = part.linearised(inside, MODEL_ERRORS[-1])
+    theta = np.zeros(len(point.theta))
+    theta[columns] = inside.theta
+    return Point(inside.path, theta, point.support), linear
+
+
+@dataclass(frozen=True)
+class _End:
+    """Maximum of a support, with what is known there."""
+
+    point: Point
+    covariance: Array
+    log_evidence: float
+    log_prior: float
+
+    @property
+    def score(self) -> float:
+        return self.log_evidence + self.log_prior
+
+
+def _models(
+    steps: GaussNewton, point: Point, rng: np.random.Generator
+) -> tuple[list[_End], Array, Support]:
+    """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
+
+    And the support about whose maximum the linear model is that tells which are probable.
+    """
+    point = _polished(steps, point)[0]
+    steps.learn_noise(point)
+    steps.refine(point, MODEL_ERRORS[-1])
+    linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
+    support = best_support(linear.regression, point.support)
+    sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
+    probable = most_probable(linear.regression, MODELS)
+    least = probable[0][0] - LEAST_PROBABLE
+    found = [_end(steps, linear, support) for score, support in probable if score > least]
+    ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
+    if not ends:
+        raise InputError(_NONE)
+    return ends, sampled, point.support
+
+
+def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
+    theta = linear.regression.neighbourhood(support).theta * steps.scale
+    change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
+    try:
+        point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+    except (ValueError, np.linalg.LinAlgError):
+        return None
+    scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
+    covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
+    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
+    return _End(point, covariance, evidence, steps.prior.log_probability(support))
+
+
+def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
+    scores = np.array([end.score for end in ends])
+    probabilities = np.exp(scores - logsumexp(scores))
+    rate = steps.paths.rate
+    models = tuple(
+        FoundModel(
+            rate.placed(end.point.support.astype(float)) > 0.0, rate.placed(end.point.theta),
+            end.covariance, end.log_evidence, end.log_prior, float(probability),
+        )
+        for end, probability in zip(ends, probabilities, strict=True)
+    )  # fmt: skip
+    inclusion = sum(model.probability * model.support for model in models)
+    return Found(
+        models, np.asarray(inclusion), rate.placed(sampled), np.sqrt(steps.variances),
+        ends[0].point.path,
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The search on systems whose equations are known, and its parts against plain formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import casadi as ca
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import smcpn
+from smcpn.discovery.linearisation import LibraryRate
+from smcpn.discovery.paths import LibraryPaths
+from smcpn.discovery.search import search
+from smcpn.discovery.smoothing import _smoothing_spline, first_path, noise_variances
+from smcpn.errors import InputError
+from smcpn.estimate.lifted.linearisation import Intervals
+from smcpn.estimate.lifted.smoothing import smoothed
+from tests.discovery.polynomials import monomials
+
+
+def solution(rhs, x0, t):
+    return solve_ivp(rhs, (t[0], t[-1]), x0, t_eval=t, rtol=1e-9, atol=1e-11).y.T
+
+
+def lotka_volterra(t, x):
+    return [x[0] - 0.1 * x[0] * x[1], -1.5 * x[1] + 0.75 * x[0] * x[1]]
+
+
+def lorenz(t, x):
+    return [10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]]
+
+
+LORENZ = ((0, "0"), (0, "1"), (1, "0"), (1, "1"), (1, "0 2"), (2, "0 1"), (2, "2"))
+LOTKA_VOLTERRA = ((0, "0"), (0, "0 1"), (1, "1"), (1, "0 1"))
+
+
+def noisy(x, share, seed):
+    return x + share * x.std(axis=0) * np.random.default_rng(seed).normal(size=x.shape)
+
+
+@pytest.mark.parametrize(("degree", "noise"), [(2, 0.01), (5, 0.025)])
+def test_lorenz(degree, noise):
+    t = np.arange(0.0, 4.005, 0.01)
+    x = solution(lorenz, [-8.0, 7.0, 27.0], t)
+    y = x + noise * 15.98 * np.random.default_rng(1).normal(size=x.shape)
+    library = monomials(3, degree)
+    found = search([smcpn.Record(y=y, t=t)], library)
+    true = library.support(*LORENZ)
+    np.testing.assert_array_equal(found.models[0].support, true)
+    assert found.inclusion[true].min() > 0.9
+    assert found.inclusion[~true].max() < 0.1
+    # The standard error of a deviation of 401 samples is 3.5 %.
+    np.testing.assert_allclose(found.noise, noise * 15.98, rtol=0.14)
+    exact = np.zeros(true.shape)
+    exact[true] = [-10.0, 10.0, 28.0, -1.0, -1.0, -8 / 3, 1.0]
+    off = np.abs(found.models[0].coefficients - exact)[true]
+    assert np.all(off < 4 * found.models[0].deviations[true])
+
+
+def test_irregular_times_missing_samples_and_two_records():
+    rng = np.random.default_rng(3)
+    records = []
+    for x0, samples in (([5.0, 5.0], 120), ([2.0, 8.0], 60)):
+        t = np.sort(rng.uniform(0.0, 0.1 * samples, samples))
+        y = noisy(solution(lotka_volterra, x0, t), 0.05, samples)
+        y[rng.uniform(size=y.shape) < 0.2] = np.nan
+        records.append(smcpn.Record(y=y, t=t))
+    library = monomials(2, 3)
+    found = search(records, library)
+    np.testing.assert_array_equal(found.models[0].support, library.support(*LOTKA_VOLTERRA))
+    assert len(found.path) == 180
+
+
+def test_few_samples_a_period_begin_with_a_large_model_error():
+    t = np.linspace(0.0, 25.0, 56)
+    y = noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.03, 5)
+    library = monomials(2, 3)
+    found = search([smcpn.Record(y=y, t=t)], library)
+    np.testing.assert_array_equal(found.models[0].support, library.support(*LOTKA_VOLTERRA))
+
+
+def duffing_record(seed, hold="foh"):
+    t = np.linspace(0.0, 20.0, 401)
+    u = lambda t: 0.8 * np.cos(1.1 * t) + 0.3 * np.sin(2.7 * t)  # noqa: E731
+    rhs = lambda t, x: [x[1], u(t) - 0.3 * x[1] + x[0] - x[0] ** 3]  # noqa: E731
+    return smcpn.Record(u=u, y=noisy(solution(rhs, [1.0, 0.0], t)[:, :1], 0.05, seed), t=t)
+
+
+def known_velocity(x, u, t):
+    return ca.vertcat(x[1], 0.0)
+
+
+def test_input_and_hidden_velocity():
+    library = monomials(2, 3, n_inputs=1, known=(0,))
+    position = np.array([[1.0, 0.0]])
+    found = search([duffing_record(0)], library, observe=position, known=known_velocity)
+    true = library.support((1, "0"), (1, "1"), (1, "2"), (1, "0 0 0"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+
+
+def test_noise_free_data():
+    t = np.linspace(0.0, 10.0, 401)
+    library = monomials(2, 3)
+    found = search([smcpn.Record(y=solution(lotka_volterra, [5.0, 5.0], t), t=t)], library)
+    np.testing.assert_array_equal(found.models[0].support, library.support(*LOTKA_VOLTERRA))
+    exact = [1.0, -0.1, -1.5, 0.75]
+    coefficients = found.models[0].coefficients[found.models[0].support]
+    np.testing.assert_allclose(coefficients, exact, rtol=1e-4)
+
+
+def test_a_stiff_system():
+    t = np.arange(0.0, 20.0, 0.04)
+    rhs = lambda t, x: [x[1], 10.0 * (1 - x[0] ** 2) * x[1] - x[0]]  # noqa: E731
+    x = solution(rhs, [-2.0, 1.0], t)
+    library = monomials(2, 3)
+    found = search([smcpn.Record(y=noisy(x, 0.02, 0), t=t)], library)
+    true = library.support((0, "1"), (1, "0"), (1, "1"), (1, "0 0 1"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+
+
+def test_same_seed_same_answer():
+    t = np.linspace(0.0, 10.0, 101)
+    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.1, 0), t=t)
+    first, second = (search([record], monomials(2, 2), seed=3) for _ in range(2))
+    assert first.sampled_inclusion.tobytes() == second.sampled_inclusion.tobytes()
+    assert first.models[0].log_evidence == second.models[0].log_evidence
+
+
+def test_noise_alone_has_no_terms():
+    y = np.random.default_rng(0).normal(size=(200, 2)) + 3.0
+    found = search([smcpn.Record(y=y, dt=0.1)], monomials(2, 2))
+    assert found.inclusion.max() < 0.5
+    assert not found.models[0].support.any()
+
+
+def test_hidden_state_that_nothing_tells():
+    with pytest.raises(InputError, match="state 2 is neither observed"):
+        search([duffing_record(0)], monomials(2, 2, 1), observe=np.array([[1.0, 0.0]]))
+
+
+def test_flow_has_the_derivatives_of_differences():
+    library = monomials(2, 2, n_inputs=1)
+    rate = LibraryRate(library, 1, known_velocity)
+    record = duffing_record(0)[:6]
+    rng = np.random.default_rng(0)
+    theta, x = 0.3 * rng.normal(size=len(rate.term)), rng.normal(size=(5, 2))
+    intervals = Intervals(rate, [record])
+    slopes = intervals.flow(x[None], theta[None]).slopes[0]
+    h = 1e-6
+    for k in range(len(theta)):
+        step = h * (np.arange(len(theta)) == k)
+        ends = [intervals.ends(x[None], (theta + s * step)[None])[0] for s in (1, -1)]
+        np.testing.assert_allclose(slopes[..., 2 + k], (ends[0] - ends[1]) / (2 * h), atol=1e-8)
+
+
+def test_restricted_is_the_same_with_zeros():
+    library = monomials(2, 3)
+    rate = LibraryRate(library, 0)
+    columns = np.array([1, 4, 12])
+    x, u, t = np.random.default_rng(0).normal(size=(1, 7, 2)), np.empty((7, 0)), np.zeros(7)
+    theta = np.zeros((1, len(rate.term)))
+    theta[0, columns] = [1.0, -2.0, 0.5]
+    whole = rate.with_derivatives(x, u, t, theta)
+    part = rate.restricted(columns).with_derivatives(x, u, t, theta[:, columns])
+    np.testing.assert_allclose(part[0], whole[0], rtol=1e-14)
+    np.testing.assert_allclose(part[1][..., 2:], whole[1][..., 2 + columns], rtol=1e-14)
+
+
+def test_regression_is_the_likelihood_of_dense_covariances():
+    """Squares and determinant of a linear system with model error, against the covariance of y."""
+    library = replace(monomials(2, 1), allowed=np.array([[False, True], [True, True]]))
+    rate = LibraryRate(library, 0)
+    t = np.array([0.0, 0.1, 0.25, 0.3])
+    y = np.random.default_rng(0).normal(size=(4, 1))
+    y[1] = np.nan
+    path, theta = np.zeros((4, 2)), np.array([1.0, -2.0, -0.3])
+    observe, variances = np.array([[1.0, 0.5]]), np.array([0.04])
+    paths = LibraryPaths([smcpn.Record(y=y, t=t)], rate, observe, np.zeros((4, 2)))
+    error = np.tile([0.01, 0.02], (4, 1))
+    linear = paths.linear(path, theta, variances)
+    found = smoothed(linear, error)
+    covariance, blocks = np.zeros((8, 8)), np.eye(8)
+    for k in range(1, 4):
+        blocks[2 * k : 2 * k + 2, : 2 * k] = linear.a[k] @ blocks[2 * k - 2 : 2 * k, : 2 * k]
+    covariance = blocks @ np.diag(error.ravel()) @ blocks.T
+    seen = np.kron(np.eye(4), observe)[np.isfinite(y[:, 0])]
+    total = seen @ covariance @ seen.T + 0.04 * np.eye(3)
+    measured = y[np.isfinite(y)]
+    square = measured @ np.linalg.solve(total, measured)
+    assert found.residuals[:, 0] @ found.residuals[:, 0] == pytest.approx(square)
+    log_determinant = np.linalg.slogdet(total / 0.04)[1]
+    assert found.log_determinant == pytest.approx(log_determinant)
+
+
+def test_noise_by_differences_at_any_times():
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(0.0, 10.0, 2000))
+    y = np.column_stack([np.sin(t), 5.0 + t**3]) + [0.1, 2.0] * rng.normal(size=(2000, 2))
+    # Overlapping sixth differences: relative standard error of a variance about 5 %.
+    found = noise_variances([smcpn.Record(y=y, t=t)])
+    np.testing.assert_allclose(found, [0.01, 4.0], rtol=0.25)
+
+
+def test_spline_leaves_the_noise():
+    t = np.linspace(0.0, 6.0, 300)
+    y = np.sin(t) + 0.1 * np.random.default_rng(0).normal(size=300)
+    spline = _smoothing_spline(t, y, 0.0093)
+    assert np.mean((y - spline(t)) ** 2) == pytest.approx(0.0093, rel=0.02)
+    assert np.sqrt(np.mean((spline(t) - np.sin(t)) ** 2)) < 0.04
+
+
+def test_hidden_velocity_is_the_slope():
+    t = np.linspace(0.0, 10.0, 500)
+    record = smcpn.Record(y=np.sin(t) + 1e-3 * np.random.default_rng(0).normal(size=500), t=t)
+    rate = LibraryRate(monomials(2, 1, known=(0,)), 0, lambda x, u, t: ca.vertcat(2.0 * x[1], 0.0))
+    start = first_path(
+        [record], np.array([[1.0, 0.0]]), np.array([1e-6]), rate, np.array([True, False])
+    )
+    np.testing.assert_allclose(start.path[20:-20, 1], 0.5 * np.cos(t[20:-20]), atol=0.02)
