@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
 from smcpn.discovery.linearisation import LibraryRate
@@ -336,7 +336,7 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
 
 def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
     scores = np.array([end.score for end in ends])
-    probabilities = np.exp(scores - logsumexp(scores))
+    probabilities = softmax(scores)
     unit, begins = problem.rate.unit, steps.paths.begins
     models = tuple(
         FoundModel(
