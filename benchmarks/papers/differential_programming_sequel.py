@@ -59,19 +59,17 @@ class Sequel:
         return tuple(s for s in self.system.ode.states if s in self.odd + self.even)
 
     def record(self, noise: Array) -> Record:
-        """Samples with noise of unit variance, (10 intervals + 1, n)."""
+        """Samples on the grid with noise of unit variance, (10 intervals + 1, n), NaN if not seen."""
         times = np.linspace(0.0, self.end, FINER * self.intervals + 1)
         exact = self.system.states(times)
         y = exact + NOISE * exact.std(axis=0) * noise
-        kept = np.concatenate([[0], np.arange(self.gap + 1, self.intervals + 1)])
-        columns = []
-        for state in self.observed:
-            column = y[FINER * kept, self.system.ode.states.index(state)]
-            column[1 if state in self.even else 2 :: 2] = np.nan
-            if state not in self.first:
-                column[0] = np.nan
-            columns.append(column)
-        return Record(y=np.column_stack(columns), t=times[FINER * kept])
+        y = y[::FINER, [self.system.ode.states.index(state) for state in self.observed]]
+        turns = np.arange(self.intervals + 1) - self.gap
+        for j, state in enumerate(self.observed):
+            seen = (turns > 0) & (turns % 2 == (state in self.odd))
+            seen[0] = state in self.first
+            y[~seen, j] = np.nan
+        return Record(y=y, t=times[::FINER])
 
     def drawn(self, seed: int) -> Record:
         """The record with noise of a seed."""
