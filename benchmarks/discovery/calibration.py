@@ -103,7 +103,7 @@ def drawn(count: int, seed: int = 1) -> tuple[list[Drawn], float]:
     system = candidate_system()
     supports, probabilities = _supports(system)
     theta, start = np.zeros((0, len(system.coefficients))), np.zeros((0, 2))
-    log_weights, size = np.zeros(0), 0.0
+    log_weights, weights, size = np.zeros(0), np.zeros(0), 0.0
     while size < SHARE * count:
         proposed = _proposed(supports[rng.choice(len(supports), CHUNK, p=probabilities)], rng)
         path = simulated(proposed, rng.normal(size=(CHUNK, 2)))
@@ -135,10 +135,11 @@ def _proposed(supports: NDArray[np.bool_], rng: np.random.Generator) -> Array:
 
 def _log_proposal(theta: Array) -> Array:
     """Log density of the coefficients that are not zero, given which."""
-    return sum(
+    first, second = (
         _log_mean_normal(own, SCALES[:, None, None] * np.ones(own.shape))
         for own in np.split(theta, 2, axis=1)
     )
+    return first + second
 
 
 def log_prior(theta: Array, path: Array) -> Array:
