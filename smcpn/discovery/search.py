@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
 from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
@@ -69,6 +69,8 @@ class FoundModel:
         Posterior means; zero outside the support.
     covariance : ndarray, (k, k)
         Of the coefficients in the support, row by row.
+    initial : ndarray, (R, n)
+        Most probable initial states of the records.
     log_evidence : float
         By Laplace's method at the model's own maximum; of data in units of the noise, but for a
         constant that all models share.
@@ -81,6 +83,7 @@ class FoundModel:
     support: NDArray[np.bool_]
     coefficients: Array
     covariance: Array
+    initial: Array
     log_evidence: float
     log_prior: float
     probability: float
@@ -291,17 +294,18 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
 
 def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
     scores = np.array([end.score for end in ends])
-    probabilities = np.exp(scores - logsumexp(scores))
+    probabilities = softmax(scores)
     rate = steps.paths.rate
     models = tuple(
         FoundModel(
             rate.placed(end.point.support.astype(float)) > 0.0, rate.placed(end.point.theta),
-            end.covariance, end.log_evidence, end.log_prior, float(probability),
+            end.covariance, end.point.path[steps.paths.begins], end.log_evidence, end.log_prior,
+            float(probability),
         )
         for end, probability in zip(ends, probabilities, strict=True)
     )  # fmt: skip
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
-        models, np.asarray(inclusion), rate.placed(sampled), np.sqrt(steps.variances),
+        models, np.minimum(inclusion, 1.0), rate.placed(sampled), np.sqrt(steps.variances),
         ends[0].point.path,
     )  # fmt: skip
