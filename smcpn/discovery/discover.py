@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -93,15 +92,7 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    defaults = [system.known.defaults[name] for name in system.known.parameters]
-    found = search(
-        every,
-        system.candidates,
-        observe=matrix,
-        known=lambda x, u, t: system.known_rate(x, u, t, ca.SX(defaults)),
-        slabs=tuple(slabs),
-        seed=seed,
-    )
+    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
     return _discovery(tuple(every), system, matrix, found)
 
 
@@ -110,8 +101,8 @@ def _discovery(
 ) -> Discovery:
     models = tuple(
         DiscoveredModel(
-            names=tuple(np.array(system.coefficients)[system.free(model.support)].tolist()),
-            support=system.free(model.support),
+            names=tuple(np.array(system.coefficients)[model.support].tolist()),
+            support=model.support,
             mean=model.coefficients[model.support],
             covariance=model.covariance,
             initial=model.initial,
@@ -126,7 +117,7 @@ def _discovery(
         records=records,
         observe=observe,
         models=models,
-        probabilities=system.free(found.inclusion),
+        probabilities=found.inclusion,
         noise=found.noise,
         path=found.path,
     )
