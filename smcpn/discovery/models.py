@@ -12,8 +12,8 @@ from smcpn.discovery.notation import as_probability
 
 Array = NDArray[np.float64]
 
-SHOWN = 10
-"""Models in a table."""
+LEAST, MOST = 3, 10
+"""Models in a table: the first ones, and others that are not printed with probability 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +61,12 @@ class ModelTable(tuple[DiscoveredModel, ...]):
 
     __slots__ = ()
 
+    @property
+    def shown(self) -> tuple[DiscoveredModel, ...]:
+        """Those that are printed."""
+        probable = sum(as_probability(model.probability) != ".00" for model in self)
+        return self[: min(MOST, max(LEAST, probable))]
+
     def rows(self) -> list[list[str]]:
         """Rank, probability, log-evidence and log-prior less those of the best, and terms."""
         best = self[0]
@@ -73,15 +79,16 @@ class ModelTable(tuple[DiscoveredModel, ...]):
                 str(len(model.names)),
                 _differing(model.names, best.names) if rank else ", ".join(best.names) or "none",
             ]
-            for rank, model in enumerate(self[:SHOWN])
+            for rank, model in enumerate(self.shown)
         ]
 
     def __str__(self) -> str:
         header = ["", "probability", "log-evidence", "log-prior", "terms", ""]
         text = align([header, *self.rows()], left=(5,))
-        if len(self) > SHOWN:
-            rest = sum(model.probability for model in self[SHOWN:])
-            text += f"\nand {len(self) - SHOWN} more, together {as_probability(rest)}"
+        rest = self[len(self.shown) :]
+        if rest:
+            share = sum(model.probability for model in rest)
+            text += f"\nand {len(rest)} more, together {as_probability(share)}"
         return text
 
     def __repr__(self) -> str:
