@@ -74,10 +74,12 @@ class Discovery:
         Standard deviation of the noise of each output.
     path : ndarray, (T, n)
         States of the most probable model, all records one after the other.
-    method : str
-        How the models were found and weighed.
+    settings : mapping of str to object
+        Method, prior, seed and the like, for reports.
     warnings : tuple of str
         What is doubtful, one sentence each.
+    sensitivity : mapping of float to ndarray, (K,)
+        Inclusion where the slab of the prior is wider by a factor.
     """
 
     system: CandidateSystem = field(repr=False)
@@ -87,8 +89,9 @@ class Discovery:
     probabilities: Array
     noise: Array
     path: Array = field(repr=False)
-    method: str = "search"
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
+    sensitivity: Mapping[float, Array] = field(default_factory=dict[float, Array], repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", ModelTable(self.models))
@@ -102,11 +105,27 @@ class Discovery:
         return dict(zip(self.system.coefficients, self.probabilities.tolist(), strict=True))
 
     @cached_property
+    def moments(self) -> tuple[Array, Array]:
+        """Mean (K,) and covariance (K, K) of the coefficients over all models."""
+        size = len(self.system.coefficients)
+        mean, square = np.zeros(size), np.zeros((size, size))
+        total = sum(model.probability for model in self.models)
+        for model in self.models:
+            weight = model.probability / total
+            mean[model.support] += weight * model.mean
+            square[np.ix_(model.support, model.support)] += weight * model.covariance
+        for model in self.models:
+            away = -mean
+            away[model.support] += model.mean
+            square += model.probability / total * np.outer(away, away)
+        return mean, square
+
+    @cached_property
     def coefficients(self) -> dict[str, Coefficient]:
-        """Coefficients averaged over all models, by name; from `N_DRAWS` draws."""
-        draws = self.draws(N_DRAWS, seed=0)
-        lower, upper = np.quantile(draws, [0.025, 0.975], axis=0)
-        columns = zip(draws.mean(axis=0), draws.std(axis=0), lower, upper, strict=True)
+        """Coefficients averaged over all models, by name; intervals from `N_DRAWS` draws."""
+        mean, covariance = self.moments
+        lower, upper = np.quantile(self.draws(N_DRAWS, seed=0), [0.025, 0.975], axis=0)
+        columns = zip(mean, np.sqrt(np.diag(covariance)), lower, upper, strict=True)
         return {
             name: Coefficient(*map(float, row), inclusion)
             for (name, inclusion), row in zip(self.inclusion.items(), columns, strict=True)
@@ -116,6 +135,12 @@ class Discovery:
     def outputs(self) -> tuple[str, ...]:
         """What each output measures: a state, or a sum of states."""
         return output_names(self.observe, self.system.candidates.states)
+
+    @property
+    def paths(self) -> tuple[Array, ...]:
+        """Path (T, n) of the states in each record."""
+        ends = np.cumsum([len(record) for record in self.records])
+        return tuple(np.split(self.path, ends[:-1]))
 
     def draws(self, n: Count = 1000, seed: Seed = 0) -> Array:
         """Draw coefficients (n, K) from the posterior over all models, zeros where absent."""

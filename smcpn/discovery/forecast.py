@@ -26,6 +26,7 @@ LEAST_WINDOW = 20
 """Samples, at least, that an initial state is found from."""
 VARIED = 0.5
 """Standard deviation of the outputs in these samples, as a share of that in all of the record."""
+_NO_NOISE = 1e-100
 LEFT = 10.0
 """Ranges of the data, away from their middle, beyond which a draw has left them."""
 
@@ -46,8 +47,11 @@ def forecast(
         start = _fitted(found, problem, record[:window], values, seed)
     else:
         start = np.tile(_given(initial, problem.ode.states), (len(values), 1))
-    simulator = Simulator(problem.model, record, _steps(problem, record, values, start), None, start)
+    simulator = Simulator(
+        problem.model, record, _steps(problem, record, values, start), None, start
+    )
     near = _staying(found, record, simulator, values)
+    near[0] = False
     if not near.any():
         raise InputError(
             f"{record.name}: no draw stays in the range of the data: simulate fewer samples"
@@ -58,7 +62,7 @@ def forecast(
     result = simulate_particles(
         problem, compared, values[near], np.full(kept, 1 / kept), simulator=simulator
     )
-    left_out = 1.0 - kept / len(near)
+    left_out = 1.0 - kept / draws
     return replace(result, diverged=left_out + (1.0 - left_out) * result.diverged)
 
 
@@ -72,15 +76,13 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
     values = np.vstack([best, found.draws(draws, seed)])
     support = (values != 0.0).any(axis=0)
     ode = found.system.equation(support)
-    if record.n_outputs == 0:
-        record = record.unmeasured(len(found.observe))
     check_record(record, ode, len(found.observe))
     names = [name for name, there in zip(found.system.coefficients, support, strict=True) if there]
     problem = Problem(
         ode,
-        record,
+        found.records[0],
         observe=[_observed(row, ode.states) for row in found.observe],
-        noise=[float(sd) for sd in found.noise],
+        noise=[max(float(sd), _NO_NOISE) for sd in found.noise],
         prior=dict.fromkeys(names, stats.norm()),
         initial=_guess(found, record),
     )
@@ -147,9 +149,7 @@ def _window(record: Record, problem: Problem, given: int | None) -> int:
     return size
 
 
-def _fitted(
-    found: Discovery, problem: Problem, window: Record, values: Array, seed: int
-) -> Array:
+def _fitted(found: Discovery, problem: Problem, window: Record, values: Array, seed: int) -> Array:
     """Initial state (N, n) of each parameter vector, with what the noise leaves unknown of it.
 
     Each but the first is fitted to the samples with other noise added: under a flat prior, and as

@@ -30,7 +30,7 @@ WIDTH = 100
 
 def summary(found: Discovery) -> str:
     """Return the text that ``print`` shows."""
-    lines = [*averaged_equations(found), *_left_out(found), ""]
+    lines = [*equation_lines(found), ""]
     noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
     lines.append(_entry("noise sd", ", ".join(noise)))
     best, count = found.models[0].probability, len(found.models)
@@ -46,20 +46,21 @@ def _entry(name: str, text: str) -> str:
                          subsequent_indent=" " * indent, break_long_words=False)  # fmt: skip
 
 
+def equation_lines(found: Discovery) -> list[str]:
+    """Write the equations, and say what they leave out."""
+    return [*averaged_equations(found), *_left_out(found)]
+
+
 def _left_out(found: Discovery) -> list[str]:
     """Say how many terms the printed equations lack."""
-    left = [
-        term.inclusion
-        for terms in averaged_terms(found)
-        for term in terms
-        if term not in printed_terms(terms)
-    ]
-    if not left:
+    every = averaged_terms(found)
+    hidden = [term.inclusion for one in every for term in one if term not in printed_terms(one)]
+    count = len(found.system.freedom.places) - sum(len(printed_terms(one)) for one in every)
+    if not count:
         return []
-    most = as_probability(max(left)) if max(left) >= 0.005 else "less than .01"
-    one = len(left) == 1
-    return [f"({len(left)} other term{'' if one else 's'}, probability {'' if one else 'at most '}"
-            f"{most})"]  # fmt: skip
+    most = max(hidden, default=0.0)
+    bound = f"at most {as_probability(most)}" if most >= 0.005 else "less than .01"
+    return [f"({count} other term{'s' if count > 1 else ''}, probability {bound})"]
 
 
 def averaged_equations(found: Discovery) -> list[str]:
@@ -73,33 +74,39 @@ def equations_of_model(found: Discovery, rank: int) -> list[str]:
     free, covariance = np.zeros(len(model.support)), np.zeros((len(model.support),) * 2)
     free[model.support] = model.mean
     covariance[np.ix_(model.support, model.support)] = model.covariance
-    basis = system.freedom.basis
-    mean = basis @ free + system.freedom.offset
-    variance = np.asarray((basis @ (basis @ covariance).T).diagonal())
-    there = (abs(basis) @ model.support > 0) | (system.freedom.offset != 0)
-    sd = np.sqrt(np.maximum(variance, 0.0))
-    return _equations(system, _by_state(system, mean, sd, there.astype(float)), probability=False)
+    mean, sd = _of_all(system, free, covariance)
+    return _equations(
+        system, _by_state(system, mean, sd, _have(system, model.support)), probability=False
+    )
 
 
 def averaged_terms(found: Discovery) -> list[list[WrittenTerm]]:
     """All terms that each equation may have, those the most probable first."""
-    free, freedom = found.coefficients, found.system.freedom
-    mean, sd = (np.array([getattr(one, key) for one in free.values()]) for key in ("mean", "sd"))
-    inclusion = found.probabilities
-    plain = np.array_equal(freedom.places, freedom.free_places) and not freedom.offset.any()
-    if not plain:
-        draws = (freedom.basis @ found.draws(seed=0).T).T + freedom.offset
-        mean, sd = draws.mean(axis=0), draws.std(axis=0)
-        inclusion = np.mean(draws != 0.0, axis=0)
-        sd[sd < 1e-12 * np.abs(mean)] = 0.0
-        # One that is a multiple of a free coefficient is there when that is.
-        rows, columns = freedom.basis.nonzero()
-        alone = (np.bincount(rows, minlength=len(inclusion)) == 1) & (freedom.offset == 0)
-        of = dict(zip(rows.tolist(), columns.tolist(), strict=True))
-        for row in np.flatnonzero(alone).tolist():
-            inclusion[row] = found.probabilities[of[row]]
-    every = _by_state(found.system, mean, sd, inclusion)
+    system = found.system
+    mean, sd = _of_all(system, *found.moments)
+    inclusion = np.asarray(
+        sum(model.probability * _have(system, model.support) for model in found.models)
+    )
+    # That of a free coefficient may be known better than by these models.
+    own = {tuple(place): k for k, place in enumerate(system.places.tolist())}
+    for row, place in enumerate(map(tuple, system.freedom.places.tolist())):
+        if place in own:
+            inclusion[row] = found.probabilities[own[place]]
+    every = _by_state(system, mean, sd, inclusion)
     return [sorted(terms, key=lambda term: -round(term.inclusion, 2)) for terms in every]
+
+
+def _of_all(system: CandidateSystem, free: Array, covariance: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of every coefficient, those that others determine included."""
+    basis = system.freedom.basis
+    variance = np.asarray((basis @ (basis @ covariance).T).diagonal())
+    return basis @ free + system.freedom.offset, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _have(system: CandidateSystem, support: NDArray[np.bool_]) -> Array:
+    """1 for each coefficient that is not zero with a support, else 0."""
+    freedom = system.freedom
+    return ((abs(freedom.basis) @ support > 0) | (freedom.offset != 0)).astype(float)
 
 
 def printed_terms(terms: Sequence[WrittenTerm]) -> list[WrittenTerm]:
@@ -133,9 +140,7 @@ def _equations(
         if complete:
             lines.append(f"{state}' = {known or '0'}  (known)")
         else:
-            lines.append(
-                equation_text(state, known, own, probability=probability, width=WIDTH)
-            )
+            lines.append(equation_text(state, known, own, probability=probability, width=WIDTH))
     return lines
 
 

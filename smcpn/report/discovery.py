@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,8 @@ MOST_TERMS = 40
 MOST_RECORDS = 4
 ROW = 0.2
 """Inches of one term."""
+RIGHT = 1.3
+"""End of the axis of probabilities: the coefficients stand beyond 1."""
 MARKED = 400
 """Samples up to which each measurement is a mark of its own."""
 
@@ -54,9 +55,9 @@ def inclusion_figure(found: Discovery) -> Figure:
     for axes, i in zip(rows, open_equations, strict=True):
         _plot_terms(axes, shown[i])
         left = allowed[i] - len(shown[i])
-        rest = f", {left} more not shown" if left else ""
+        rest = f"  ({left} other terms below {LEAST_INCLUSION:g})" if left else ""
         axes.set_title(f"{plain(names[i])}'{rest}", loc="left")
-    rows[-1].set_xlabel("probability that the equation has the term")
+    rows[-1].set_xlabel("probability that the equation has the term", x=0.5 / RIGHT)
     return drawing
 
 
@@ -69,7 +70,7 @@ def _plot_terms(axes: Axes, terms: list[WrittenTerm]) -> None:
         axes.text(1.03, place, text, va="center", fontsize=8.0, clip_on=False)
     axes.axvline(0.5, color=ACCENT, lw=0.6, ls=":")
     axes.set_yticks(places, [plain(term.name) for term in terms])
-    axes.set_xlim(0.0, 1.3)
+    axes.set_xlim(0.0, RIGHT)
     axes.set_xticks([0.0, 0.25, 0.5, 0.75, 1.0])
     axes.set_ylim(max(len(terms), 1) - 0.4, -0.6)
     axes.tick_params(left=False)
@@ -89,7 +90,7 @@ def path_figure(found: Discovery) -> Figure:
     drawing = figure(0.9 + 1.4 * len(states))
     grid = drawing.subplots(len(states), len(records), sharex="col", sharey="row", squeeze=False)
     measured = [_output_of(row) for row in found.observe]
-    for column, (record, path) in enumerate(zip(records, _paths(found), strict=False)):
+    for column, (record, path) in enumerate(zip(records, found.paths, strict=False)):
         for i, axes in enumerate(grid[:, column]):
             if i in measured:
                 _plot_measured(axes, record, record.y[:, measured.index(i)])
@@ -105,9 +106,7 @@ def path_figure(found: Discovery) -> Figure:
         legend |= dict(zip(labels, handles, strict=True))
     left = len(found.records) - len(records)
     title = f"{left} more records" if left else None
-    drawing.legend(
-        legend.values(), legend, loc="outside upper left", ncols=2, title=title
-    )
+    drawing.legend(legend.values(), legend, loc="outside upper left", ncols=2, title=title)
     drawing.align_ylabels(list(grid[:, 0]))
     return drawing
 
@@ -116,14 +115,6 @@ def _output_of(row: Array) -> int | None:
     """Number of the state that an output is, None where it is a sum of several."""
     places = np.flatnonzero(row)
     return int(places[0]) if len(places) == 1 and row[places[0]] == 1.0 else None
-
-
-def _paths(found: Discovery) -> Iterator[Array]:
-    """Yield the path of each record."""
-    begin = 0
-    for record in found.records:
-        yield found.path[begin : begin + len(record)]
-        begin += len(record)
 
 
 def _plot_measured(axes: Axes, record: Record, y: Array) -> None:
@@ -147,8 +138,8 @@ def residuals_figure(found: Discovery) -> Figure:
     grid = drawing.subplots(
         len(found.observe), len(records), sharex="col", sharey="row", squeeze=False
     )
-    for column, (record, path) in enumerate(zip(records, _paths(found), strict=False)):
-        residuals = (record.y - path @ found.observe.T) / found.noise
+    for column, (record, path) in enumerate(zip(records, found.paths, strict=False)):
+        residuals = (record.y - path @ found.observe.T) / np.where(found.noise > 0, found.noise, 1)
         for j, axes in enumerate(grid[:, column]):
             axes.axhspan(-1.96, 1.96, color=LIGHT, lw=0, zorder=0)
             axes.plot(*envelope(record.t, residuals[:, j]), color=DARK, lw=0.6)
