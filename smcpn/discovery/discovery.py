@@ -124,11 +124,11 @@ class Discovery:
     def coefficients(self) -> dict[str, Coefficient]:
         """Coefficients averaged over all models, by name; intervals from `N_DRAWS` draws."""
         mean, covariance = self.moments
+        sd = np.sqrt(np.diag(covariance))
         lower, upper = np.quantile(self.draws(N_DRAWS, seed=0), [0.025, 0.975], axis=0)
-        columns = zip(mean, np.sqrt(np.diag(covariance)), lower, upper, strict=True)
         return {
-            name: Coefficient(*map(float, row), inclusion)
-            for (name, inclusion), row in zip(self.inclusion.items(), columns, strict=True)
+            name: Coefficient(float(mean[k]), float(sd[k]), float(lower[k]), float(upper[k]), p)
+            for k, (name, p) in enumerate(self.inclusion.items())
         }
 
     @property

@@ -27,6 +27,8 @@ LEAST_WINDOW = 20
 VARIED = 0.5
 """Standard deviation of the outputs in these samples, as a share of that in all of the record."""
 _NO_NOISE = 1e-100
+_UNUSED: Any = stats.norm()
+"""Prior of coefficients whose values are given."""
 LEFT = 10.0
 """Ranges of the data, away from their middle, beyond which a draw has left them."""
 
@@ -83,7 +85,7 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
         found.records[0],
         observe=[_observed(row, ode.states) for row in found.observe],
         noise=[max(float(sd), _NO_NOISE) for sd in found.noise],
-        prior=dict.fromkeys(names, stats.norm()),
+        prior=dict.fromkeys(names, _UNUSED),
         initial=_guess(found, record),
     )
     return problem, values[:, support]

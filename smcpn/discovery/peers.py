@@ -70,10 +70,9 @@ def pysindy_table(found: Discovery) -> PeerTable:
         raise InputError("pysindy is not installed: pip install pysindy") from None
     hidden = [
         state
-        for state, seen in zip(found.system.candidates.states, found.observe.any(axis=0),
-                               strict=True)
-        if not seen
-    ]  # fmt: skip
+        for state, column in zip(found.system.candidates.states, found.observe.T, strict=True)
+        if not column.any()
+    ]
     if hidden:
         raise InputError(
             f"pysindy needs every state measured, and {listed(hidden)} is hidden: compare a "

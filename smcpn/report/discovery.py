@@ -65,7 +65,7 @@ def _plot_terms(axes: Axes, terms: list[WrittenTerm]) -> None:
     places = np.arange(len(terms))
     colors = [DARK if term.inclusion >= 0.5 else MIDDLE for term in terms]
     axes.barh(places, [term.inclusion for term in terms], height=0.6, color=colors, lw=0)
-    for place, term in zip(places, terms, strict=True):
+    for place, term in enumerate(terms):
         text = plain(with_uncertainty(term.mean, term.sd))
         axes.text(1.03, place, text, va="center", fontsize=8.0, clip_on=False)
     axes.axvline(0.5, color=ACCENT, lw=0.6, ls=":")

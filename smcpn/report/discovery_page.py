@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from smcpn.discovery.models import ModelTable
 from smcpn.discovery.notation import as_probability
 from smcpn.discovery.printed import LEAST_INCLUSION, equation_lines
 from smcpn.discovery.residuals import correlation
@@ -110,7 +111,7 @@ def _coefficients(found: Discovery) -> Table:
 
 def _models(found: Discovery) -> Table:
     columns = ["", "probability", "log-evidence", "log-prior", "terms", "coefficients"]
-    return Table(columns, found.models.rows())
+    return Table(columns, ModelTable(found.models).rows())
 
 
 def _sensitivity(found: Discovery) -> Table:

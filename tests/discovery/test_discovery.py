@@ -146,7 +146,7 @@ def test_draws_that_leave_the_data_are_left_out_and_counted():
     assert np.isfinite(run.upper).all()
     assert run.rmse_of_mean < 0.1
     explosive = dataclasses.replace(found, models=found.models[2:])
-    with pytest.raises(InputError, match="no draw stays|does not settle"):
+    with pytest.raises(InputError, match=r"no draw stays|does not settle"):
         explosive.simulate(found.records[0])
 
 

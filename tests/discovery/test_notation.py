@@ -18,7 +18,11 @@ def read(text):
     value, deviation, exponent = NUMBER.fullmatch(text).groups()
     power = Decimal(1).scaleb(int(exponent or 0))
     unit = Decimal(1).scaleb(-len(value.partition(".")[2]))
-    deviation = Decimal(deviation or 0) * (1 if "." in (deviation or ".") else unit)
+    if "." not in value and deviation:
+        # Of a whole number the zeros at the end of its uncertainty are none of its digits.
+        unit *= 10 ** (len(deviation) - max(len(deviation.rstrip("0")), 1))
+    last = 1 if "." in (deviation or ".") else Decimal(1).scaleb(-len(value.partition(".")[2]))
+    deviation = Decimal(deviation or 0) * last
     return Decimal(value) * power, deviation * power, unit * power
 
 
@@ -59,6 +63,7 @@ def test_digits_are_those_that_the_standard_deviation_leaves(value, sd, text):
 @example(1.7e308, 1.7e308)
 @example(1.7e308, 5e-324)
 @example(5e-324, 1.7e308)
+@example(1.0, 36.0)
 def test_a_text_is_read_back_as_the_number_to_its_digits(value, sd):
     text = with_uncertainty(value, sd)
     assert not re.match(r"-[0.]+([(e]|$)", text)
