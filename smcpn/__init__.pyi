@@ -3,6 +3,8 @@
 from . import datasets as datasets
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
+from .discovery.discover import discover
+from .discovery.discovery import Discovery
 from .discovery.library import Library, fourier, polynomials, terms
 from .errors import InputError
 from .estimate.laplace import laplace
@@ -45,6 +47,7 @@ __all__ = [
     "AdaptiveEKF1",
     "Bernoulli",
     "CheckpointWarning",
+    "Discovery",
     "IndependentMetropolis",
     "InputError",
     "Laplace",
@@ -73,6 +76,7 @@ __all__ = [
     "WasteFree",
     "compare",
     "datasets",
+    "discover",
     "fourier",
     "identify",
     "laplace",

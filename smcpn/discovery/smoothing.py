@@ -82,7 +82,7 @@ class Start(NamedTuple):
 
 
 def first_path(
-    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate, known: Seen
+    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
@@ -93,8 +93,7 @@ def first_path(
     variances : ndarray, (q,)
         Of the noise.
     rate : LibraryRate
-    known : ndarray of bool, (n,)
-        Equations without an unknown term. One whose state is seen tells a hidden state in it.
+        An equation without free coefficients, whose state is seen, tells a hidden state in it.
 
     Raises
     ------
@@ -103,6 +102,7 @@ def first_path(
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)
+    known, rate = rate.known, rate.restricted(np.array([], dtype=np.intp))
     outputs = np.concatenate([_splines(record, record.y, variances) for record in records], axis=1)
     path, slope = outputs @ pseudo.T
     deviation = np.sqrt(pseudo**2 @ variances)
@@ -185,7 +185,7 @@ def _hidden_in(
     i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: Seen
 ) -> NDArray[np.intp]:
     """Hidden states that a known equation depends on."""
-    none = np.zeros((1, len(rate.term)))
+    none = np.zeros((1, len(rate.unit)))
     _, by = rate.with_derivatives(path[None], u, t, none)
     return np.flatnonzero(~seen & np.any(by[0, :, i, : path.shape[1]] != 0.0, axis=0))
 
@@ -194,7 +194,7 @@ def _solve(
     i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate
 ) -> None:
     """Set the hidden state j where equation i has the slope of state i, by Newton steps."""
-    none = np.zeros((1, len(rate.term)))
+    none = np.zeros((1, len(rate.unit)))
     for _ in range(NEWTON_STEPS):
         value, by = rate.with_derivatives(path[None], u, t, none)
         derivative = by[0, :, i, j]

@@ -1,0 +1,187 @@
+"""`smcpn.discover`: which terms stand in the equations of measured records, with probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import Positive, Seed, checked
+from smcpn.discovery.discovery import DiscoveredModel, Discovery
+from smcpn.discovery.known import Known
+from smcpn.discovery.library import Library
+from smcpn.discovery.regression import SLABS
+from smcpn.discovery.search import Found, search
+from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.text import read_library
+from smcpn.errors import InputError, listed, nearest, one_of, shown
+from smcpn.model.ode import ODE
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+METHODS = ("search",)
+
+
+@checked
+def discover(
+    records: Record | Sequence[Record],
+    *,
+    library: Library | Mapping[str, Library] | str,
+    states: Sequence[str] | None = None,
+    inputs: Sequence[str] | None = None,
+    known: Known | None = None,
+    constraints: Sequence[str] = (),
+    observe: Sequence[str] | None = None,
+    method: str = "search",
+    slabs: Sequence[Positive] = SLABS,
+    seed: Seed = 0,
+) -> Discovery:
+    """Return the equations that records obey, as probabilities of the terms of a library.
+
+    Parameters
+    ----------
+    records : Record or sequence of Record
+        Trajectories of one system, of any lengths and initial states; NaN where a sample is
+        missing.
+    library : Library, mapping of str to Library, or str
+        Terms that the equations may have, of each equation or by state. A text is read as by the
+        command line: ``"poly(3) + sin"``.
+    states : sequence of str, optional
+        Names. By default those of ``known``, or ``x0``, ``x1``, ... as many as there are outputs.
+    inputs : sequence of str, optional
+        Names; ``u``, or ``u0``, ``u1``, ... by default.
+    known : mapping or ODE, optional
+        What is known of the equations: ``{"x": "v"}`` for x' = v, see `CandidateSystem.of`.
+    constraints : sequence of str
+        Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
+    observe : sequence of str, optional
+        State that each output measures; the first ones by default. The others are hidden.
+    method : {"search"}
+        Posterior probabilities by Laplace's method at the maximum of each model.
+    slabs : sequence of float
+        Prior standard deviations of a coefficient that is not zero, in units of
+        rms(dx/dt) / rms(term); the evidence is averaged over them.
+    seed : int
+        The same seed gives the same bytes.
+
+    Returns
+    -------
+    Discovery
+
+    Raises
+    ------
+    InputError
+        One sentence that names the argument, its value and the remedy.
+
+    Examples
+    --------
+    >>> import numpy as np, smcpn
+    >>> t = np.linspace(0.0, 5.0, 200)
+    >>> record = smcpn.Record(y=np.exp(-t) + 0.01 * np.random.default_rng(0).normal(size=200), t=t)
+    >>> smcpn.discover(record, library=smcpn.polynomials(2), states=["x"]).models[0].names
+    ("x'[x]",)
+    """
+    one_of("method", method, METHODS)
+    every = [records] if isinstance(records, Record) else list(records)
+    _check_alike(every)
+    terms = read_library(library) if isinstance(library, str) else library
+    states = _states(states, known, every[0].n_outputs)
+    inputs = _inputs(inputs, known, every[0].n_inputs)
+    system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
+    matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
+    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
+    return _discovery(tuple(every), system, matrix, found)
+
+
+def _discovery(
+    records: tuple[Record, ...], system: CandidateSystem, observe: Array, found: Found
+) -> Discovery:
+    models = tuple(
+        DiscoveredModel(
+            names=tuple(np.array(system.coefficients)[model.support].tolist()),
+            support=model.support,
+            mean=model.coefficients[model.support],
+            covariance=model.covariance,
+            initial=model.initial,
+            log_evidence=model.log_evidence,
+            log_prior=model.log_prior,
+            probability=model.probability,
+        )
+        for model in found.models
+    )
+    return Discovery(
+        system=system,
+        records=records,
+        observe=observe,
+        models=models,
+        probabilities=found.inclusion,
+        noise=found.noise,
+        path=found.path,
+    )
+
+
+def _check_alike(records: list[Record]) -> None:
+    if not records:
+        raise InputError("records is empty: give at least one Record", argument="records")
+    for record in records:
+        if record.n_outputs == 0:
+            raise InputError(
+                f"records: '{record.name}' has no outputs: give y, the measured states",
+                argument="records",
+            )
+        shape, first = (record.n_inputs, record.n_outputs), records[0]
+        if shape != (first.n_inputs, first.n_outputs):
+            raise InputError(
+                f"records: '{record.name}' has {shape[0]} inputs and {shape[1]} outputs, the first "
+                f"one {first.n_inputs} and {first.n_outputs}: give trajectories of one system",
+                argument="records",
+            )
+
+
+def _states(states: Sequence[str] | None, known: Any, n_outputs: int) -> Sequence[str]:
+    if states is not None:
+        return states
+    if isinstance(known, ODE):
+        return known.states
+    if isinstance(known, Mapping) and known:
+        names = [*known, *(one for one in known.values() if isinstance(one, str))]
+        return list(dict.fromkeys(names))
+    return [f"x{k}" for k in range(n_outputs)]
+
+
+def _inputs(inputs: Sequence[str] | None, known: Any, n_inputs: int) -> Sequence[str]:
+    if inputs is None and isinstance(known, ODE) and known.inputs:
+        inputs = known.inputs
+    if inputs is None:
+        return ["u"] if n_inputs == 1 else [f"u{k}" for k in range(n_inputs)]
+    if len(inputs) != n_inputs:
+        raise InputError(
+            f"inputs names {len(inputs)} ({listed(inputs)}), but the records have {n_inputs}: "
+            "name each column of u",
+            argument="inputs",
+        )
+    return inputs
+
+
+def _observation(observe: Sequence[str] | None, states: tuple[str, ...], n_outputs: int) -> Array:
+    """Matrix (q, n) of the outputs."""
+    names = list(states[:n_outputs]) if observe is None else list(observe)
+    if len(names) != n_outputs:
+        remedy = "name the states, or give observe" if observe is None else "name a state for each"
+        raise InputError(
+            f"the records have {n_outputs} outputs, but observe names {len(names)} of the states "
+            f"{listed(states)}: {remedy}",
+            argument="observe",
+        )
+    matrix = np.zeros((n_outputs, len(states)))
+    for row, name in enumerate(names):
+        if name not in states:
+            raise InputError(
+                f"observe names {shown(name)}, which is no state: {nearest(name, states)}",
+                argument="observe",
+            )
+        matrix[row, states.index(name)] = 1.0
+    return matrix
