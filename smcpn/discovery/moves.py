@@ -83,6 +83,10 @@ class Path:
         start = self.start.log_density(masks, z)
         return Cloud(masks, z, start, self.target.log_density(masks, z))
 
+    def drawn(self, size: int, rng: np.random.Generator) -> Cloud:
+        """Draws from the start."""
+        return self.cloud(*self.start.sample(rng, size))
+
     def log_density(self, cloud: Cloud) -> Array:
         """Log density at the exponent, (N,)."""
         return cloud.log_start + tempered(cloud.log_ratio, self.exponent)

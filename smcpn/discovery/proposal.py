@@ -24,11 +24,11 @@ from smcpn.smc.proposals import student_log_density, weighted_moments
 
 Array = NDArray[np.float64]
 
-OTHERS = 0.1
+OTHERS = 0.05
 """Share e of draws whose support may be any."""
 LEAST_INCLUSION = 0.01
 """Of any term in these, and of its absence."""
-TAILS, DEGREES, WIDER = 0.2, 4.0, 1.5
+TAILS, DEGREES, WIDER = 0.3, 5.0, 1.3
 """Share, degrees of freedom and width of Student's t."""
 FITTED = 4
 """Effective particles per coordinate from which a Gaussian is fitted to them."""
@@ -54,6 +54,13 @@ class Gaussian(NamedTuple):
         # precision = U U', upper triangular: U'^-1 is a lower factor of the covariance.
         factor = solve_triangular(upper.T, np.eye(len(mean)), lower=True)
         return cls(mean, scale[:, None] * factor)
+
+
+    def fitted(self, z: Array, weights: Array) -> Gaussian:
+        """Of weighted particles (N, k); correlations are drawn to its own where these are few."""
+        white = solve_triangular(self.factor, (z - self.mean).T, lower=True).T
+        mean, factor = weighted_moments(white, weights)
+        return Gaussian(self.mean + self.factor @ mean, self.factor @ factor)
 
 
 class Gaussians:
@@ -198,7 +205,7 @@ class SupportProposal:
             probability[key] = float(own.sum())
             there = active(mask, self.n_coordinates)
             if own.sum() > 0.0 and own.sum() ** 2 > FITTED * there.sum() * np.square(own).sum():
-                known[key] = Gaussian(*weighted_moments(z[rows][:, there], own / own.sum()))
+                known[key] = self.gaussians.of(mask).fitted(z[rows][:, there], own / own.sum())
         supports = np.array([np.frombuffer(key, dtype=bool) for key in probability])
         given = shares(np.array(list(probability.values())))
         gaussians = self.gaussians.with_known(known)
@@ -216,4 +223,4 @@ def by_support(masks: Mask) -> list[tuple[Mask, NDArray[np.int64]]]:
 def flattened(probabilities: Array) -> Array:
     """Shares of draws that also tell the evidence of improbable supports."""
     whole = probabilities / probabilities.sum()
-    return 0.8 * whole + 0.2 * normalise(0.5 * np.log(np.maximum(whole, 1e-6)))
+    return 0.8 * whole + 0.2 * normalise(0.25 * np.log(np.maximum(whole, 1e-6)))

@@ -3,7 +3,8 @@
 Particles come from a proposal q near the posterior, and are weighed and moved along
 q^(1 - b) (prior x likelihood)^b, with exponents b that keep the effective sample size. At the end
 the proposal is fitted to them, and draws from it are weighed: they are independent, and their mean
-weight is an unbiased estimate of the evidence. Where q was good at once, so are the first draws.
+weight is an unbiased estimate of the evidence. Where the weights of the first draws can be trusted
+there is no need of the path.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Array = NDArray[np.float64]
 SHARE = 0.5
 """Effective share of the particles that is kept."""
 ROUNDS = 3
-"""Of one independent, one jumping and one walking move after each resampling."""
-FIRST_SHARE = 0.3
+"""Of an independent and a walking move after each resampling, and one that jumps before."""
+LEAST_SHARE = 0.05
 """Effective share of the first draws at which they need no path."""
 MOST_EXPONENTS = 60
 
@@ -45,7 +46,6 @@ class Sampled:
         Their mean is the evidence.
     independent : bool
         Whether they are independent draws from a proposal, or particles of the path.
-    log_proposal : ndarray, (N,)
     exponents : tuple of float
         Of the path; none where the first draws were good.
     acceptance : tuple of float
@@ -68,6 +68,11 @@ class Sampled:
         return float(effective_sample_size(self.log_weights))
 
     @property
+    def trusted(self) -> bool:
+        """Whether the weights are those of draws that are enough for their tail."""
+        return self.independent and self.pareto_k < largest_k(len(self.z))
+
+    @property
     def log_evidence(self) -> float:
         """Log of the mean weight."""
         return float(log_mean_exp(self.log_weights))
@@ -85,14 +90,12 @@ def sampled(
     """
     path = Path(start, target)
     first = _weighed(path, start, size, rng)
-    if first.ess >= FIRST_SHARE * size and first.pareto_k < largest_k(size):
+    if first.ess >= LEAST_SHARE * size and first.trusted:
         return first
-    begin = path.cloud(first.masks, first.z)
-    end, log_evidence, exponents, acceptance = _along(path, begin, rng)
+    end, log_evidence, exponents, acceptance = _along(path, path.drawn(size, rng), rng)
     weights = np.full(size, 1.0 / size)
-    fitted = start.fitted(end.masks, end.z, weights, flattened)
-    last = _weighed(path, fitted, size, rng)
-    if last.pareto_k < largest_k(size):
+    last = _weighed(path, start.fitted(end.masks, end.z, weights, flattened), size, rng)
+    if last.trusted:
         return replace(last, exponents=exponents, acceptance=acceptance)
     log_weights = np.full(size, log_evidence)
     return Sampled(end.masks, end.z, log_weights, False, exponents, acceptance, last.pareto_k)
@@ -138,10 +141,10 @@ def _along(
 def _moved(
     path: Path, cloud: Cloud, fitted: SupportProposal, rng: np.random.Generator
 ) -> tuple[Cloud, tuple[float, float, float]]:
-    rates = np.zeros((ROUNDS, 3))
+    cloud, jumps = jumped(path, cloud, fitted, rng)
+    rates = np.zeros((ROUNDS, 2))
     for k in range(ROUNDS):
         cloud, rates[k, 0] = independent(path, cloud, fitted, rng)
-        cloud, rates[k, 1] = jumped(path, cloud, fitted, rng)
-        cloud, rates[k, 2] = walked(path, cloud, fitted.gaussians, rng)
-    one, two, three = rates.mean(axis=0).tolist()
-    return cloud, (one, two, three)
+        cloud, rates[k, 1] = walked(path, cloud, fitted.gaussians, rng)
+    one, two = rates.mean(axis=0).tolist()
+    return cloud, (one, jumps, two)
