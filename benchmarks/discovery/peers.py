@@ -59,7 +59,7 @@ def _fitted(system: System, y: Array, library: Any, optimizer: Any) -> tuple[lis
     t = system.interval * np.arange(len(y))
     model.fit(y, t=t, feature_names=list(system.states))
     names = [_as_ours(name, system.states) for name in model.get_feature_names()]
-    return names, np.asarray(model.coefficients()), model.optimizer
+    return names, np.asarray(model.coefficients(), dtype=np.float64), model.optimizer
 
 
 def _as_ours(name: str, states: tuple[str, ...]) -> str:
