@@ -211,6 +211,6 @@ def _part(gaussians: Gaussians, mask: Mask, columns: NDArray[np.int64]) -> tuple
     gaussian = gaussians.of(mask)
     place = np.cumsum(active(mask, int(columns.max(initial=0)) + len(mask) + 1)) - 1
     index = place[columns]
-    upper = np.linalg.qr(gaussian.factor[index].T, mode="r")
+    upper = np.asarray(np.linalg.qr(gaussian.factor[index].T, mode="r"))
     factor = upper.T * np.where(np.diag(upper) < 0.0, -1.0, 1.0)
     return gaussian.mean[index], factor

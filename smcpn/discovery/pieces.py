@@ -48,7 +48,7 @@ def cut(
         values = (coefficients / rate.unit)[None]
         slopes = rate.with_derivatives(x[None], record.u, record.t, values)[1][0, :, :, :n]
         slopes = slopes * scale / scale[:, None]
-        steps = expm(slopes[:-1] * np.diff(record.t)[:, None, None])
+        steps = np.asarray(expm(slopes[:-1] * np.diff(record.t)[:, None, None]), dtype=float)
         result.append(np.array(_begins(steps)))
     return result
 

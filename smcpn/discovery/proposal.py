@@ -55,7 +55,6 @@ class Gaussian(NamedTuple):
         factor = solve_triangular(upper.T, np.eye(len(mean)), lower=True)
         return cls(mean, scale[:, None] * factor)
 
-
     def fitted(self, z: Array, weights: Array) -> Gaussian:
         """Of weighted particles (N, k); correlations are drawn to its own where these are few."""
         white = solve_triangular(self.factor, (z - self.mean).T, lower=True).T

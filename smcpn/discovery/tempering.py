@@ -101,9 +101,7 @@ def sampled(
     return Sampled(end.masks, end.z, log_weights, False, exponents, acceptance, last.pareto_k)
 
 
-def _weighed(
-    path: Path, proposal: SupportProposal, size: int, rng: np.random.Generator
-) -> Sampled:
+def _weighed(path: Path, proposal: SupportProposal, size: int, rng: np.random.Generator) -> Sampled:
     """Importance sample from a proposal."""
     masks, z = proposal.sample(rng, size)
     log_density = path.target.log_density(masks, z)

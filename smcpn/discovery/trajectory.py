@@ -194,7 +194,9 @@ def trajectories(
     ode = system.equation(support)
     widths = FAR * prior.scale * max(prior.slabs)
     terms = np.array(system.coefficients)[prior.columns].tolist()
-    given: dict[str, Any] = {name: stats.norm(0.0, w) for name, w in zip(terms, widths, strict=True)}
+    given: dict[str, Any] = {
+        name: stats.norm(0.0, w) for name, w in zip(terms, widths, strict=True)
+    }
     names = [f"noise of output {j + 1}" for j in range(len(outputs))]
     learned = len(outputs) if noise is None else 0
     centre, spread = prior.centre, prior.spread
