@@ -70,10 +70,9 @@ def sample_posterior(
     seed : int
         The same seed gives the same bytes, for any ``threads``.
     """
-    given = None if solver is None or (isinstance(solver, str) and solver == "auto") else solver
-    if given is not None:
-        check_solver(given)
-    solver = cast(Solver | None, given)
+    solver = None if isinstance(solver, str) and solver == "auto" else cast(Solver | None, solver)
+    if solver is not None:
+        check_solver(solver)
     begins = cut(system, records, found.path, found.models[0].coefficients)
     parts, samples, first = pieces(records, begins)
     initial = found.path[samples]
