@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -16,10 +17,10 @@ from smcpn import RK4, Laplace, Posterior, Problem, Record
 
 SOLVER = RK4(steps=2)
 """Twice as many steps shift no rate by .05 posterior sd."""
-RATE = stats.lognorm(3.0)
+RATE: Any = stats.lognorm(3.0)
 """Prior of each rate: 1, up to a factor of 400 in either direction with 95 %."""
-CONCENTRATION = stats.lognorm(2.0, scale=0.3)
-DEVIATION = stats.lognorm(3.0, scale=0.01)
+CONCENTRATION: Any = stats.lognorm(2.0, scale=0.3)
+DEVIATION: Any = stats.lognorm(3.0, scale=0.01)
 STARTS = 2
 """Searches from the prior."""
 PARTICLES = 1000

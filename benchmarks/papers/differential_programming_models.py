@@ -32,7 +32,7 @@ def lorenz(x, y, z, *, sigma, rho, beta):
 
 
 @smcpn.ode
-def glycolysis(  # noqa: PLR0913
+def glycolysis(
     S1, S2, S3, S4, N2, A3, S4ex, *, J0, k1, k2, k3, k4, k5, k6, k, ka, q, KI, phi, N, A
 ):
     """Glycolysis of yeast (29, 30), of 14 rates."""

@@ -9,6 +9,7 @@ unknown, and both samples are measurements.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import casadi as ca
 import numpy as np
@@ -106,16 +107,20 @@ def estimate(
         miss, slope = residuals(p)
         return miss.ravel(), slope.reshape(-1, len(p))
 
-    cache: dict[bytes, tuple[Array, Array]] = {}
+    last: dict[bytes, tuple[Array, Array]] = {}
 
     def at(p: Array) -> tuple[Array, Array]:
-        if p.tobytes() not in cache:
-            cache.clear()
-            cache[p.tobytes()] = fitted(p)
-        return cache[p.tobytes()]
+        if p.tobytes() not in last:
+            last.clear()
+            last[p.tobytes()] = fitted(p)
+        return last[p.tobytes()]
+
+    def slope_of(p: Array) -> Array:
+        return at(p)[1]
 
     begin = np.log(begin) if logarithmic else begin
-    found = least_squares(lambda p: at(p)[0], begin, lambda p: at(p)[1], method="lm", x_scale="jac")
+    jacobian: Any = slope_of
+    found = least_squares(lambda p: at(p)[0], begin, jacobian, method="lm", x_scale="jac")
     return np.exp(found.x) if logarithmic else found.x
 
 
@@ -132,4 +137,4 @@ def _without_states(
     white, slope = np.linalg.solve(factor, left), np.linalg.solve(factor, -b)
     weighted = np.linalg.solve(factor.transpose(0, 2, 1), white)
     states += scale * (off + np.squeeze(a.transpose(0, 2, 1) @ weighted, -1))
-    return np.squeeze(white, -1), slope
+    return np.squeeze(white, -1).astype(float), slope.astype(float)

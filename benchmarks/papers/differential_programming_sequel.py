@@ -1,7 +1,8 @@
-"""The sequel's data: states observed in turns, some not at all, and a gap after the first sample.
+"""The sequel's data: states observed in turns, some not at all, a gap after the first sample.
 
-Source: Bhouri and Perdikaris, *Gaussian processes meet NeuralODEs: a Bayesian framework for learning
-the dynamics of partially observed systems from scarce and noisy data* (2022), and its public code.
+Source: Bhouri and Perdikaris, *Gaussian processes meet NeuralODEs: a Bayesian framework for
+learning the dynamics of partially observed systems from scarce and noisy data* (2022), and its
+public code.
 """
 
 from __future__ import annotations
@@ -59,7 +60,13 @@ class Sequel:
         return tuple(s for s in self.system.ode.states if s in self.odd + self.even)
 
     def record(self, noise: Array) -> Record:
-        """Samples on the grid with noise of unit variance, (10 intervals + 1, n), NaN if not seen."""
+        """Samples on the grid, NaN where not seen.
+
+        Parameters
+        ----------
+        noise : ndarray, (10 intervals + 1, n)
+            Of unit variance.
+        """
         times = np.linspace(0.0, self.end, FINER * self.intervals + 1)
         exact = self.system.states(times)
         y = exact + NOISE * exact.std(axis=0) * noise
@@ -102,10 +109,13 @@ LIBRARY = _powers("x") + _powers("y") + _itself("x") * _itself("y")
 
 SEQUELS: Mapping[str, Sequel] = {
     "lotka-volterra": Sequel(
-        EXPERIMENTS["lotka-volterra"], 16.5, 30.0, 110, 9, first=("y",), odd=("x",), even=("y",), key=123
+        EXPERIMENTS["lotka-volterra"],
+        end=16.5, forecast=30.0, intervals=110, gap=9,
+        first=("y",), odd=("x",), even=("y",), key=123,
     ),
     "glycolysis": Sequel(
-        EXPERIMENTS["glycolysis"], 3.0, 6.0, 120, 19, first=("A3", "S4ex"),
-        odd=("A3",), even=("N2", "S4ex"), key=1234,
+        EXPERIMENTS["glycolysis"],
+        end=3.0, forecast=6.0, intervals=120, gap=19,
+        first=("A3", "S4ex"), odd=("A3",), even=("N2", "S4ex"), key=1234,
     ),
-}
+}  # fmt: skip

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import smcpn
 from benchmarks.papers import differential_programming_glycolysis as rates
-from benchmarks.papers.differential_programming_discovery import METHOD, Answer, study
+from benchmarks.papers.differential_programming_discovery import Answer, study
 from benchmarks.papers.differential_programming_figures import (
     Forecast,
     forecast_figure,
@@ -23,7 +25,6 @@ from benchmarks.papers.differential_programming_sequel import LIBRARY, SEQUELS, 
 from benchmarks.papers.fenrir_outcome import Outcome
 from benchmarks.rows import Row
 from smcpn import RK4, Posterior, Problem, Record
-from smcpn.simulation.particles import Simulation
 
 FORECAST_TITLES = {
     "spiral, noisy": "spiral",
@@ -38,6 +39,7 @@ UNIFORM = {
     "q": (1.0, 10.0), "KI": (0.1, 2.0), "phi": (0.05, 1.0), "N": (0.1, 2.0), "A": (1.0, 10.0),
 }  # fmt: skip
 """Priors of the sequel."""
+TURNS_PARTICLES = 6000
 HIDDEN_STEPS, HIDDEN_PARTICLES = RK4(steps=4), 2000
 
 
@@ -88,7 +90,7 @@ def glycolysis(quick: bool) -> Outcome:
     seconds = time.perf_counter() - begin
     summary = rates.Rates(posterior.resample())
     rows = list(rates.rows("noisy", noisy, summary, seconds, designs=not quick))
-    rows[-1] = Row(**vars(rows[-1]) | {"note": f"{rows[-1].note}; ESS {posterior.ess:.0f}"})
+    rows[-1] = replace(rows[-1], note=f"{rows[-1].note}; ESS {posterior.ess:.0f}")
     exact = EXPERIMENTS["glycolysis"].without_noise().data()
     begin = time.perf_counter()
     summary = rates.laplace_rates(rates.mode(exact.record, found))
@@ -170,28 +172,34 @@ def sequel_lotka_volterra(quick: bool) -> Outcome:
     """Predator and prey seen in turns, with 14 candidate terms."""
     sequel = SEQUELS["lotka-volterra"]
     record, whose = _record(sequel)
-    begin = time.perf_counter()
-    found = smcpn.discover(
-        record, library=LIBRARY, states=sequel.system.ode.states, method=METHOD, seed=1
-    )
-    seconds = time.perf_counter() - begin
-    answer = Answer(found, sequel.system, seconds)
-    truth = sequel.system.coefficients
+    answer = seen_in_turns(record)
+    found, truth = answer.found, sequel.system.coefficients
     ours = {n: (found.coefficients[n].lower, found.coefficients[n].upper) for n in truth}
     run = found.simulate(future(sequel.system, sequel.forecast), initial=sequel.system.start)
     shown = Forecast(sequel.system.ode.states, run, record, (0, 1))
     told = (
         f"{whose}; {'exact' if answer.exact else 'wrong'} terms, inclusion of false ones <= "
-        f"{answer.inclusion[1]:.2g}; {seconds:.1f} s"
+        f"{answer.inclusion[1]:.2g}; ESS {answer.effective:.0f}; {answer.seconds:.1f} s"
     )
     return _sequel_outcome("lotka-volterra", truth, ours, shown, told, answer.exact)
+
+
+def seen_in_turns(record: Record) -> Answer:
+    """Discover the sequel's predator and prey, with its library."""
+    system, begin = SEQUELS["lotka-volterra"].system, time.process_time()
+    found = smcpn.discover(
+        record, library=LIBRARY, states=system.ode.states, particles=TURNS_PARTICLES, seed=1
+    )
+    return Answer(found, system, time.process_time() - begin)
 
 
 def sequel_problem(record: Record) -> Problem:
     """Glycolysis with three of seven states seen; one initial state is unknown."""
     sequel = SEQUELS["glycolysis"]
     ode, seen = sequel.system.ode, list(sequel.observed)
-    prior = {name: stats.uniform(low, high - low) for name, (low, high) in UNIFORM.items()}
+    prior: dict[str, Any] = {
+        name: stats.uniform(low, high - low) for name, (low, high) in UNIFORM.items()
+    }
     deviations = [f"sigma_{state}" for state in seen]
     initial = dict(zip(ode.states, sequel.system.start, strict=True))
     return Problem(
