@@ -74,6 +74,10 @@ class GaussNewton:
     groups : ndarray of int, (d,)
         Of the prior of the support.
     slabs : sequence of float
+    signs : ndarray of int, (d,)
+        1 or -1 where a coefficient has a sign, else 0.
+    told : bool
+        Whether the noise is known, and not learned.
     """
 
     def __init__(
@@ -85,9 +89,12 @@ class GaussNewton:
         scale: Array,
         groups: NDArray[np.int64],
         slabs: tuple[float, ...],
+        signs: NDArray[np.int64],
+        told: bool = False,
     ) -> None:
         self.paths, self.variances, self._start = paths, variances, start
         self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
+        self.signs, self._told = signs, told
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
 
@@ -96,6 +103,7 @@ class GaussNewton:
         result = copy(self)
         result.paths = self.paths.restricted(columns)
         result.scale, result._groups = self.scale[columns], self._groups[columns]
+        result.signs = self.signs[columns]
         result.prior = BetaBinomial(result._groups)
         return result
 
@@ -117,7 +125,7 @@ class GaussNewton:
         least = float(self.paths.counts @ (self._least / self.variances))
         regression = SpikeAndSlab(
             found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self.count, self.prior, self._slabs, least,
+            self.count, self.prior, self._slabs, least, self.signs,
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, found.log_determinant)
 
@@ -160,7 +168,9 @@ class GaussNewton:
         return self.paths.square(point.path, point.theta, self.variances, error)
 
     def learn_noise(self, point: Point) -> None:
-        """Set the variances of the noise to those of the residuals of a path."""
+        """Set the variances of the noise, if not told, to those of the residuals of a path."""
+        if self._told:
+            return
         counts = self.paths.counts
         free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
         left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)

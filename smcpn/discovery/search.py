@@ -130,6 +130,7 @@ def search(
     system: CandidateSystem,
     *,
     observe: Array | None = None,
+    noise: Array | None = None,
     slabs: tuple[float, ...] = SLABS,
     seed: int = 0,
 ) -> Found:
@@ -143,6 +144,9 @@ def search(
         Parameters of its known part have their defaults; its diffusion is not read.
     observe : ndarray, (q, n), optional
         Outputs are ``observe @ x`` and noise; the states if not given.
+    noise : ndarray, (q,), optional
+        Standard deviation of the noise of each output, up to one common factor; learned if not
+        given.
     slabs : sequence of float
         Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
     seed : int
@@ -155,7 +159,7 @@ def search(
         default, or no trajectory of these terms comes near the data.
     """
     matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
-    problem = _Problem.of(records, system, matrix)
+    problem = _Problem.of(records, system, matrix, noise)
     steps, point = _begun(problem, slabs)
     share = _first_error(steps, point)
     while share > MODEL_ERRORS[0]:
@@ -187,6 +191,10 @@ class _Problem:
         Of the noise of the outputs.
     groups : ndarray of int, (K,)
         Degree of the term of each free coefficient.
+    signs : ndarray of int, (K,)
+        1 or -1 where it has a sign, else 0.
+    told : bool
+        Whether the noise is known.
     """
 
     records: Sequence[Record]
@@ -196,16 +204,28 @@ class _Problem:
     start: Start
     variances: Array
     groups: NDArray[np.int64]
+    signs: NDArray[np.int64]
+    told: bool
 
     @classmethod
-    def of(cls, records: Sequence[Record], system: CandidateSystem, observe: Array) -> _Problem:
-        variances = noise_variances(records)
+    def of(
+        cls,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        observe: Array,
+        noise: Array | None,
+    ) -> _Problem:
+        """Smooth the outputs, and scale the system by what comes of it."""
+        variances = noise_variances(records) if noise is None else np.square(noise)
         start = first_path(records, observe, variances, LibraryRate(system))
         scale = _sizes(start.path)
         rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
         groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
-        return cls(records, rate, scale, observe * scale, scaled, variances, groups)
+        return cls(
+            records, rate, scale, observe * scale, scaled, variances, groups,
+            system.freedom.signs, noise is not None,
+        )  # fmt: skip
 
     @property
     def inputs(self) -> tuple[Array, Array]:
@@ -234,8 +254,9 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
     paths = LibraryPaths(records, rate, problem.observe, start.path)
     steps = GaussNewton(
-        paths, start, problem.variances, least_variances(records), scale, problem.groups, slabs
-    )
+        paths, start, problem.variances, least_variances(records), scale, problem.groups, slabs,
+        problem.signs, problem.told,
+    )  # fmt: skip
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
     return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
 
@@ -327,6 +348,8 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     try:
         point, there = _polished(steps, Point(linear.point.path + change, theta, support))
     except (ValueError, np.linalg.LinAlgError):
+        return None
+    if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
     scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
     covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)

@@ -253,3 +253,21 @@ def test_a_conserved_sum():
     theta = system.matrix(found.coefficients)
     np.testing.assert_allclose(theta.sum(axis=0), 0.0, atol=1e-12)
     np.testing.assert_array_equal(found.support, support(system, ("i'[i]", "i'[s i]", "r'[i]")))
+
+
+def test_a_coefficient_of_the_wrong_sign_is_not_allowed():
+    t = np.linspace(0.0, 10.0, 101)
+    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0), t=t)
+    wrong = search([record], polynomials(2, constraints=["x'[x y] > 0"]))
+    place = wrong.models[0].support & support(polynomials(2), ["x'[x y]"])
+    assert not place.any()
+    right = search([record], polynomials(2, constraints=["x'[x y] < 0", "y'[x y] > 0"]))
+    np.testing.assert_array_equal(right.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+
+
+def test_noise_that_is_told():
+    t = np.linspace(0.0, 10.0, 101)
+    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.1, 0), t=t)
+    found = search([record], polynomials(2), noise=np.array([0.2, 1.0]))
+    np.testing.assert_allclose(found.noise, [0.2, 1.0], rtol=1e-12)
+    np.testing.assert_array_equal(found.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
