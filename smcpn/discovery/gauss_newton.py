@@ -167,18 +167,32 @@ class GaussNewton:
     def _square(self, point: Point, error: Array) -> float:
         return self.paths.square(point.path, point.theta, self.variances, error)
 
-    def learn_noise(self, point: Point) -> None:
-        """Set the variances of the noise, if not told, to those of the residuals of a path."""
+    def with_noise_of(self, point: Point) -> GaussNewton:
+        """The same with the noise, if it is not told, that the residuals of a path have."""
         if self._told:
-            return
+            return self
         counts = self.paths.counts
         free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
         left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
-        told = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / left
-        self._rescale(np.maximum(told, self._least))
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0)
+        result = copy(self)
+        result.variances = np.maximum(squares / left, self._least)
+        factor = np.sqrt(np.mean(result.variances / self.variances))
+        result._start = self._start._replace(deviation=factor * self._start.deviation)
+        return result
 
-    def _rescale(self, variances: Array) -> None:
-        """Change the variances of the noise, and those of model errors with them."""
-        factor = np.sqrt(np.mean(variances / self.variances))
-        self._start = self._start._replace(deviation=factor * self._start.deviation)
-        self.variances = variances
+    def noise_evidence(self, point: Point) -> float:
+        """What the noise adds to the log evidence of data in units of it.
+
+        That is the density in units of the outputs, and, of several outputs, what the noise of each
+        being learned is better than one common factor. Each output counts as if it had one more
+        number, of the size of its noise.
+        """
+        counts, told = self.paths.counts, self._told
+        found = -0.5 * float(counts @ np.log(self.variances))
+        if told:
+            return found
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / self.variances
+        mean = (squares + 1.0) / (counts + 1.0)
+        common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
+        return found + 0.5 * float(counts @ np.log(common / mean))

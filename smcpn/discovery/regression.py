@@ -8,9 +8,11 @@ has the slab N(0, (c tau_j)^2); the columns of S are in units of tau. For a supp
 
 with S and theta of the support only, averaged over c. Where a coefficient has a sign its slab is
 the half of the normal density, twice as high, of which the probability that the normal posterior
-gives the sign is left; of several such coefficients the product. Prior of the support: within each
-group of columns (terms of one degree) the number of active ones is uniform, and so are the sets of
-each number: beta-binomial(1, 1) (Scott and Berger 2010).
+gives the sign is left; of several such coefficients the product.
+
+Prior of the support: of the n columns of degree g, k are active with a probability that is the same
+for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010) with b = n g / 2, at least
+one: some 2 / g are expected, for terms of high degree are many and few of them stand in equations.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, log_ndtr
+from scipy.special import betaln, log_ndtr
 
 Array = NDArray[np.float64]
 Support = NDArray[np.bool_]
@@ -36,25 +38,31 @@ class BetaBinomial:
 
     Parameters
     ----------
-    groups : ndarray of int, (d,)
-        Group of each column.
+    degrees : ndarray of int, (d,)
+        Of each column.
     """
 
-    def __init__(self, groups: NDArray[np.int64]) -> None:
-        self._groups = np.unique(groups, return_inverse=True)[1]
+    def __init__(self, degrees: NDArray[np.int64]) -> None:
+        degree, self._groups = np.unique(degrees, return_inverse=True)
         self._sizes = np.bincount(self._groups)
+        self._absent = np.maximum(self._sizes * np.maximum(degree, 1) / 2.0, 1.0)
 
     def log_probability(self, support: Support) -> float:
         """Log probability of a support."""
-        return float(_log_beta_binomial(self._sizes, self._counts(support)).sum())
+        return float(self._logs(self._counts(support)).sum())
 
     def changes(self, support: Support) -> Array:
         """Change of the log probability by each flip, (d,)."""
         sizes, groups, counts = self._sizes, self._groups, self._counts(support)
-        own = _log_beta_binomial(sizes, counts)
-        more = _log_beta_binomial(sizes, np.minimum(counts + 1, sizes)) - own
-        less = _log_beta_binomial(sizes, np.maximum(counts - 1, 0)) - own
+        own = self._logs(counts)
+        more = self._logs(np.minimum(counts + 1, sizes)) - own
+        less = self._logs(np.maximum(counts - 1, 0)) - own
         return np.where(support, less[groups], more[groups])
+
+    def _logs(self, counts: NDArray[np.int64]) -> Array:
+        """Log probability of one set of so many in each group."""
+        absent = self._absent
+        return betaln(1.0 + counts, absent + self._sizes - counts) - betaln(1.0, absent)
 
     def _counts(self, support: Support) -> NDArray[np.int64]:
         return np.bincount(self._groups[support], minlength=len(self._sizes))
@@ -267,9 +275,3 @@ def _log_share(signs: NDArray[np.int64], mean: Array, variance: Array) -> Array:
     """Log of twice the probability of a sign; 0 where there is none."""
     with np.errstate(all="ignore"):
         return np.where(signs == 0, 0.0, np.log(2.0) + log_ndtr(signs * mean / np.sqrt(variance)))
-
-
-def _log_beta_binomial(size: NDArray[np.int64], count: NDArray[np.int64]) -> Array:
-    """Log probability of one set of so many out of so many."""
-    chosen = gammaln(count + 1) + gammaln(size - count + 1) - gammaln(size + 1)
-    return chosen - np.log(size + 1.0)

@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import comb, logsumexp
 
 from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab
@@ -42,7 +43,8 @@ def dense_score(support, seed=0):
     prior = 0.0
     for group in (1, 2):
         size, count = np.sum(group == GROUPS), np.sum(support & (group == GROUPS))
-        prior -= np.log((size + 1) * comb(size, count))
+        of_count = stats.betabinom(size, 1.0, max(size * group / 2.0, 1.0)).logpmf(count)
+        prior += of_count - np.log(comb(size, count))
     return logsumexp(scores) - np.log(len(SLABS)) + prior
 
 

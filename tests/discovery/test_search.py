@@ -271,3 +271,19 @@ def test_noise_that_is_told():
     found = search([record], polynomials(2), noise=np.array([0.2, 1.0]))
     np.testing.assert_allclose(found.noise, [0.2, 1.0], rtol=1e-12)
     np.testing.assert_array_equal(found.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+
+
+def test_lynx_and_hare_with_noise_that_multiplies():
+    years = np.loadtxt(smcpn.datasets.root() / "lynx_hare/lynx_hare.csv", delimiter=",", skiprows=1)
+    system = polynomials(2)
+    record = smcpn.Record(y=years[:, 1:], t=years[:, 0])
+    found = search([record], system, relative=True)
+    np.testing.assert_array_equal(found.models[0].support, support(system, LOTKA_VOLTERRA))
+    # Of about a quarter of what is counted, as Howard (2009) and Carpenter (2018) find.
+    np.testing.assert_allclose(found.noise, 0.25, rtol=0.15)
+
+
+def test_relative_noise_of_what_is_not_positive():
+    record = smcpn.Record(y=np.linspace(-1.0, 1.0, 20), dt=0.1)
+    with pytest.raises(InputError, match="an output that is not positive"):
+        search([record], polynomials(2, "x"), relative=True)
