@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Positive, Seed, checked
-from smcpn.discovery.discovery import DiscoveredModel, Discovery
+from smcpn.discovery.discovery import Discovery
 from smcpn.discovery.known import Known
 from smcpn.discovery.library import Library
+from smcpn.discovery.models import DiscoveredModel
 from smcpn.discovery.regression import SLABS
+from smcpn.discovery.residuals import remarks
 from smcpn.discovery.search import Found, search
 from smcpn.discovery.system import CandidateSystem
 from smcpn.discovery.text import read_library
@@ -93,7 +96,10 @@ def discover(
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
     found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
-    return _discovery(tuple(every), system, matrix, found)
+    result = _discovery(tuple(every), system, matrix, found)
+    settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings |= {"constraints": listed(constraints)} if constraints else {}
+    return replace(result, settings=settings, warnings=tuple(remarks(result)))
 
 
 def _discovery(
