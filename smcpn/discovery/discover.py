@@ -38,6 +38,7 @@ def discover(
     known: Known | None = None,
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
+    noise: str | Sequence[Positive] = "unknown",
     method: str = "search",
     slabs: Sequence[Positive] = SLABS,
     seed: Seed = 0,
@@ -62,6 +63,10 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
+    noise : {"unknown", "relative"} or sequence of float
+        Its standard deviation for each output, where it is known up to a common factor. Of what is
+        ``"relative"`` the logarithm is measured: noise multiplies the outputs, all positive, and
+        what comes back is its standard deviation at their root mean square.
     method : {"search"}
         Posterior probabilities by Laplace's method at the maximum of each model.
     slabs : sequence of float
@@ -95,9 +100,21 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
+    found = search(
+        every,
+        system,
+        observe=matrix,
+        noise=_known_noise(noise, every[0].n_outputs),
+        relative=noise == "relative",
+        slabs=tuple(slabs),
+        seed=seed,
+    )
+    if noise == "relative":
+        sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
+        found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     return replace(result, settings=settings, warnings=tuple(remarks(result)))
 
@@ -127,6 +144,20 @@ def _discovery(
         noise=found.noise,
         path=found.path,
     )
+
+
+def _known_noise(noise: str | Sequence[float], n_outputs: int) -> Array | None:
+    """Standard deviations (q,); None where they are to be learned."""
+    if isinstance(noise, str):
+        one_of("noise", noise, ("unknown", "relative"))
+        return None
+    if len(noise) != n_outputs:
+        raise InputError(
+            f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
+            "for each",
+            argument="noise",
+        )
+    return np.array(noise, dtype=float)
 
 
 def _check_alike(records: list[Record]) -> None:

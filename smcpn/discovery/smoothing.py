@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -58,7 +57,7 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
                 'positive: give noise="unknown", or outputs above zero',
                 argument="noise",
             )
-    return [replace(record, y=np.log(record.y)) for record in records]
+    return [record.with_outputs(np.log(record.y)) for record in records]
 
 
 def least_variances(records: Sequence[Record]) -> Array:
