@@ -1,6 +1,7 @@
 """Where each public name is; `smcpn/__init__.py` imports it when it is first used."""
 
 from . import datasets as datasets
+from . import sindy as sindy
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
 from .discovery.discover import discover
@@ -88,6 +89,7 @@ __all__ = [
     "resume",
     "sde",
     "simulate",
+    "sindy",
     "solve",
     "terms",
 ]

@@ -104,14 +104,14 @@ HIDDEN: Mapping[str, Hidden] = {
         truth=frozenset({"v'[v]", "v'[sin(x)]"}),
         library=lambda: smcpn.polynomials(3) + smcpn.terms(np.sin),
         start=(-1.193, -3.876),
-        t=0.02 * np.arange(501),
+        t=np.linspace(0.0, 10.0, 501),
     ),
     "Duffing": Hidden(
         force=lambda t, s: float(_drive(np.asarray(t))) - 0.3 * s[1] + s[0] - s[0] ** 3,
         truth=frozenset({"v'[u]", "v'[v]", "v'[x]", "v'[x^3]"}),
         library=lambda: smcpn.polynomials(3),
         start=(1.0, 0.0),
-        t=0.05 * np.arange(401),
+        t=np.linspace(0.0, 20.0, 401),
         input=_drive,
     ),
 }
