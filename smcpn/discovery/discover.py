@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Positive, Seed, checked
+from smcpn.arguments import ANYTHING, Count, Positive, Seed, checked
 from smcpn.discovery.discovery import Discovery
 from smcpn.discovery.known import Known
 from smcpn.discovery.library import Library
 from smcpn.discovery.models import DiscoveredModel
 from smcpn.discovery.regression import SLABS
 from smcpn.discovery.residuals import remarks
+from smcpn.discovery.sampling import sample_posterior
 from smcpn.discovery.search import Found, search
 from smcpn.discovery.system import CandidateSystem
 from smcpn.discovery.text import read_library
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
+from smcpn.smc.replicates import SamplerWarning
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
-METHODS = ("search",)
+METHODS = ("smc", "search")
 
 
 @checked
@@ -38,9 +42,15 @@ def discover(
     known: Known | None = None,
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
-    method: str = "search",
+    noise: str | Sequence[Positive] = "unknown",
+    method: str = "smc",
     slabs: Sequence[Positive] = SLABS,
+    solver: Annotated[Solver | str | None, ANYTHING] = None,
+    likelihood: str | None = None,
+    particles: Count = 1000,
+    replicates: Count = 1,
     seed: Seed = 0,
+    threads: Count | None = None,
 ) -> Discovery:
     """Return the equations that records obey, as probabilities of the terms of a library.
 
@@ -62,13 +72,27 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
-    method : {"search"}
-        Posterior probabilities by Laplace's method at the maximum of each model.
+    noise : {"unknown", "relative"} or sequence of float
+        Its standard deviation for each output, where it is known. ``"relative"`` noise multiplies
+        the outputs, all positive, by exp(e), only with ``method="search"``; what comes back is its
+        standard deviation at their root mean square.
+    method : {"smc", "search"}
+        Sequential Monte Carlo over supports, coefficients, initial states and noise with the
+        likelihood of whole trajectories, which counts the error of the solver; or, faster,
+        posterior probabilities by Laplace's method at the maximum of each model, from which the
+        former begins.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
+    solver, likelihood : optional
+        Of the trajectories, as of `identify`; `EKF0` with as many steps as the best model needs, or
+        `AdaptiveEKF1` where it is stiff, by default.
+    particles, replicates : int
+        Draws of ``method="smc"``, and independent runs of it, which are pooled.
     seed : int
-        The same seed gives the same bytes.
+        The same seed gives the same bytes, for any ``threads``.
+    threads : int, optional
+        Threads of the kernels; all processors by default.
 
     Returns
     -------
@@ -78,6 +102,11 @@ def discover(
     ------
     InputError
         One sentence that names the argument, its value and the remedy.
+
+    Warns
+    -----
+    SamplerWarning
+        If the draws of ``method="smc"`` are few or far from Gaussian; kept in ``warnings``.
 
     Examples
     --------
@@ -95,11 +124,45 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
+    known_noise = _known_noise(noise, every[0].n_outputs, method)
+    found = search(
+        every,
+        system,
+        observe=matrix,
+        noise=known_noise,
+        relative=noise == "relative",
+        slabs=tuple(slabs),
+        seed=seed,
+    )
+    if noise == "relative":
+        sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
+        found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
+    if method == "smc":
+        posterior = sample_posterior(
+            system,
+            every,
+            result.outputs,
+            found,
+            slabs=tuple(slabs),
+            noise=known_noise,
+            particles=particles,
+            replicates=replicates,
+            seed=seed,
+            solver=solver,
+            likelihood=likelihood,
+            threads=threads,
+        )
+        for doubt in posterior.warnings:
+            warnings.warn(doubt, SamplerWarning, stacklevel=3)
+        result = result.with_posterior(posterior)
     settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
-    return replace(result, settings=settings, warnings=tuple(remarks(result)))
+    if result.posterior is not None:
+        settings |= {"solver": repr(result.posterior.solver), "particles": particles}
+    doubts = (*result.warnings, *remarks(result))
+    return replace(result, settings=settings, warnings=doubts)
 
 
 def _discovery(
@@ -127,6 +190,24 @@ def _discovery(
         noise=found.noise,
         path=found.path,
     )
+
+
+def _known_noise(noise: str | Sequence[float], n_outputs: int, method: str) -> Array | None:
+    """Standard deviations (q,); None where they are to be learned."""
+    if isinstance(noise, str):
+        if one_of("noise", noise, ("unknown", "relative")) == "relative" and method != "search":
+            raise InputError(
+                f"noise is 'relative' and method '{method}': give method=\"search\"",
+                argument="noise",
+            )
+        return None
+    if len(noise) != n_outputs:
+        raise InputError(
+            f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
+            "for each",
+            argument="noise",
+        )
+    return np.array(noise, dtype=float)
 
 
 def _check_alike(records: list[Record]) -> None:
