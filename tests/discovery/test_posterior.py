@@ -40,7 +40,7 @@ def sampled(logistic):
 
 
 def test_probabilities_and_models_are_those_of_the_draws(logistic, sampled):
-    system, _, found = logistic
+    _, _, found = logistic
     assert sampled.weights.sum() == pytest.approx(1.0)
     np.testing.assert_array_equal(sampled.coefficients != 0.0, sampled.supports)
     np.testing.assert_allclose(sampled.inclusion, sampled.weights @ sampled.supports)
