@@ -24,5 +24,6 @@ STARTS = ("auto",)
 PARTICLES = 1000
 LEAST = {"particles": 10, "seed": 0}
 """Least whole numbers."""
+DISCOVERY_METHODS = ("search",)
 STANDARD = "-"
 EVERY_SECONDS = 60.0
