@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Positive, Seed, checked
+from smcpn.arguments import ANYTHING, Count, Positive, Seed, checked
 from smcpn.discovery.discovery import Discovery
 from smcpn.discovery.known import Known
 from smcpn.discovery.library import Library
 from smcpn.discovery.models import DiscoveredModel
 from smcpn.discovery.regression import SLABS
 from smcpn.discovery.residuals import remarks
+from smcpn.discovery.sampling import sample_posterior
 from smcpn.discovery.search import Found, search
 from smcpn.discovery.system import CandidateSystem
 from smcpn.discovery.text import read_library
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
+from smcpn.smc.replicates import SamplerWarning
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
-METHODS = ("search",)
+METHODS = ("smc", "search")
 
 
 @checked
@@ -38,9 +42,14 @@ def discover(
     known: Known | None = None,
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
-    method: str = "search",
+    method: str = "smc",
     slabs: Sequence[Positive] = SLABS,
+    solver: Annotated[Solver | str | None, ANYTHING] = None,
+    likelihood: str | None = None,
+    particles: Count = 1000,
+    replicates: Count = 1,
     seed: Seed = 0,
+    threads: Count | None = None,
 ) -> Discovery:
     """Return the equations that records obey, as probabilities of the terms of a library.
 
@@ -62,13 +71,23 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
-    method : {"search"}
-        Posterior probabilities by Laplace's method at the maximum of each model.
+    method : {"smc", "search"}
+        Sequential Monte Carlo over supports, coefficients, initial states and noise with the
+        likelihood of whole trajectories, which counts the error of the solver; or, faster,
+        posterior probabilities by Laplace's method at the maximum of each model, from which the
+        former begins.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
+    solver, likelihood : optional
+        Of the trajectories, as of `identify`; `EKF0` with as many steps as the best model needs, or
+        `AdaptiveEKF1` where it is stiff, by default.
+    particles, replicates : int
+        Draws of ``method="smc"``, and independent runs of it, which are pooled.
     seed : int
-        The same seed gives the same bytes.
+        The same seed gives the same bytes, for any ``threads``.
+    threads : int, optional
+        Threads of the kernels; all processors by default.
 
     Returns
     -------
@@ -78,6 +97,11 @@ def discover(
     ------
     InputError
         One sentence that names the argument, its value and the remedy.
+
+    Warns
+    -----
+    SamplerWarning
+        If the draws of ``method="smc"`` are few or far from Gaussian; kept in ``warnings``.
 
     Examples
     --------
@@ -97,9 +121,29 @@ def discover(
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
     found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
     result = _discovery(tuple(every), system, matrix, found)
+    if method == "smc":
+        posterior = sample_posterior(
+            system,
+            every,
+            result.outputs,
+            found,
+            slabs=tuple(slabs),
+            particles=particles,
+            replicates=replicates,
+            seed=seed,
+            solver=solver,
+            likelihood=likelihood,
+            threads=threads,
+        )
+        for doubt in posterior.warnings:
+            warnings.warn(doubt, SamplerWarning, stacklevel=3)
+        result = result.with_posterior(posterior)
     settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
     settings |= {"constraints": listed(constraints)} if constraints else {}
-    return replace(result, settings=settings, warnings=tuple(remarks(result)))
+    if result.posterior is not None:
+        settings |= {"solver": repr(result.posterior.solver), "particles": particles}
+    doubts = (*result.warnings, *remarks(result))
+    return replace(result, settings=settings, warnings=doubts)
 
 
 def _discovery(

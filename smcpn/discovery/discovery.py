@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,14 @@ from smcpn.arguments import Count, Index, Seed, checked
 from smcpn.discovery.forecast import forecast
 from smcpn.discovery.models import DiscoveredModel, ModelTable
 from smcpn.discovery.peers import PEERS, PeerTable
+from smcpn.discovery.posterior import SupportPosterior
 from smcpn.discovery.printed import averaged_equations, equations_of_model, output_names, summary
 from smcpn.discovery.system import CandidateSystem
 from smcpn.errors import one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
+from smcpn.smc.resampling import systematic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -80,6 +82,9 @@ class Discovery:
         What is doubtful, one sentence each.
     sensitivity : mapping of float to ndarray, (K,)
         Inclusion where the slab of the prior is wider by a factor.
+    posterior : SupportPosterior, optional
+        Weighted draws, where ``method="smc"`` made them: supports, coefficients, initial states
+        and noise, with errors of inclusion and evidence.
     """
 
     system: CandidateSystem = field(repr=False)
@@ -92,6 +97,7 @@ class Discovery:
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
     sensitivity: Mapping[float, Array] = field(default_factory=dict[float, Array], repr=False)
+    posterior: SupportPosterior | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", ModelTable(self.models))
@@ -107,6 +113,10 @@ class Discovery:
     @cached_property
     def moments(self) -> tuple[Array, Array]:
         """Mean (K,) and covariance (K, K) of the coefficients over all models."""
+        if self.posterior is not None:
+            weights, drawn = self.posterior.weights, self.posterior.coefficients
+            away = drawn - weights @ drawn
+            return weights @ drawn, (away * weights[:, None]).T @ away
         size = len(self.system.coefficients)
         mean, square = np.zeros(size), np.zeros((size, size))
         total = sum(model.probability for model in self.models)
@@ -145,6 +155,8 @@ class Discovery:
     def draws(self, n: Count = 1000, seed: Seed = 0) -> Array:
         """Draw coefficients (n, K) from the posterior over all models, zeros where absent."""
         rng = np.random.default_rng(seed)
+        if self.posterior is not None:
+            return self.posterior.coefficients[systematic(self.posterior.weights, rng, n)]
         weights = np.array([model.probability for model in self.models])
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
         result = np.zeros((n, len(self.system.coefficients)))
@@ -156,6 +168,18 @@ class Discovery:
                 )
                 result[np.ix_(rows, np.flatnonzero(model.support))] = drawn
         return result
+
+    def with_posterior(self, posterior: SupportPosterior) -> Discovery:
+        """The same with probabilities and models by draws."""
+        return replace(
+            self,
+            models=posterior.models,
+            probabilities=posterior.inclusion,
+            noise=posterior.weights @ posterior.noise,
+            sensitivity=posterior.sensitivity,
+            warnings=posterior.warnings,
+            posterior=posterior,
+        )
 
     def ode(self, rank: Index = 0) -> ODE:
         """Make the equation of a model, with its posterior means as defaults.

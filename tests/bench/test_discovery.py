@@ -71,7 +71,7 @@ def test_rows_of_a_cell_count_exact_supports_and_name_wrong_ones():
 def test_names_of_the_peer_are_ours():
     assert _as_ours("z x^2", ("x", "y", "z")) == "x^2 z"
     matrix = np.array([[0.0, 2.0], [-1.0, 0.0]])
-    assert _names(GRIDS["van der Pol"], (["1", "x y"], matrix)) == {"x'[x y]", "y'[1]"}
+    assert _names(GRIDS["van der Pol"], ["1", "y x"], matrix) == {"x'[x y]", "y'[1]"}
 
 
 def test_reliability_error():
