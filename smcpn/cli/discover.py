@@ -13,6 +13,7 @@ from smcpn.cli.options import (
     RUN,
     SYSTEM,
     Json,
+    Particles,
     Quiet,
     ReportFile,
     Seed,
@@ -119,12 +120,24 @@ def discover(
     method: Annotated[
         str | None,
         typer.Option(
-            help="How terms are found and weighed.",
+            help="How terms are weighed: by draws from whole trajectories, or faster by Laplace's "
+            "method.",
             metavar="|".join(DISCOVERY_METHODS),
             rich_help_panel=RUN,
         ),
     ] = None,
+    particles: Particles = None,
+    replicates: Annotated[
+        int | None,
+        typer.Option(help="Independent runs, which are pooled.", rich_help_panel=RUN),
+    ] = None,
     seed: Seed = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Threads of the kernels; results do not depend on it.", rich_help_panel=RUN
+        ),
+    ] = None,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,
@@ -150,14 +163,20 @@ def discover(
 
     Example: smcpn discover run1.csv run2.csv --states x,v --inputs u --report out.html
     """
-    check_options(seed=seed)
+    settings = {
+        "method": method,
+        "particles": particles,
+        "replicates": replicates,
+        "seed": seed,
+        "threads": threads,
+    }
     if method is not None:
         one_of("method", method, DISCOVERY_METHODS)
+    check_options(**{name: value for name, value in settings.items() if name != "method"})
     _check_files(report, picture)
     from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
     from smcpn.io.sink import json_text
 
-    settings = {"method": method, "seed": seed}
     asked = Asked(
         files=tuple(files),
         states=_pairs("states", states),

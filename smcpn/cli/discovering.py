@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from smcpn.discovery.peers import PeerTable
 from smcpn.errors import InputError, nearest
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
+from smcpn.smc.replicates import SamplerWarning
 
 
 @dataclass(frozen=True)
@@ -88,16 +90,19 @@ def discovered(asked: Asked) -> Outcome:
     begin = time.perf_counter()
     records, tests = asked.records(asked.files), asked.records(asked.tests)
     began = time.perf_counter()
-    found = smcpn.discover(
-        records,
-        library=asked.library,
-        states=list(asked.states),
-        inputs=list(asked.inputs),
-        known=dict(asked.known) or None,
-        constraints=asked.constraints,
-        observe=asked.observe,
-        **{"seed": SEED, **asked.settings},
-    )
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        found = smcpn.discover(
+            records,
+            library=asked.library,
+            states=list(asked.states),
+            inputs=list(asked.inputs),
+            known=dict(asked.known) or None,
+            constraints=asked.constraints,
+            observe=asked.observe,
+            **{"seed": SEED, **asked.settings},
+        )
     search = time.perf_counter() - began
     simulations = {test.name: found.simulate(test) for test in tests}
     peers = found.compare("pysindy") if asked.compare else None

@@ -33,6 +33,7 @@ def run(*arguments: str):
 
 def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
     asked = ["decay.csv", "--states", "x", "--library", "poly(1)", "--test", "decay.csv"]
+    asked += ["--method", "search"]
     done = run(*asked, "--picture", "path.png")
     assert done.exit_code == 0, done.output
     assert "x' = -0.4977(34) x [1.00]" in done.stdout
