@@ -172,7 +172,7 @@ def discover(
     }
     if method is not None:
         one_of("method", method, DISCOVERY_METHODS)
-    check_options(**{name: value for name, value in settings.items() if name != "method"})
+    check_options(particles=particles, replicates=replicates, seed=seed, threads=threads)
     _check_files(report, picture)
     from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
     from smcpn.io.sink import json_text

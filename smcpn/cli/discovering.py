@@ -90,6 +90,7 @@ def discovered(asked: Asked) -> Outcome:
     begin = time.perf_counter()
     records, tests = asked.records(asked.files), asked.records(asked.tests)
     began = time.perf_counter()
+    settings: dict[str, Any] = {"seed": SEED, **asked.settings}
     with warnings.catch_warnings():
         # What is printed says the same, once.
         warnings.simplefilter("ignore", SamplerWarning)
@@ -101,7 +102,7 @@ def discovered(asked: Asked) -> Outcome:
             known=dict(asked.known) or None,
             constraints=asked.constraints,
             observe=asked.observe,
-            **{"seed": SEED, **asked.settings},
+            **settings,
         )
     search = time.perf_counter() - began
     simulations = {test.name: found.simulate(test) for test in tests}

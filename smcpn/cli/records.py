@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class Source:
             raise InputError("--time and --dt are given: give one of both", argument="dt")
         found, clock = self._read(path)
         if clock is None:
-            axis = {"dt": self.dt}
+            axis: dict[str, Any] = {"dt": self.dt}
         else:
             assert found.t is not None
             unit = found.units.get(clock, "s")

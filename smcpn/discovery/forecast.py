@@ -27,7 +27,7 @@ LEAST_WINDOW = 20
 VARIED = 0.5
 """Standard deviation of the outputs in these samples, as a share of that in all of the record."""
 _NO_NOISE = 1e-100
-_UNUSED: Any = stats.norm()
+_UNUSED = stats.norm()
 """Prior of coefficients whose values are given."""
 LEFT = 10.0
 """Ranges of the data, away from their middle, beyond which a draw has left them."""
@@ -83,12 +83,13 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
     ode = found.system.equation(support)
     check_record(record, ode, len(found.observe))
     names = [name for name, there in zip(found.system.coefficients, support, strict=True) if there]
+    prior: dict[str, Any] = dict.fromkeys(names, _UNUSED)
     problem = Problem(
         ode,
         found.records[0],
         observe=[_observed(row, ode.states) for row in found.observe],
         noise=[max(float(sd), _NO_NOISE) for sd in found.noise],
-        prior=dict.fromkeys(names, _UNUSED),
+        prior=prior,
         initial=_guess(found, record),
     )
     return problem, values[:, support]
