@@ -62,6 +62,9 @@ class SupportPosterior:
     solver : Solver
     likelihood : str
     warnings : tuple of str
+    shrinkage : ndarray, (K,), optional
+        With a shrinkage prior, under which no coefficient is zero, see `Shrunk`; ``inclusion`` is
+        the level of the widest credible interval without zero then.
     """
 
     supports: NDArray[np.bool_] = field(repr=False)
@@ -82,6 +85,7 @@ class SupportPosterior:
     solver: Solver
     likelihood: str
     warnings: tuple[str, ...]
+    shrinkage: Array | None = None
 
 
 def pooled(
