@@ -21,6 +21,9 @@ from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
+KNOWN = 1e8
+"""Shape of the gamma prior of 1 / sigma^2 where the noise is known."""
+
 
 def shrunk_posterior(
     system: CandidateSystem,
@@ -29,7 +32,7 @@ def shrunk_posterior(
     found: Found,
     prior: Shrinkage,
     *,
-    noise_prior: tuple[float, float] | None = None,
+    noise: Array | None = None,
     particles: int = 1000,
     replicates: int = 1,
     seed: int = 0,
@@ -49,7 +52,9 @@ def shrunk_posterior(
         By `search` of the same system and records; its best model is where the likelihood is
         linearised first.
     prior : Shrinkage
-    noise_prior, particles, replicates, seed, solver, likelihood, threads
+    noise : ndarray, (q,), optional
+        Standard deviations, where they are known: to four digits, for they are sampled.
+    particles, replicates, seed, solver, likelihood, threads
         As of `shrunken`.
     """
     solver = None if isinstance(solver, str) and solver == "auto" else cast(Solver | None, solver)
@@ -57,6 +62,7 @@ def shrunk_posterior(
         check_solver(solver)
     best = found.models[0]
     parts, samples, first = pieces(records, cut(system, records, found.path, best.coefficients))
+    sd = found.noise if noise is None else noise
     initial = found.path[samples]
     initial[first] = best.initial
     posterior = shrunken(
@@ -64,10 +70,10 @@ def shrunk_posterior(
         system,
         outputs,
         prior,
-        Point(best.coefficients, initial, found.noise),
+        Point(best.coefficients, initial, sd),
         found.slab,
-        spread=INITIAL_SPREAD * state_deviations(system, records, outputs, found, found.noise),
-        noise_prior=noise_prior,
+        spread=INITIAL_SPREAD * state_deviations(system, records, outputs, found, sd),
+        noise_prior=None if noise is None else (KNOWN, KNOWN * noise**2),
         solver=solver,
         likelihood=likelihood,
         particles=particles,

@@ -115,7 +115,7 @@ def shrunken(
     units: Array,
     *,
     spread: Array | None = None,
-    noise_prior: tuple[float, float] | None = None,
+    noise_prior: tuple[float, float | Array] | None = None,
     solver: Solver | None = None,
     likelihood: str | None = None,
     particles: int = 1000,
@@ -140,8 +140,8 @@ def shrunken(
     spread : ndarray, (n,), optional
         Prior standard deviations of the initial states about those of ``start``. Without them these
         are taken as exact, and the first samples, from which they may come, as no data.
-    noise_prior : pair of float, optional
-        Shape and rate of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
+    noise_prior : pair of float and float or ndarray (q,), optional
+        Shape and rates of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
         that of ``start``.
     solver, likelihood, particles, replicates, seed, threads
         As of `smcpn.identify`.
@@ -201,7 +201,7 @@ def _priors(
     prior: Shrinkage,
     units: Array,
     noise: Array,
-    noise_prior: tuple[float, float] | None,
+    noise_prior: tuple[float, float | Array] | None,
 ) -> tuple[JointPrior, Normals]:
     """Return the prior of all parameters, and those of noise and initial states by themselves."""
     shape, rate = noise_prior or (NOISE_SHAPE, NOISE_SHAPE * noise**2)

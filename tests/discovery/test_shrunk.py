@@ -100,8 +100,14 @@ def test_an_input_that_is_a_function_is_refused():
 def test_discover_takes_a_shrinkage_prior():
     _, record, _ = growth()
     found = smcpn.discover(
-        record, library=smcpn.polynomials(2), states=["x"], prior="horseshoe", particles=150
+        record,
+        library=smcpn.polynomials(2),
+        states=["x"],
+        prior="horseshoe",
+        noise=[0.021],
+        particles=150,
     )
+    np.testing.assert_allclose(found.posterior.noise, 0.021, rtol=1e-3)
     assert found.measure == "level"
     assert found.posterior.coefficients.shape == (150, 3)
     assert found.inclusion["x'[x]"] > 0.99
