@@ -228,6 +228,8 @@ def _sensitivity(
     prior: SpikeAndSlabPrior, masks: Mask, z: Array, weights: Array
 ) -> dict[float, Array]:
     """Inclusion with wider and narrower slabs, by the ratio of their densities."""
+    possible = weights > 0.0
+    masks, z, weights = masks[possible], z[possible], weights[possible]
     here = prior.log_slab(masks, z)
     result = {}
     for factor in FACTORS:
