@@ -106,8 +106,17 @@ class Discovery:
 
     @property
     def inclusion(self) -> dict[str, float]:
-        """Probability that a coefficient is not zero, by its name."""
+        """Probability that a coefficient is not zero, by its name.
+
+        With a shrinkage prior none is: the level of the widest credible interval without zero.
+        """
         return dict(zip(self.system.coefficients, self.probabilities.tolist(), strict=True))
+
+    @property
+    def measure(self) -> str:
+        """What `inclusion` holds: ``"probability"``, or ``"level"`` with a shrinkage prior."""
+        shrinks = self.posterior is not None and self.posterior.shrinkage is not None
+        return "level" if shrinks else "probability"
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:

@@ -63,6 +63,9 @@ class SupportPosterior:
     solver : Solver
     likelihood : str
     warnings : tuple of str
+    shrinkage : ndarray, (K,), optional
+        With a shrinkage prior, under which no coefficient is zero, see `Shrunk`; ``inclusion`` is
+        the level of the widest credible interval without zero then.
     """
 
     supports: NDArray[np.bool_] = field(repr=False)
@@ -83,6 +86,7 @@ class SupportPosterior:
     solver: Solver
     likelihood: str
     warnings: tuple[str, ...]
+    shrinkage: Array | None = None
 
     def chosen(self, n: int, seed: int) -> NDArray[np.int64]:
         """Draw numbers (n,) of draws by their weights."""
