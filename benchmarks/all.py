@@ -24,6 +24,7 @@ COMMANDS = {
         "trust",
         "seconds",
         "process_noise",
+        "discovery",
         "attack",
         "likelihoods",
         "solvers",

@@ -1,8 +1,11 @@
 """Where each public name is; `smcpn/__init__.py` imports it when it is first used."""
 
 from . import datasets as datasets
+from . import sindy as sindy
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
+from .discovery.discover import discover
+from .discovery.discovery import Discovery
 from .discovery.library import Library, fourier, polynomials, terms
 from .errors import InputError
 from .estimate.laplace import laplace
@@ -45,6 +48,7 @@ __all__ = [
     "AdaptiveEKF1",
     "Bernoulli",
     "CheckpointWarning",
+    "Discovery",
     "IndependentMetropolis",
     "InputError",
     "Laplace",
@@ -73,6 +77,7 @@ __all__ = [
     "WasteFree",
     "compare",
     "datasets",
+    "discover",
     "fourier",
     "identify",
     "laplace",
@@ -84,6 +89,7 @@ __all__ = [
     "resume",
     "sde",
     "simulate",
+    "sindy",
     "solve",
     "terms",
 ]

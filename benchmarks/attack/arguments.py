@@ -275,6 +275,8 @@ def world() -> dict[str, Any]:
     )
     nested = smcpn.NestedFilter(disturbed, solver=rk4, particles=20, seed=1, threads=1)
     filtered = smcpn.identify(disturbed, solver=rk4, particles=20, seed=1, progress=False)
+    library = smcpn.polynomials(1)
+    found = smcpn.discover(smcpn.Record(y=record.y, dt=0.1), library=library)
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
@@ -283,9 +285,10 @@ def world() -> dict[str, Any]:
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
-        nested, filtered.states(parameters=5),
+        nested, filtered.states(parameters=5), found,
     ]  # fmt: skip
-    return {type(one).__name__: one for one in objects} | {"generator": np.random.default_rng(1)}
+    named = {"generator": np.random.default_rng(1), "Library": library}
+    return {type(one).__name__: one for one in objects} | named
 
 
 def good_arguments() -> dict[str, dict[str, Any]]:
@@ -303,7 +306,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "figure": "log_evidence", "variance": np.ones(1), "reference": np.zeros((30, 1)),
         "more": record, "index": slice(0, 5), "a": 1, "b": 2, "n_outputs": 1, "hold": "zoh",
         "times": 2, "interval": 0.1, "steps": 2, "u_function": None, "solver": known["RK4"],
-        "sd": 0.1, "rho": 0.5, "scale": 0.1,
+        "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"],
     }  # fmt: skip
     return {
         "": some,
@@ -312,6 +315,8 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},
         "Record": {"u": None, "y": [1.0, 2.0], "t": None, "dt": 0.1},
+        "discover": {"records": smcpn.Record(y=record.y, dt=0.1)},
+        "Library.candidates": {"states": ["x"], "inputs": ["u"]},
         "Problem.with_records": {"records": [record]},
         "LogLikelihood.with_records": {"records": [record]},
         "ModelComparison.__getitem__": {"name": "one"},

@@ -1,126 +1,147 @@
-"""An equation that is linear in its coefficients, with its derivatives, for arrays.
+"""The rate of a candidate system with its derivatives, for arrays.
 
-    dx_i/dt = known_i(x, u, t) + sum over j of theta_ij phi_j(x, u, t)
+    dx/dt = f0(x, u, t) + G(x, u, t) phi,    G_ik = sum over j of w_ijk f_j
 
-The candidate terms phi are the same for all equations, each of which may have some of them.
+The terms f_j are few, and evaluated once. A weight w is 1 but for constraints, by which one
+coefficient stands before several terms.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import copy
-from typing import Protocol
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
+from smcpn.discovery.system import CandidateSystem
+from smcpn.errors import InputError, listed
 
 Array = NDArray[np.float64]
-Graph = Callable[[ca.SX, ca.SX, ca.SX], ca.SX]
-"""A column of expressions, of states, inputs and time."""
-
-
-class Candidates(Protocol):
-    """Terms that may stand in the equations of n states."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """A name for each of the p terms."""
-        ...
-
-    @property
-    def degrees(self) -> tuple[int, ...]:
-        """Terms of one degree share the prior probability of standing in an equation."""
-        ...
-
-    @property
-    def allowed(self) -> NDArray[np.bool_]:
-        """Which terms each equation may have, (n, p)."""
-        ...
-
-    def graph(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
-        """Terms, (p, 1), of states (n, 1), inputs (m, 1) and time."""
-        ...
 
 
 class LibraryRate:
-    """Right-hand side whose values are the coefficients of some terms; the others are zero.
+    """Right-hand side whose values are some of the free coefficients; the others are zero.
+
+    Of a scaled system (`CandidateSystem.scaled`) the states are the scaled ones, the inputs the
+    physical ones, and the values phi / ``unit``, coefficients of scaled terms.
 
     Parameters
     ----------
-    candidates : Candidates
-    n_inputs : int
-    known : callable, optional
-        Part of the equation without unknown coefficients, (n, 1); zero if not given.
+    system : CandidateSystem
+        Parameters of its known part have their defaults.
 
     Attributes
     ----------
-    equation, term : ndarray of int, (d,)
-        Place of each coefficient, at first of all that are allowed.
+    unit : ndarray, (d,)
+        Of each value.
+    known : ndarray of bool, (n,)
+        Equations without a free coefficient.
+
+    Raises
+    ------
+    InputError
+        If a parameter of the known part has no default.
     """
 
-    def __init__(self, candidates: Candidates, n_inputs: int, known: Graph | None = None) -> None:
-        self.equation, self.term = np.nonzero(candidates.allowed)
-        self._n, self._p = candidates.allowed.shape
-        x, u, t = ca.SX.sym("x", self._n), ca.SX.sym("u", n_inputs), ca.SX.sym("t")
-        self._symbols = x, u, t
-        self._known = ca.SX.zeros(self._n, 1) if known is None else known(x, u, t)
-        self._terms = ca.densify(candidates.graph(x, u, t))
+    def __init__(self, system: CandidateSystem) -> None:
+        candidates, freedom = system.candidates, system.freedom
+        self._n = len(candidates.states)
+        x, t = ca.SX.sym("x", self._n), ca.SX.sym("t")
+        u = ca.SX.sym("u", len(candidates.inputs))
+        self._symbols = ca.vertcat(x, u, t)
+        inputs, free = u / ca.DM(candidates.scale[self._n :]), ca.SX(len(system.coefficients), 1)
+        known = system.rate(x, inputs, t, _defaults(system), free)
+        graph = ca.densify(ca.vertcat(known, candidates.graph(x, inputs, t)))
+        self._graphs = [graph, *(derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n))]
+        units = candidates.units
+        self.unit = units[tuple(system.places.T)]
+        basis = freedom.basis.tocoo()
+        self._equation, self._term = freedom.places[basis.row].T
+        self._column = np.asarray(basis.col, dtype=np.intp)
+        self._weight = basis.data * self.unit[basis.col] / units[self._equation, self._term]
+        self.known = ~np.isin(np.arange(self._n), self._equation)
         self._trace()
 
     def _trace(self) -> None:
         """Make functions of arrays, of the terms that have a coefficient."""
-        self._used, self._row = np.unique(self.term, return_inverse=True)
-        graph = ca.densify(ca.vertcat(self._terms[self._used.tolist()], self._known))
-        x, symbols = self._symbols[0], ca.vertcat(*self._symbols)
-        slopes = [derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n)]
-        self._value = ArrayFunction(symbols, graph)
-        self._all = ArrayFunction(symbols, ca.vertcat(graph, *slopes))
+        used, row = np.unique(self._term, return_inverse=True)
+        rows = [*(self._n + used).tolist(), *range(self._n)]
+        graph, *slopes = (graph[rows] for graph in self._graphs)
+        self._value = ArrayFunction(self._symbols, graph)
+        self._all = ArrayFunction(self._symbols, ca.vertcat(graph, *slopes))
+        self._used, self._row, d = len(used), row, len(self.unit)
+        place = row * self._n + self._equation, self._column
+        self._spread = sparse.csr_array((self._weight, place), shape=(self._used * self._n, d))
+        _, first = np.unique(self._equation * d + self._column, return_index=True)
+        self._first = first, np.setdiff1d(np.arange(len(row)), first)
 
     def restricted(self, columns: NDArray[np.intp]) -> LibraryRate:
         """The same with some of the coefficients only."""
         result = copy(self)
-        result.equation, result.term = self.equation[columns], self.term[columns]
+        kept = np.isin(self._column, columns)
+        result._equation, result._term = self._equation[kept], self._term[kept]
+        result._weight = self._weight[kept]
+        result._column = np.searchsorted(columns, self._column[kept])
+        result.unit = self.unit[columns]
         result._trace()
         return result
 
-    def placed(self, values: Array) -> Array:
-        """Numbers (d,) of the coefficients in their places, (n, p); zero elsewhere."""
-        result = np.zeros((self._n, self._p))
-        result[self.equation, self.term] = values
-        return result
-
-    def terms(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
-        """Terms of the coefficients (K, d) and known part (K, n) at states (K, n), u (K, m), t."""
+    def columns(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
+        """G (K, n, d), and known part (K, n), at states (K, n), inputs (K, m) and times (K,)."""
         found = _stacked(self._value(_columns(x[None], u, t)), (1, len(x)))[0]
-        return found[:, self._row], found[:, len(self._used) :]
+        by = np.zeros((*x.shape, len(self.unit)))
+        self._place(found[:, : self._used], by)
+        return by, found[:, self._used :]
 
     def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
         """See `smcpn.estimate.lifted.linearisation.Rate`."""
-        found, used = _stacked(self._value(_columns(x, u, t)), x.shape[:2]), len(self._used)
+        found, used = _stacked(self._value(_columns(x, u, t)), x.shape[:2]), self._used
         return found[..., used:] + found[..., :used] @ self._coefficients(values)
 
     def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
         """See `smcpn.estimate.lifted.linearisation.Rate`."""
-        n, used, rows = self._n, len(self._used), len(self._used) + self._n
+        n, used, rows = self._n, self._used, self._used + self._n
         found = _stacked(self._all(_columns(x, u, t)), x.shape[:2])
         terms, known = found[..., :used], found[..., used:rows]
         slopes = found[..., rows:].reshape(*x.shape[:2], n, rows)
         coefficients = self._coefficients(values)
-        by = np.zeros((*x.shape, n + len(self.term)))
+        by = np.zeros((*x.shape, n + len(self.unit)))
         by_x = slopes[..., :used] @ coefficients[:, None] + slopes[..., used:]
         by[..., :n] = by_x.swapaxes(2, 3)
-        by[:, :, self.equation, n + np.arange(len(self.term))] = terms[..., self._row]
+        self._place(terms, by[..., n:])
         return known + terms @ coefficients, by
+
+    def _place(self, terms: Array, by: Array) -> None:
+        """Fill G (..., n, d), zero before, with terms (..., used)."""
+        first, others = self._first
+        by[..., self._equation[first], self._column[first]] = (
+            terms[..., self._row[first]] * self._weight[first]
+        )
+        for k in others.tolist():
+            by[..., self._equation[k], self._column[k]] += (
+                terms[..., self._row[k]] * self._weight[k]
+            )
 
     def _coefficients(self, values: Array) -> Array:
         """Coefficients of the terms in use, (S, terms, n)."""
-        result = np.zeros((len(values), len(self._used), self._n))
-        result[:, self._row, self.equation] = values
-        return result
+        return (self._spread @ values.T).T.reshape(len(values), self._used, self._n)
+
+
+def _defaults(system: CandidateSystem) -> ca.SX:
+    """Defaults of the parameters of the known part."""
+    known = system.known
+    missing = [name for name in known.parameters if name not in known.defaults]
+    if missing:
+        raise InputError(
+            f"known has parameters without a value ({listed(missing)}): give each a default, as "
+            f"{missing[0]}=1.0, or let the library have its term",
+            argument="known",
+        )
+    return ca.SX(ca.DM([known.defaults[name] for name in known.parameters]))
 
 
 def _columns(x: Array, u: Array, t: Array) -> list[Array]:

@@ -18,14 +18,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import softmax
 
 from smcpn.discovery.gauss_newton import GaussNewton, Linearised, Point
-from smcpn.discovery.linearisation import Candidates, Graph, LibraryRate
+from smcpn.discovery.linearisation import LibraryRate
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import SLABS, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
-from smcpn.discovery.smoothing import first_path, least_variances, noise_variances
+from smcpn.discovery.smoothing import (
+    Start,
+    first_path,
+    least_variances,
+    logarithms,
+    noise_variances,
+)
+from smcpn.discovery.system import CandidateSystem
 from smcpn.errors import InputError
 from smcpn.model.record import Record
 
@@ -45,6 +52,8 @@ SETTLED = 0.05
 """Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
 POLISHING, ROUNDS = 6, 3
 """Most Gauss-Newton steps with one support, and rounds of these and selection."""
+UNLIKE = 0.2
+"""Difference of a log variance of noise from a model's own, from which it has its own."""
 SWEEPS = 300
 MODELS = 20
 """Most models whose own Laplace evidence is taken."""
@@ -60,34 +69,36 @@ _NONE = (
 
 @dataclass(frozen=True)
 class FoundModel:
-    """A support with its coefficients.
+    """A support with its coefficients, of the K free ones of a system.
 
     Attributes
     ----------
-    support : ndarray of bool, (n, p)
-    coefficients : ndarray, (n, p)
+    support : ndarray of bool, (K,)
+    coefficients : ndarray, (K,)
         Posterior means; zero outside the support.
     covariance : ndarray, (k, k)
-        Of the coefficients in the support, row by row.
+        Of the coefficients in the support.
+    initial : ndarray, (R, n)
+        Most likely state at the first sample of each record.
     log_evidence : float
-        By Laplace's method at the model's own maximum; of data in units of the noise, but for a
-        constant that all models share.
+        By Laplace's method at the model's own maximum, but for a constant that all models share.
     log_prior : float
         Log probability of the support before the data.
     probability : float
         Among the models found.
     """
 
-    support: NDArray[np.bool_]
+    support: Support
     coefficients: Array
     covariance: Array
+    initial: Array
     log_evidence: float
     log_prior: float
     probability: float
 
     @property
     def deviations(self) -> Array:
-        """Standard deviations of the coefficients, (n, p); zero outside the support."""
+        """Standard deviations of the coefficients, (K,); zero outside the support."""
         result = np.zeros(self.support.shape)
         result[self.support] = np.sqrt(np.diag(self.covariance))
         return result
@@ -95,20 +106,22 @@ class FoundModel:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found.
+    """What a search has found, of a system with K free coefficients.
 
     Attributes
     ----------
     models : tuple of FoundModel
         The most probable first.
-    inclusion : ndarray, (n, p)
-        Probability that a term stands in an equation, over the models.
-    sampled_inclusion : ndarray, (n, p)
+    inclusion : ndarray, (K,)
+        Probability that a coefficient is not zero, over the models.
+    sampled_inclusion : ndarray, (K,)
         The same by MCMC over all supports, on the model linearised at the best one.
     noise : ndarray, (q,)
         Standard deviation of the noise of each output.
     path : ndarray, (T, n)
         Of the best model, all records one after the other.
+    slab : ndarray, (K,)
+        Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
     """
 
     models: tuple[FoundModel, ...]
@@ -116,14 +129,16 @@ class Found:
     sampled_inclusion: Array
     noise: Array
     path: Array
+    slab: Array
 
 
 def search(
     records: Sequence[Record],
-    candidates: Candidates,
+    system: CandidateSystem,
     *,
     observe: Array | None = None,
-    known: Graph | None = None,
+    noise: Array | None = None,
+    relative: bool = False,
     slabs: tuple[float, ...] = SLABS,
     seed: int = 0,
 ) -> Found:
@@ -133,53 +148,135 @@ def search(
     ----------
     records : sequence of Record
         Outputs, NaN where missing.
-    candidates : Candidates
+    system : CandidateSystem
+        Parameters of its known part have their defaults; its diffusion is not read.
     observe : ndarray, (q, n), optional
         Outputs are ``observe @ x`` and noise; the states if not given.
-    known : callable, optional
-        Part of the equations without unknown coefficients, (n, 1).
+    noise : ndarray, (q,), optional
+        Standard deviation of the noise of each output, up to one common factor; learned if not
+        given.
+    relative : bool
+        Whether noise multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e.
     slabs : sequence of float
         Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
     seed : int
         Of the MCMC over supports.
+
+    Raises
+    ------
+    InputError
+        If a hidden state is not told by a known equation, a parameter of the known part has no
+        default, or no trajectory of these terms comes near the data.
     """
-    matrix = np.eye(len(candidates.allowed)) if observe is None else np.asarray(observe, float)
-    steps, point = _begun(records, candidates, matrix, known, slabs)
+    matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
+    problem = _Problem.of(records, system, matrix, noise, relative)
+    steps, point = _begun(problem, slabs)
     share = _first_error(steps, point)
     while share > MODEL_ERRORS[0]:
         point, share = _selected(steps, point, share), share / LARGER
     for share in MODEL_ERRORS:
         point = _selected(steps, point, share)
     rng = np.random.default_rng(seed)
-    ends, sampled, before = _models(steps, point, rng)
+    ends, sampled = _models(steps, point, rng)
     for _ in range(ROUNDS - 1):
-        if np.array_equal(ends[0].point.support, before):
+        best = ends[0]
+        if np.array_equal(best.point.support, point.support):
             break
-        ends, sampled, before = _models(steps, ends[0].point, rng)
-    return _result(steps, ends, sampled)
+        point = best.point
+        ends, sampled = _models(best.steps, point, rng)
+    return _result(problem, steps, ends, sampled)
 
 
-def _begun(
-    records: Sequence[Record],
-    candidates: Candidates,
-    observe: Array,
-    known: Graph | None,
-    slabs: tuple[float, ...],
-) -> tuple[GaussNewton, Point]:
+@dataclass(frozen=True)
+class _Problem:
+    """Records and a rate of states in units of their rms, with the path to begin from.
+
+    Attributes
+    ----------
+    scale : ndarray, (n,)
+        Units of the states.
+    observe : ndarray, (q, n)
+        Of scaled states.
+    start : Start
+        Scaled.
+    variances : ndarray, (q,)
+        Of the noise of the outputs.
+    groups : ndarray of int, (K,)
+        Degree of the term of each free coefficient.
+    signs : ndarray of int, (K,)
+        1 or -1 where it has a sign, else 0.
+    told : bool
+        Whether the noise is known.
+    relative : bool
+        Whether it multiplies.
+    least : ndarray, (q,)
+        Its least variances.
+    """
+
+    records: Sequence[Record]
+    rate: LibraryRate
+    scale: Array
+    observe: Array
+    start: Start
+    variances: Array
+    groups: NDArray[np.int64]
+    signs: NDArray[np.int64]
+    told: bool
+    relative: bool
+    least: Array
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        observe: Array,
+        noise: Array | None,
+        relative: bool,
+    ) -> _Problem:
+        """Smooth the outputs, and scale the system by what comes of it."""
+        measured = logarithms(records) if relative else records
+        variances = noise_variances(measured) if noise is None else np.square(noise)
+        start = first_path(measured, observe, variances, LibraryRate(system), relative)
+        scale = _sizes(start.path)
+        rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
+        scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
+        groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
+        return cls(
+            records, rate, scale, observe * scale, scaled, variances, groups,
+            system.freedom.signs, noise is not None, relative, least_variances(measured),
+        )  # fmt: skip
+
+    @property
+    def inputs(self) -> tuple[Array, Array]:
+        """Inputs (T, m) and times (T,) of all records."""
+        records = self.records
+        return np.concatenate([r.u for r in records]), np.concatenate([r.t for r in records])
+
+
+def _sizes(values: Array) -> Array:
+    """Root mean square of columns, one where that is zero."""
+    size = np.sqrt(np.mean(values**2, axis=0))
+    return np.where(size > 0.0, size, 1.0)
+
+
+def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Point]:
     """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
-    rate = LibraryRate(candidates, records[0].n_inputs, known)
-    variances = noise_variances(records)
-    known_rows = np.array([not row.any() for row in candidates.allowed])
-    start = first_path(records, observe, variances, rate, known_rows)
-    t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
-    terms, fixed = rate.terms(start.path, u, t)
-    size, speed = np.sqrt(np.mean(terms**2, axis=0)), np.sqrt(np.mean(start.rate**2, axis=0))
-    theta = _ridge(rate, terms / size, start.rate - fixed) / size
-    groups = np.asarray(candidates.degrees)[rate.term]
-    paths = LibraryPaths(records, rate, observe, start.path)
-    scale = speed[rate.equation] / size
-    least = least_variances(records)
-    steps = GaussNewton(paths, start, variances, least, scale, groups, slabs)
+    start, rate, records = problem.start, problem.rate, problem.records
+    columns, fixed = rate.columns(start.path, *problem.inputs)
+    speed = _sizes(start.rate)[:, None]
+    share = np.mean((columns / speed) ** 2, axis=0)
+    equations = np.maximum((share > 0.0).sum(axis=0), 1)
+    scale = 1.0 / _sizes(np.sqrt(share.sum(axis=0) / equations)[None])
+    columns = (columns * scale / speed).reshape(-1, len(scale))
+    slopes = ((start.rate - fixed) / speed.T).ravel()
+    square = columns.T @ columns / len(start.path) + RIDGE * np.eye(len(scale))
+    theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
+    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
+    steps = GaussNewton(
+        paths, start, problem.variances, problem.least, scale, problem.groups, slabs,
+        problem.signs, problem.told,
+    )  # fmt: skip
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
     return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
 
@@ -212,17 +309,6 @@ def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
     return point
 
 
-def _ridge(rate: LibraryRate, terms: Array, slopes: Array) -> Array:
-    """Coefficients (d,) of the terms (T, d) in the slopes (T, n), equation by equation."""
-    theta = np.zeros(len(rate.term))
-    for i in np.unique(rate.equation):
-        own = rate.equation == i
-        matrix = terms[:, own]
-        square = matrix.T @ matrix / len(matrix) + RIDGE * np.eye(own.sum())
-        theta[own] = np.linalg.solve(square, matrix.T @ slopes[:, i] / len(matrix))
-    return theta
-
-
 def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
     """Lead a point to the maximum of its support; with what is left there, by its terms."""
     columns = np.flatnonzero(point.support)
@@ -242,9 +328,10 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
 
 @dataclass(frozen=True)
 class _End:
-    """Maximum of a support, with what is known there."""
+    """Maximum of a support, with what is known there, and steps with the noise there."""
 
     point: Point
+    steps: GaussNewton
     covariance: Array
     log_evidence: float
     log_prior: float
@@ -254,15 +341,13 @@ class _End:
         return self.log_evidence + self.log_prior
 
 
-def _models(
-    steps: GaussNewton, point: Point, rng: np.random.Generator
-) -> tuple[list[_End], Array, Support]:
+def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple[list[_End], Array]:
     """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
 
-    And the support about whose maximum the linear model is that tells which are probable.
+    Which are probable tells the linear model at the maximum of the support of a point.
     """
     point = _polished(steps, point)[0]
-    steps.learn_noise(point)
+    steps = steps.with_noise_of(point)
     steps.refine(point, MODEL_ERRORS[-1])
     linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
     support = best_support(linear.regression, point.support)
@@ -273,7 +358,7 @@ def _models(
     ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
     if not ends:
         raise InputError(_NONE)
-    return ends, sampled, point.support
+    return ends, sampled
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
@@ -281,27 +366,36 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
     try:
         point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+        own = steps.with_noise_of(point)
+        if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
+            steps = own
+            point, there = _polished(steps, point)
     except (ValueError, np.linalg.LinAlgError):
+        return None
+    if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
     scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
     covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
     evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
-    return _End(point, covariance, evidence, steps.prior.log_probability(support))
+    evidence += steps.noise_evidence(point)
+    return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
-def _result(steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
+def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
     scores = np.array([end.score for end in ends])
-    probabilities = np.exp(scores - logsumexp(scores))
-    rate = steps.paths.rate
+    probabilities = softmax(scores)
+    unit, begins = problem.rate.unit, steps.paths.begins
     models = tuple(
         FoundModel(
-            rate.placed(end.point.support.astype(float)) > 0.0, rate.placed(end.point.theta),
-            end.covariance, end.log_evidence, end.log_prior, float(probability),
+            end.point.support, end.point.theta * unit,
+            end.covariance * np.outer(unit[end.point.support], unit[end.point.support]),
+            end.point.path[begins] * problem.scale, end.log_evidence, end.log_prior,
+            float(probability),
         )
         for end, probability in zip(ends, probabilities, strict=True)
     )  # fmt: skip
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
-        models, np.asarray(inclusion), rate.placed(sampled), np.sqrt(steps.variances),
-        ends[0].point.path,
+        models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
+        ends[0].point.path * problem.scale, steps.scale * unit,
     )  # fmt: skip

@@ -42,6 +42,24 @@ def noise_variances(records: Sequence[Record]) -> Array:
     return np.maximum(shown, least_variances(records))
 
 
+def logarithms(records: Sequence[Record]) -> list[Record]:
+    """Return the records with the logarithms of their outputs.
+
+    Raises
+    ------
+    InputError
+        If an output is not positive.
+    """
+    for record in records:
+        if np.any(record.y <= 0.0):
+            raise InputError(
+                f"noise is relative, but record '{record.name}' has an output that is not "
+                'positive: give noise="unknown", or outputs above zero',
+                argument="noise",
+            )
+    return [record.with_outputs(np.log(record.y)) for record in records]
+
+
 def least_variances(records: Sequence[Record]) -> Array:
     """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
     outputs = np.concatenate([record.y for record in records])
@@ -82,7 +100,11 @@ class Start(NamedTuple):
 
 
 def first_path(
-    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate, known: Seen
+    records: Sequence[Record],
+    observe: Array,
+    variances: Array,
+    rate: LibraryRate,
+    relative: bool = False,
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
@@ -92,9 +114,10 @@ def first_path(
         Outputs are ``observe @ x``.
     variances : ndarray, (q,)
         Of the noise.
+    relative : bool
+        Whether records and variances are of the logarithms of the outputs.
     rate : LibraryRate
-    known : ndarray of bool, (n,)
-        Equations without an unknown term. One whose state is seen tells a hidden state in it.
+        An equation without free coefficients, whose state is seen, tells a hidden state in it.
 
     Raises
     ------
@@ -103,9 +126,15 @@ def first_path(
     """
     pseudo = np.linalg.pinv(observe)
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)
+    known, rate = rate.known, rate.restricted(np.array([], dtype=np.intp))
     outputs = np.concatenate([_splines(record, record.y, variances) for record in records], axis=1)
+    sizes = np.ones(len(observe))
+    if relative:
+        outputs[0] = np.exp(outputs[0])
+        outputs[1] *= outputs[0]
+        sizes = np.sqrt(np.mean(outputs[0] ** 2, axis=0))
     path, slope = outputs @ pseudo.T
-    deviation = np.sqrt(pseudo**2 @ variances)
+    deviation = np.sqrt(pseudo**2 @ (sizes**2 * variances))
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     while not seen.all():
         for i in np.flatnonzero(known & seen).tolist():
@@ -185,7 +214,7 @@ def _hidden_in(
     i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: Seen
 ) -> NDArray[np.intp]:
     """Hidden states that a known equation depends on."""
-    none = np.zeros((1, len(rate.term)))
+    none = np.zeros((1, len(rate.unit)))
     _, by = rate.with_derivatives(path[None], u, t, none)
     return np.flatnonzero(~seen & np.any(by[0, :, i, : path.shape[1]] != 0.0, axis=0))
 
@@ -194,7 +223,7 @@ def _solve(
     i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate
 ) -> None:
     """Set the hidden state j where equation i has the slope of state i, by Newton steps."""
-    none = np.zeros((1, len(rate.term)))
+    none = np.zeros((1, len(rate.unit)))
     for _ in range(NEWTON_STEPS):
         value, by = rate.with_derivatives(path[None], u, t, none)
         derivative = by[0, :, i, j]

@@ -276,7 +276,7 @@ def write_report(
         posterior.problem, posterior.solver, posterior.likelihood,
         posterior.theta, posterior.log_weights, likelihoods,
     )  # fmt: skip
-    page = _template().render(
+    page = template(TEMPLATE).render(
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
         facts=summary_facts(posterior),
@@ -294,8 +294,24 @@ def write_report(
         settings=settings(posterior),
         versions=versions(),
         data=_fingerprints(posterior, simulations),
-        written=datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        written=now(),
     )
+    return write_page(path, page)
+
+
+def now() -> str:
+    """Return the time as a page gives it."""
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def write_page(path: Path, page: str) -> Path:
+    """Write the text of a page.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
     try:
         path.write_text(page, encoding="utf-8")
     except OSError as error:
@@ -328,7 +344,8 @@ def is_report(path: Path) -> bool:
         return GENERATOR in file.read(200)
 
 
-def _template() -> Any:
+def template(name: str) -> Any:
+    """Return a template of this package by the name of its file."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -338,7 +355,7 @@ def _template() -> Any:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    return environment.get_template(TEMPLATE)
+    return environment.get_template(name)
 
 
 def _parameter_pictures(posterior: WeightedDraws, truth: dict[str, float]) -> list[Picture]:

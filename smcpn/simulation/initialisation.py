@@ -33,7 +33,9 @@ CONVERGED = 1e-9
 """Relative change of the squared error at which Gauss-Newton stops."""
 
 
-def fitted_initial_states(model: Model, window: Record, values: Array, steps: int) -> Array:
+def fitted_initial_states(
+    model: Model, window: Record, values: Array, steps: int, outputs: Array | None = None
+) -> Array:
     """Least-squares initial state of a window for each parameter vector.
 
     Parameters
@@ -45,10 +47,13 @@ def fitted_initial_states(model: Model, window: Record, values: Array, steps: in
         Parameter values.
     steps : int
         Runge-Kutta steps per sample.
+    outputs : ndarray, (N, T, q), optional
+        What the state of each parameter vector is fitted to, in place of the window's outputs.
 
     Returns
     -------
     ndarray, (N, n_states)
+        Where a parameter vector diverges, the state that the search starts from.
 
     Raises
     ------
@@ -67,23 +72,25 @@ def fitted_initial_states(model: Model, window: Record, values: Array, steps: in
             f"{window.name}: initialise has {measured.sum()} measured outputs for {n} states: "
             "take more samples"
         )
-    sensitivity = _Sensitivity(model, window, values, steps)
+    sensitivity = _Sensitivity(model, window, values, steps, outputs)
     x = _first_guess(model, window, values)
     error, jacobian = sensitivity(x)
+    usable = np.isfinite(error).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
+    error[~usable], jacobian[~usable] = 0.0, 0.0
     loss = np.square(error).sum(axis=1)
     for _ in range(ITERATIONS):
         step = np.stack([np.linalg.lstsq(j, e)[0] for j, e in zip(jacobian, error, strict=True)])
         trial, trial_jacobian = sensitivity(x + step)
         trial_loss = np.square(trial).sum(axis=1)
-        worse = ~(trial_loss <= loss)
+        worse = ~(trial_loss <= loss) & usable
         for _ in range(HALVINGS):
             if not (worse & ~(trial_loss <= loss * (1 + CONVERGED))).any():
                 break
             step[worse] /= 2
             trial, trial_jacobian = sensitivity(x + step)
             trial_loss = np.square(trial).sum(axis=1)
-            worse = ~(trial_loss <= loss)
-        better = ~worse
+            worse = ~(trial_loss <= loss) & usable
+        better = ~worse & usable
         done = bool((loss - trial_loss <= CONVERGED * loss)[better].all())
         x[better] += step[better]
         error[better], jacobian[better] = trial[better], trial_jacobian[better]
@@ -99,10 +106,13 @@ class _Sensitivity:
     Besides the state x a lane carries S = dx/dx(0): a Runge-Kutta step F moves it to (dF/dx) S.
     """
 
-    def __init__(self, model: Model, window: Record, values: Array, steps: int) -> None:
+    def __init__(
+        self, model: Model, window: Record, values: Array, steps: int, outputs: Array | None
+    ) -> None:
         self._values, self._n = values, model.x.numel()
         self._measured = np.isfinite(window.y).ravel()
-        self._target = np.nan_to_num(window.y).ravel()
+        target = window.y[None] if outputs is None else outputs
+        self._target = np.nan_to_num(target).reshape(len(target), -1)
         self._rows = runge_kutta_rows(window, model, steps)
         self._kernel = LaneKernel(_sensitivity_program(model))
 
@@ -113,9 +123,9 @@ class _Sensitivity:
         rows = self._rows
         _, emitted, _ = self._kernel.advance(theta, state, rows, 0, len(rows), store=True)
         # (T, q (1 + n), N) -> (N, T q, 1 + n)
-        parts = emitted.reshape(len(self._target), 1 + self._n, -1).transpose(2, 0, 1)
+        parts = emitted.reshape(len(self._measured), 1 + self._n, -1).transpose(2, 0, 1)
         seen = parts[:, self._measured]
-        return self._target[self._measured] - seen[..., 0], seen[..., 1:]
+        return self._target[:, self._measured] - seen[..., 0], seen[..., 1:]
 
 
 def _sensitivity_program(model: Model) -> LaneProgram:

@@ -1,0 +1,1 @@
+"""Equations from data: grids of the field, reliability of probabilities, priors, time, the shim."""

@@ -1,0 +1,84 @@
+"""What a search answers for one record, and such runs in a process for each core."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from typing import Any, TypeVar
+
+import smcpn
+from smcpn.codegen.kernel import processors
+from smcpn.errors import InputError
+
+Given = TypeVar("Given")
+Returned = TypeVar("Returned")
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Names of the coefficients that are not zero in a discovery.
+
+    Attributes
+    ----------
+    models : tuple of frozenset of str
+        Of each model, the most probable first; none where there is no model.
+    probabilities : tuple of float
+    included : frozenset of str
+        Coefficients that are more probably there than not.
+    seconds : float
+        Of the processor.
+    """
+
+    models: tuple[frozenset[str], ...]
+    probabilities: tuple[float, ...]
+    included: frozenset[str]
+    seconds: float
+
+    @property
+    def best(self) -> frozenset[str]:
+        """Of the most probable model."""
+        return self.models[0] if self.models else frozenset({"no model"})
+
+    def rank(self, truth: Iterable[str]) -> int | None:
+        """Place of a model, from 1; None where it is not among those found."""
+        wanted = frozenset(truth)
+        return self.models.index(wanted) + 1 if wanted in self.models else None
+
+
+def answer(record: smcpn.Record, **options: Any) -> Answer:
+    """Search one record with the options of `smcpn.discover`."""
+    begin = time.process_time()
+    try:
+        found = smcpn.discover(record, method="search", seed=1, **options)
+    except InputError:
+        return Answer((), (), frozenset(), time.process_time() - begin)
+    seconds = time.process_time() - begin
+    return Answer(
+        tuple(frozenset(model.names) for model in found.models),
+        tuple(model.probability for model in found.models),
+        frozenset(name for name, value in found.inclusion.items() if value > 0.5),
+        seconds,
+    )
+
+
+def each(function: Callable[[Given], Returned], given: Iterable[Given]) -> Iterator[Returned]:
+    """Yield the function of each, in order, from processes of one thread, one for each core."""
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    with ProcessPoolExecutor(processors(), mp_context=get_context("spawn")) as pool:
+        yield from pool.map(function, given)
+
+
+def difference(found: frozenset[str], truth: Iterable[str]) -> str:
+    """Terms too many and too few, as ``"+x'[x y] -y'[y]"``."""
+    wanted = frozenset(truth)
+    return " ".join(
+        [f"+{name}" for name in sorted(found - wanted)]
+        + [f"-{name}" for name in sorted(wanted - found)]
+    )

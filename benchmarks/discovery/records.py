@@ -1,0 +1,155 @@
+"""Lynx and hare, a pendulum whose velocity is hidden, and a Duffing oscillator that is driven."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.integrate import solve_ivp
+
+import smcpn
+from benchmarks.discovery.answers import Answer, answer, each
+from benchmarks.discovery.lorenz import wrong
+from benchmarks.discovery.systems import FIRST_SEED
+from benchmarks.rows import Row, Study, at_least, at_most
+from smcpn.datasets.inventory import require_file
+
+Array = NDArray[np.float64]
+
+SEEDS, QUICK_SEEDS = 20, 3
+NOISE = 0.05
+"""Standard deviation of the noise, as a share of that of the position."""
+
+
+def lynx_hare(quick: bool) -> Iterator[Row]:
+    """Pelts in thousands of the years 1900 to 1920, as they are and by their logarithms."""
+    path = require_file("lynx_hare", "lynx_hare.csv", "as columns year, hare and lynx")
+    data = np.loadtxt(path, delimiter=",", skiprows=1)
+    for name, (outputs, library, states, truth) in {
+        "counts, all monomials up to degree 2": (
+            data[:, 1:],
+            smcpn.polynomials(2),
+            ("hare", "lynx"),
+            ("hare'[hare]", "hare'[hare lynx]", "lynx'[lynx]", "lynx'[hare lynx]"),
+        ),
+        # Errors in proportion to the counts; growth per head is affine in both populations.
+        "logarithms h and l, 1 and populations": (
+            np.log(data[:, 1:]),
+            smcpn.polynomials(0) + smcpn.terms(np.exp),
+            ("h", "l"),
+            ("h'[1]", "h'[exp(l)]", "l'[1]", "l'[exp(h)]"),
+        ),
+    }.items():
+        record = smcpn.Record(y=outputs, t=data[:, 0] - data[0, 0])
+        found = answer(record, library=library, states=states)
+        for place, (terms, share) in enumerate(
+            zip(found.models[:3], found.probabilities, strict=False), start=1
+        ):
+            yield Row(f"{name}: probability of model {place}", share, note=", ".join(sorted(terms)))
+        rank = found.rank(truth)
+        note = "not found" if rank is None else f"probability {found.probabilities[rank - 1]:.3f}"
+        place = float("inf") if rank is None else rank
+        yield at_most(f"{name}: place of Lotka-Volterra", place, 3, note)
+        yield at_most(f"{name}: s", found.seconds, 20.0)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """An oscillator of which the position alone is measured.
+
+    Attributes
+    ----------
+    force : callable
+        v' of time and states.
+    truth : frozenset of str
+    library : callable
+        Of no arguments.
+    start : tuple of float
+    t : ndarray
+    input : callable or None
+        Of time.
+    """
+
+    force: Callable[[float, Array], float]
+    truth: frozenset[str]
+    library: Callable[[], smcpn.Library]
+    start: tuple[float, float]
+    t: Array
+    input: Callable[[Array], Array] | None = None
+
+    def record(self, seed: int) -> smcpn.Record:
+        """Position with noise."""
+        found = solve_ivp(
+            lambda t, s: [s[1], self.force(t, s)],
+            (0.0, self.t[-1]),
+            self.start,
+            t_eval=self.t,
+            rtol=1e-10,
+            atol=1e-12,
+        )
+        x = found.y[0]
+        noise = np.random.default_rng(FIRST_SEED + seed).normal(size=len(x))
+        return smcpn.Record(u=self.input, y=x + NOISE * x.std() * noise, t=self.t)
+
+
+def _drive(t: Array) -> Array:
+    return 0.8 * np.cos(1.1 * t) + 0.3 * np.sin(2.7 * t)
+
+
+HIDDEN: Mapping[str, Hidden] = {
+    "pendulum": Hidden(
+        force=lambda t, s: -0.2 * s[1] - 8.91 * np.sin(s[0]),
+        truth=frozenset({"v'[v]", "v'[sin(x)]"}),
+        library=lambda: smcpn.polynomials(3) + smcpn.terms(np.sin),
+        start=(-1.193, -3.876),
+        t=np.linspace(0.0, 10.0, 501),
+    ),
+    "Duffing": Hidden(
+        force=lambda t, s: float(_drive(np.asarray(t))) - 0.3 * s[1] + s[0] - s[0] ** 3,
+        truth=frozenset({"v'[u]", "v'[v]", "v'[x]", "v'[x^3]"}),
+        library=lambda: smcpn.polynomials(3),
+        start=(1.0, 0.0),
+        t=np.linspace(0.0, 20.0, 401),
+        input=_drive,
+    ),
+}
+"""That of the paper's pendulum, and a double well that jumps under two tones."""
+
+
+def _found(task: tuple[str, int]) -> Answer:
+    system = HIDDEN[task[0]]
+    return answer(
+        system.record(task[1]),
+        library=system.library(),
+        states=("x", "v"),
+        known={"x": "v"},
+        observe=["x"],
+    )
+
+
+def _hidden(name: str, quick: bool) -> Iterator[Row]:
+    truth = HIDDEN[name].truth
+    answers = list(each(_found, [(name, k) for k in range(QUICK_SEEDS if quick else SEEDS)]))
+    exact = float(np.mean([one.best == truth for one in answers]))
+    note = f"{len(answers)} seeds, position only, {100 * NOISE:g} % noise{wrong(answers, truth)}"
+    yield at_least("exact support", exact, 1.0, note)
+    yield Row("s", float(np.median([one.seconds for one in answers])))
+
+
+def pendulum(quick: bool) -> Iterator[Row]:
+    """Known is x' = v, hidden is v: 12 terms: monomials up to degree 3, and sines."""
+    return _hidden("pendulum", quick)
+
+
+def duffing(quick: bool) -> Iterator[Row]:
+    """The same with an input: 20 terms of position, velocity and input."""
+    return _hidden("Duffing", quick)
+
+
+STUDIES: dict[str, Study] = {
+    "lynx-hare": lynx_hare,
+    "hidden-pendulum": pendulum,
+    "forced-duffing": duffing,
+}

@@ -1,0 +1,181 @@
+"""The report of a discovery as one HTML file that needs no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smcpn.discovery.models import ModelTable
+from smcpn.discovery.notation import as_probability
+from smcpn.discovery.printed import LEAST_INCLUSION, equation_lines
+from smcpn.discovery.residuals import correlation
+from smcpn.errors import InputError, listed
+from smcpn.model.record import Record
+from smcpn.report.discovery import inclusion_figure, path_figure, residuals_figure
+from smcpn.report.html import (
+    Picture,
+    Table,
+    check_destination,
+    now,
+    record_rows,
+    template,
+    versions,
+    write_page,
+)
+from smcpn.simulation.particles import Simulation
+
+if TYPE_CHECKING:
+    from smcpn.discovery.discovery import Discovery
+
+TEMPLATE = "discovery.html"
+LEARNED = 2
+"""Records learned from, at most, that are simulated."""
+LISTED = 60
+"""Coefficients in the table, at most."""
+
+
+def write_discovery(
+    found: Discovery, path: str | Path, tests: Mapping[str, Record | Simulation], title: str
+) -> Path:
+    """Write the report; see `smcpn.Discovery.report`."""
+    path = check_destination(path)
+    simulations = list(_simulated(found, tests))
+    page = template(TEMPLATE).render(
+        title=title,
+        description=_description(found),
+        facts=_facts(found),
+        equations="\n".join(equation_lines(found)),
+        warnings=found.warnings,
+        inclusion=Picture.of(
+            inclusion_figure(found), "Probability of each term, and its coefficient."
+        ),
+        coefficients=_coefficients(found),
+        models=_models(found),
+        sensitivity=_sensitivity(found),
+        noise=_noise(found),
+        paths=Picture.of(
+            path_figure(found), "Measurements, and the path of the most probable model."
+        ),
+        residuals=Picture.of(
+            residuals_figure(found),
+            "Measurements less the path, in units of the noise; 95 % lie in the band if the model "
+            "and the noise are right.",
+        ),
+        scores=_scores(found, simulations),
+        simulations=[
+            (name, *(_pictures(one) if isinstance(one, Simulation) else ([], one)))
+            for name, one in simulations
+        ],
+        settings=_settings(found),
+        versions=versions(),
+        data=_data(found, tests),
+        written=now(),
+    )
+    return write_page(path, page)
+
+
+def _description(found: Discovery) -> str:
+    system, samples = found.system, sum(len(record) for record in found.records)
+    records = f"{len(found.records)} records" if len(found.records) > 1 else "one record"
+    return (
+        f"From {samples} samples of {listed(found.outputs)} in {records}, among "
+        f"{len(system.coefficients)} coefficients of {len(system.candidates.names)} candidate "
+        "terms."
+    )
+
+
+def _facts(found: Discovery) -> list[tuple[str, str]]:
+    best = found.models[0]
+    return [
+        ("samples", str(sum(len(record) for record in found.records))),
+        ("candidates", str(len(found.system.coefficients))),
+        ("terms, best model", str(len(best.names))),
+        ("its probability", as_probability(best.probability)),
+        ("models", str(len(found.models))),
+    ]
+
+
+def _coefficients(found: Discovery) -> Table:
+    probable = sorted(
+        (one for one in found.coefficients.items() if one[1].inclusion >= LEAST_INCLUSION),
+        key=lambda one: -round(one[1].inclusion, 2),
+    )
+    rows = [
+        [name, as_probability(one.inclusion), f"{one.mean:.5g}", f"{one.sd:.2g}",
+         f"{one.lower:.5g}", f"{one.upper:.5g}"]
+        for name, one in probable[:LISTED]
+    ]  # fmt: skip
+    return Table(["coefficient", found.measure, "mean", "sd", "2.5 %", "97.5 %"], rows)
+
+
+def _models(found: Discovery) -> Table:
+    columns = ["", "probability", "log-evidence", "log-prior", "terms", "coefficients"]
+    return Table(columns, ModelTable(found.models).rows())
+
+
+def _sensitivity(found: Discovery) -> Table:
+    factors = sorted(found.sensitivity)
+    rows = [
+        [name, *(as_probability(found.sensitivity[factor][k]) for factor in factors)]
+        for k, name in enumerate(found.system.coefficients)
+        if any(found.sensitivity[factor][k] >= LEAST_INCLUSION for factor in factors)
+    ]
+    return Table(["coefficient", *(f"x {factor:g}" for factor in factors)], rows)
+
+
+def _noise(found: Discovery) -> Table:
+    columns = zip(found.outputs, found.noise, correlation(found), strict=True)
+    rows = [[name, f"{sd:.4g}", f"{r:+.2f}"] for name, sd, r in columns]
+    return Table(["output", "noise sd", "correlation of successive residuals"], rows)
+
+
+def _simulated(
+    found: Discovery, tests: Mapping[str, Record | Simulation]
+) -> Iterator[tuple[str, Simulation | str]]:
+    """Yield simulations by name, or why there is none."""
+    for name, test in tests.items():
+        yield name, test if isinstance(test, Simulation) else found.simulate(test)
+    for record in found.records[:LEARNED]:
+        try:
+            yield f"{record.name}, learned from", found.simulate(record)
+        except InputError as error:
+            yield f"{record.name}, learned from", f"Not simulated: {error}."
+
+
+def _pictures(simulation: Simulation) -> tuple[list[Picture], str]:
+    caption = "Measured and simulated, the error, and the samples where it is largest."
+    outputs = range(simulation.mean.shape[1])
+    pictures = [Picture.of(simulation.plot(output), caption) for output in outputs]
+    left = simulation.diverged
+    return pictures, f"{left:.0%} of the draws left the range of the data." if left else ""
+
+
+def _scores(found: Discovery, simulations: list[tuple[str, Simulation | str]]) -> Table:
+    rows = [
+        [name, output, f"{one.rmse_of_mean[j]:.4g}", f"{one.fit[j]:.2f} %",
+         f"{100 * one.coverage[j]:.1f} %", f"{one.diverged:.0%}"]
+        for name, one in simulations
+        if isinstance(one, Simulation)
+        for j, output in enumerate(found.outputs)
+    ]  # fmt: skip
+    return Table(["record", "output", "RMSE", "fit", "inside the 95 % band", "left out"], rows)
+
+
+def _settings(found: Discovery) -> dict[str, str]:
+    candidates = found.system.candidates
+    given: dict[str, Any] = {
+        "states": listed(candidates.states),
+        "inputs": listed(candidates.inputs) or "none",
+        "measured": listed(found.outputs),
+        "candidate terms": listed(candidates.names),
+        **found.settings,
+    }
+    return {name: str(value) for name, value in given.items()}
+
+
+def _data(found: Discovery, tests: Mapping[str, Record | Simulation]) -> Table:
+    rows = [row for record in found.records for row in record_rows("training", record)]
+    for name, test in tests.items():
+        rows += record_rows(f"test {name}", test.record if isinstance(test, Simulation) else test)
+    return Table(["use", "record", "array", "shape", "hold", "SHA-256"], rows)
