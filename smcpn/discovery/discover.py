@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from smcpn.discovery.regression import SLABS
 from smcpn.discovery.residuals import remarks
 from smcpn.discovery.sampling import sample_posterior
 from smcpn.discovery.search import Found, search
+from smcpn.discovery.shrinkage import SHRINKAGE, Shrinkage, shrinkage
+from smcpn.discovery.shrinking import shrunk_posterior
 from smcpn.discovery.system import CandidateSystem
 from smcpn.discovery.text import read_library
 from smcpn.errors import InputError, listed, nearest, one_of, shown
@@ -30,6 +33,7 @@ from smcpn.solver import Solver
 Array = NDArray[np.float64]
 
 METHODS = ("smc", "search")
+SPIKE_AND_SLAB = "spike-and-slab"
 
 
 @checked
@@ -42,7 +46,9 @@ def discover(
     known: Known | None = None,
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
+    noise: str | Sequence[Positive] = "unknown",
     method: str = "smc",
+    prior: Annotated[str | Shrinkage, ANYTHING] = SPIKE_AND_SLAB,
     slabs: Sequence[Positive] = SLABS,
     solver: Annotated[Solver | str | None, ANYTHING] = None,
     likelihood: str | None = None,
@@ -71,11 +77,20 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
+    noise : {"unknown", "relative"} or sequence of float
+        Its standard deviation for each output, where it is known. ``"relative"`` noise multiplies
+        the outputs, all positive, by exp(e), only with ``method="search"``; what comes back is its
+        standard deviation at their root mean square.
     method : {"smc", "search"}
         Sequential Monte Carlo over supports, coefficients, initial states and noise with the
         likelihood of whole trajectories, which counts the error of the solver; or, faster,
         posterior probabilities by Laplace's method at the maximum of each model, from which the
         former begins.
+    prior : {"spike-and-slab", "laplace", "horseshoe"} or Shrinkage
+        Of the coefficients. With the first a term stands in an equation or not. With the others,
+        which ``method="smc"`` takes, no coefficient is zero and most are small: where others have
+        the probability of a term, these have the level of the widest credible interval of its
+        coefficient that leaves out zero.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
@@ -112,6 +127,7 @@ def discover(
     ("x'[x]",)
     """
     one_of("method", method, METHODS)
+    shrinks = _shrinkage(prior, method)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
     terms = read_library(library) if isinstance(library, str) else library
@@ -119,15 +135,30 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
+    known_noise = _known_noise(noise, every[0].n_outputs, method)
+    found = search(
+        every,
+        system,
+        observe=matrix,
+        noise=known_noise,
+        relative=noise == "relative",
+        slabs=tuple(slabs),
+        seed=seed,
+    )
+    if noise == "relative":
+        sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
+        found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     if method == "smc":
-        posterior = sample_posterior(
+        sample = partial(sample_posterior, slabs=tuple(slabs))
+        if shrinks is not None:
+            sample = partial(shrunk_posterior, prior=shrinks)
+        posterior = sample(
             system,
             every,
             result.outputs,
             found,
-            slabs=tuple(slabs),
+            noise=known_noise,
             particles=particles,
             replicates=replicates,
             seed=seed,
@@ -138,7 +169,9 @@ def discover(
         for doubt in posterior.warnings:
             warnings.warn(doubt, SamplerWarning, stacklevel=3)
         result = result.with_posterior(posterior)
-    settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
+    settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
+    settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
         settings |= {"solver": repr(result.posterior.solver), "particles": particles}
@@ -171,6 +204,40 @@ def _discovery(
         noise=found.noise,
         path=found.path,
     )
+
+
+def _shrinkage(prior: str | Shrinkage, method: str) -> Shrinkage | None:
+    """Return the shrinkage prior that is asked for; None for spike and slab."""
+    if isinstance(prior, str) and one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE]) == (
+        SPIKE_AND_SLAB
+    ):
+        return None
+    found = shrinkage(prior)
+    if method != "smc":
+        raise InputError(
+            f"prior is '{found.name}', whose posterior method='smc' samples: give that, or leave "
+            "prior out",
+            argument="prior",
+        )
+    return found
+
+
+def _known_noise(noise: str | Sequence[float], n_outputs: int, method: str) -> Array | None:
+    """Standard deviations (q,); None where they are to be learned."""
+    if isinstance(noise, str):
+        if one_of("noise", noise, ("unknown", "relative")) == "relative" and method != "search":
+            raise InputError(
+                f"noise is 'relative' and method '{method}': give method=\"search\"",
+                argument="noise",
+            )
+        return None
+    if len(noise) != n_outputs:
+        raise InputError(
+            f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
+            "for each",
+            argument="noise",
+        )
+    return np.array(noise, dtype=float)
 
 
 def _check_alike(records: list[Record]) -> None:
