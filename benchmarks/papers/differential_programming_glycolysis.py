@@ -35,9 +35,10 @@ def problem(record: Record) -> Problem:
     """All states measured; rates, initial states and noise unknown."""
     ode = EXPERIMENTS["glycolysis"].ode
     deviations = [f"sigma_{state}" for state in ode.states]
+    prior: dict[str, Any] = dict.fromkeys(ode.parameters, RATE)
     return Problem(
         ode, record, observe=list(ode.states), noise=deviations,
-        prior=dict.fromkeys(ode.parameters, RATE) | dict.fromkeys(deviations, DEVIATION),
+        prior=prior | dict.fromkeys(deviations, DEVIATION),
         initial=dict.fromkeys(ode.states, CONCENTRATION),
     )  # fmt: skip
 

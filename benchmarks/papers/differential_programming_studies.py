@@ -39,8 +39,10 @@ UNIFORM = {
     "q": (1.0, 10.0), "KI": (0.1, 2.0), "phi": (0.05, 1.0), "N": (0.1, 2.0), "A": (1.0, 10.0),
 }  # fmt: skip
 """Priors of the sequel."""
+DEVIATION: Any = stats.lognorm(3.0, scale=0.05)
+UNKNOWN: Any = stats.uniform(0.0, 1.0)
 TURNS_PARTICLES = 6000
-HIDDEN_STEPS, HIDDEN_PARTICLES = RK4(steps=4), 2000
+HIDDEN_STEPS, HIDDEN_PARTICLES = RK4(steps=4), 1000
 
 
 def future(experiment: Experiment, end: float, start: tuple[float, ...] | None = None) -> Record:
@@ -201,11 +203,12 @@ def sequel_problem(record: Record) -> Problem:
         name: stats.uniform(low, high - low) for name, (low, high) in UNIFORM.items()
     }
     deviations = [f"sigma_{state}" for state in seen]
+    prior |= dict.fromkeys(deviations, DEVIATION)
     initial = dict(zip(ode.states, sequel.system.start, strict=True))
     return Problem(
         ode, record, observe=seen, noise=deviations,
-        prior=prior | dict.fromkeys(deviations, stats.lognorm(3.0, scale=0.05)),
-        initial=initial | {"N2": stats.uniform(0.0, 1.0)},
+        prior=prior,
+        initial=initial | {"N2": UNKNOWN},
     )  # fmt: skip
 
 
