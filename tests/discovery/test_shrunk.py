@@ -56,7 +56,7 @@ def test_a_known_initial_state_is_that_of_each_record():
     system, _, _ = growth()
     ode = system.equation()
     initial = np.array([[2.0], [1.0], [0.5]])
-    records = [smcpn.Record(y=[begin[0], 0.4], t=[0.0, 1.2]) for begin in initial]
+    records = [smcpn.Record(y=[begin[0], 0.4], dt=1.2) for begin in initial]
     prior = dict.fromkeys(ode.parameters, stats.norm())
     solver = smcpn.RK4(steps=5)
 
