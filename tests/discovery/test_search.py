@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
 
 import smcpn
@@ -257,12 +261,14 @@ def test_a_conserved_sum():
 
 def test_a_coefficient_of_the_wrong_sign_is_not_allowed():
     t = np.linspace(0.0, 10.0, 101)
-    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0), t=t)
-    wrong = search([record], polynomials(2, constraints=["x'[x y] > 0"]))
-    place = wrong.models[0].support & support(polynomials(2), ["x'[x y]"])
-    assert not place.any()
-    right = search([record], polynomials(2, constraints=["x'[x y] < 0", "y'[x y] > 0"]))
-    np.testing.assert_array_equal(right.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+    decay = 3.0 * np.exp(-0.5 * t)[:, None]
+    record = smcpn.Record(y=noisy(decay, 0.02, 0), t=t)
+    free, growth = (
+        search([record], polynomials(2, "x", constraints=signs)).models[0]
+        for signs in (["x'[x] < 0"], ["x'[x] > 0"])
+    )
+    np.testing.assert_array_equal(free.support, [True, False])
+    np.testing.assert_array_equal(growth.support, [False, True])
 
 
 def test_noise_that_is_told():
@@ -295,3 +301,43 @@ def test_relative_noise_of_what_is_not_positive():
     record = smcpn.Record(y=np.linspace(-1.0, 1.0, 20), dt=0.1)
     with pytest.raises(InputError, match="an output that is not positive"):
         search([record], polynomials(2, "x"), relative=True)
+
+
+@cache
+def found_in_units(x, y, second):
+    t = np.linspace(0.0, 6.0, 61)
+    values = noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0) * [x, y]
+    return search([smcpn.Record(y=values, t=t * second)], polynomials(2)).models
+
+
+UNIT = st.floats(-8.0, 8.0).map(lambda k: 10.0**k)
+
+
+@settings(max_examples=3)
+@given(UNIT, UNIT, UNIT)
+def test_units_change_the_coefficients_and_nothing_else(x, y, second):
+    first, other = found_in_units(1.0, 1.0, 1.0), found_in_units(x, y, second)
+    assert len(first) == len(other)
+    free = support(polynomials(2), LOTKA_VOLTERRA)
+    np.testing.assert_array_equal(other[0].support, free)
+    # x' = a x + b x y, y' = c y + d x y
+    factor = np.array([1.0, 1.0 / y, 1.0, 1.0 / x]) / second
+    expected = first[0].coefficients[free] * factor
+    np.testing.assert_allclose(other[0].coefficients[free], expected, rtol=1e-4)
+    assert other[0].probability == pytest.approx(first[0].probability, abs=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300])
+def test_an_output_that_is_constant_has_no_terms(value):
+    t = np.linspace(0.0, 10.0, 101)
+    y = noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0)
+    y[:, 1] = value
+    system = polynomials(1)
+    model = search([smcpn.Record(y=y, t=t)], system).models[0]
+    assert not (model.support & support(system, ("y'[x]", "y'[y]"))).any()
+
+
+def test_too_few_samples_to_tell_the_noise():
+    record = smcpn.Record(y=np.ones((6, 1)), dt=0.1)
+    with pytest.raises(InputError, match="6 samples, which"):
+        search([record], polynomials(2, "x"))
