@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab, Support
+from smcpn.discovery.selection import best_support
 from smcpn.discovery.smoothing import Start
 from smcpn.estimate.lifted.smoothing import smoothed
 
@@ -74,6 +75,13 @@ class GaussNewton:
     groups : ndarray of int, (d,)
         Of the prior of the support.
     slabs : sequence of float
+
+    Attributes
+    ----------
+    share : float
+        Model error that a homotopy ends with, as a share of the noise.
+    independent : float
+        Share of the data that is independent, by which log-likelihoods are multiplied.
     """
 
     def __init__(
@@ -90,6 +98,7 @@ class GaussNewton:
         self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
+        self.share, self.independent = 0.0, 1.0
 
     def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
         """The same with some of the coefficients only."""
@@ -115,11 +124,12 @@ class GaussNewton:
         error = self._error(point, share)
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
         least = float(self.paths.counts @ (self._least / self.variances))
+        counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(
-            found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self.count, self.prior, self._slabs, least,
+            residuals[:, 0], residuals[:, 1:] * self.scale, point.theta / self.scale,
+            counted * self.count, self.prior, self._slabs, counted * least,
         )  # fmt: skip
-        return Linearised(point, found.path, regression, error, found.log_determinant)
+        return Linearised(point, found.path, regression, error, counted * found.log_determinant)
 
     def moved(self, linear: Linearised, support: Support) -> Point:
         """Most likely point with a support on the linear model, or part of the way there.
@@ -132,7 +142,7 @@ class GaussNewton:
         change = theta - point.theta
         path = linear.path[..., 0] + linear.path[..., 1:] @ change
         before = self._square(point, linear.error)
-        expected = linear.regression.square(theta / self.scale)
+        expected = linear.regression.square(theta / self.scale) / self.independent
         share, result, after = 1.0, point, np.inf
         for _ in range(HALVINGS):
             result = Point(point.path + share * path, point.theta + share * change, support)
@@ -146,6 +156,27 @@ class GaussNewton:
     def square(self, point: Point, share: float) -> float:
         """Sum of squares of residuals and model errors, whitened."""
         return self._square(point, self._error(point, share))
+
+    def evidence(self, linear: Linearised) -> float:
+        """Log evidence of the best support on the linear model near that of its point."""
+        regression = linear.regression
+        return regression.neighbourhood(best_support(regression, linear.point.support)).evidence - (
+            0.5 * linear.log_determinant
+        )
+
+    def end_with(self, point: Point, share: float) -> None:
+        """End with a model error of this share of the noise, in place of the least.
+
+        Where it is more than the noise, the errors at a point are known, and they may last longer
+        than a sampling interval: those of a solver do, which takes long steps. The data then count
+        as so many as there are independent ones.
+        """
+        self.share = share
+        if share >= 1.0:
+            error = self._error(point, share)
+            linear = self.paths.linear(point.path, point.theta, self.variances)
+            errors = smoothed(linear, error).residuals[-point.path.size :, 0]
+            self.independent = 1.0 / _correlation_time(errors.reshape(point.path.shape))
 
     def _error(self, point: Point, share: float) -> Array:
         error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
@@ -172,3 +203,16 @@ class GaussNewton:
         factor = np.sqrt(np.mean(variances / self.variances))
         self._start = self._start._replace(deviation=factor * self._start.deviation)
         self.variances = variances
+
+
+def _correlation_time(values: Array) -> float:
+    """Integrated autocorrelation time, in rows, of the columns of (T, n) together; at least 1.
+
+    The sum ends before the first autocorrelation that is negative.
+    """
+    length = len(values)
+    spectrum = np.abs(np.fft.rfft(values, 2 * length, axis=0)) ** 2
+    covariance = np.fft.irfft(spectrum, axis=0)[:length].sum(axis=1)
+    negative = np.flatnonzero(covariance < 0.0)
+    end = negative[0] if len(negative) else length
+    return float(2.0 * covariance[:end].sum() / covariance[0] - 1.0) if covariance[0] else 1.0
