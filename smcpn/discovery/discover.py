@@ -42,6 +42,7 @@ def discover(
     known: Known | None = None,
     constraints: Sequence[str] = (),
     observe: Sequence[str] | None = None,
+    noise: str | Sequence[Positive] = "unknown",
     method: str = "smc",
     slabs: Sequence[Positive] = SLABS,
     solver: Annotated[Solver | str | None, ANYTHING] = None,
@@ -71,6 +72,10 @@ def discover(
         Relations between coefficients: ``"x'[y] = -y'[x]"``, ``"v'[v] < 0"``.
     observe : sequence of str, optional
         State that each output measures; the first ones by default. The others are hidden.
+    noise : {"unknown", "relative"} or sequence of float
+        Its standard deviation for each output, where it is known. ``"relative"`` noise multiplies
+        the outputs, all positive, by exp(e), only with ``method="search"``; what comes back is its
+        standard deviation at their root mean square.
     method : {"smc", "search"}
         Sequential Monte Carlo over supports, coefficients, initial states and noise with the
         likelihood of whole trajectories, which counts the error of the solver; or, faster,
@@ -119,7 +124,19 @@ def discover(
     inputs = _inputs(inputs, known, every[0].n_inputs)
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
-    found = search(every, system, observe=matrix, slabs=tuple(slabs), seed=seed)
+    known_noise = _known_noise(noise, every[0].n_outputs, method)
+    found = search(
+        every,
+        system,
+        observe=matrix,
+        noise=known_noise,
+        relative=noise == "relative",
+        slabs=tuple(slabs),
+        seed=seed,
+    )
+    if noise == "relative":
+        sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
+        found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     if method == "smc":
         posterior = sample_posterior(
@@ -128,6 +145,7 @@ def discover(
             result.outputs,
             found,
             slabs=tuple(slabs),
+            noise=known_noise,
             particles=particles,
             replicates=replicates,
             seed=seed,
@@ -139,6 +157,7 @@ def discover(
             warnings.warn(doubt, SamplerWarning, stacklevel=3)
         result = result.with_posterior(posterior)
     settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
         settings |= {"solver": repr(result.posterior.solver), "particles": particles}
@@ -171,6 +190,24 @@ def _discovery(
         noise=found.noise,
         path=found.path,
     )
+
+
+def _known_noise(noise: str | Sequence[float], n_outputs: int, method: str) -> Array | None:
+    """Standard deviations (q,); None where they are to be learned."""
+    if isinstance(noise, str):
+        if one_of("noise", noise, ("unknown", "relative")) == "relative" and method != "search":
+            raise InputError(
+                f"noise is 'relative' and method '{method}': give method=\"search\"",
+                argument="noise",
+            )
+        return None
+    if len(noise) != n_outputs:
+        raise InputError(
+            f"noise has {len(noise)} numbers, but the records have {n_outputs} outputs: give one "
+            "for each",
+            argument="noise",
+        )
+    return np.array(noise, dtype=float)
 
 
 def _check_alike(records: list[Record]) -> None:

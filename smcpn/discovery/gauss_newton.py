@@ -75,6 +75,10 @@ class GaussNewton:
     groups : ndarray of int, (d,)
         Of the prior of the support.
     slabs : sequence of float
+    signs : ndarray of int, (d,)
+        1 or -1 where a coefficient has a sign, else 0.
+    told : bool
+        Whether the noise is known, and not learned.
 
     Attributes
     ----------
@@ -93,9 +97,12 @@ class GaussNewton:
         scale: Array,
         groups: NDArray[np.int64],
         slabs: tuple[float, ...],
+        signs: NDArray[np.int64],
+        told: bool = False,
     ) -> None:
         self.paths, self.variances, self._start = paths, variances, start
         self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
+        self.signs, self._told = signs, told
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
         self.share, self.independent = 0.0, 1.0
@@ -105,6 +112,7 @@ class GaussNewton:
         result = copy(self)
         result.paths = self.paths.restricted(columns)
         result.scale, result._groups = self.scale[columns], self._groups[columns]
+        result.signs = self.signs[columns]
         result.prior = BetaBinomial(result._groups)
         return result
 
@@ -127,7 +135,7 @@ class GaussNewton:
         counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(
             residuals[:, 0], residuals[:, 1:] * self.scale, point.theta / self.scale,
-            counted * self.count, self.prior, self._slabs, counted * least,
+            counted * self.count, self.prior, self._slabs, counted * least, self.signs,
         )  # fmt: skip
         return Linearised(point, found.path, regression, error, counted * found.log_determinant)
 
@@ -190,19 +198,35 @@ class GaussNewton:
     def _square(self, point: Point, error: Array) -> float:
         return self.paths.square(point.path, point.theta, self.variances, error)
 
-    def learn_noise(self, point: Point) -> None:
-        """Set the variances of the noise to those of the residuals of a path."""
+    def with_noise_of(self, point: Point) -> GaussNewton:
+        """The same with the noise, if it is not told, that the residuals of a path have."""
+        if self._told:
+            return self
         counts = self.paths.counts
         free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
         left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
-        told = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / left
-        self._rescale(np.maximum(told, self._least))
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0)
+        result = copy(self)
+        result.variances = np.maximum(squares / left, self._least)
+        factor = np.sqrt(np.mean(result.variances / self.variances))
+        result._start = self._start._replace(deviation=factor * self._start.deviation)
+        return result
 
-    def _rescale(self, variances: Array) -> None:
-        """Change the variances of the noise, and those of model errors with them."""
-        factor = np.sqrt(np.mean(variances / self.variances))
-        self._start = self._start._replace(deviation=factor * self._start.deviation)
-        self.variances = variances
+    def noise_evidence(self, point: Point) -> float:
+        """What the noise adds to the log evidence of data in units of it.
+
+        That is the density in units of the outputs, and, of several outputs, what the noise of each
+        being learned is better than one common factor. Each output counts as if it had one more
+        number, of the size of its noise.
+        """
+        counts, told = self.paths.counts, self._told
+        found = -0.5 * float(counts @ np.log(self.variances))
+        if told:
+            return found
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / self.variances
+        mean = (squares + 1.0) / (counts + 1.0)
+        common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
+        return found + 0.5 * float(counts @ np.log(common / mean))
 
 
 def _correlation_time(values: Array) -> float:

@@ -52,11 +52,11 @@ class LibraryRate:
         self._n = len(candidates.states)
         x, t = ca.SX.sym("x", self._n), ca.SX.sym("t")
         u = ca.SX.sym("u", len(candidates.inputs))
-        self._symbols = x, u, t
-        inputs = u / ca.DM(candidates.scale[self._n :])
-        self._graph = candidates.graph(x, inputs, t)
-        free = ca.SX.zeros(len(system.coefficients), 1)
-        self._known = system.rate(x, inputs, t, _defaults(system), free)
+        self._symbols = ca.vertcat(x, u, t)
+        inputs, free = u / ca.DM(candidates.scale[self._n :]), ca.SX(len(system.coefficients), 1)
+        known = system.rate(x, inputs, t, _defaults(system), free)
+        graph = ca.densify(ca.vertcat(known, candidates.graph(x, inputs, t)))
+        self._graphs = [graph, *(derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n))]
         units = candidates.units
         self.unit = units[tuple(system.places.T)]
         basis = freedom.basis.tocoo()
@@ -69,11 +69,10 @@ class LibraryRate:
     def _trace(self) -> None:
         """Make functions of arrays, of the terms that have a coefficient."""
         used, row = np.unique(self._term, return_inverse=True)
-        graph = ca.densify(ca.vertcat(self._graph[used.tolist()], self._known))
-        x, symbols = self._symbols[0], ca.vertcat(*self._symbols)
-        slopes = [derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n)]
-        self._value = ArrayFunction(symbols, graph)
-        self._all = ArrayFunction(symbols, ca.vertcat(graph, *slopes))
+        rows = [*(self._n + used).tolist(), *range(self._n)]
+        graph, *slopes = (graph[rows] for graph in self._graphs)
+        self._value = ArrayFunction(self._symbols, graph)
+        self._all = ArrayFunction(self._symbols, ca.vertcat(graph, *slopes))
         self._used, self._row, d = len(used), row, len(self.unit)
         place = row * self._n + self._equation, self._column
         self._spread = sparse.csr_array((self._weight, place), shape=(self._used * self._n, d))

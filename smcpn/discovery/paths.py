@@ -29,14 +29,23 @@ class LibraryPaths:
     observe : ndarray, (q, n)
     initial : ndarray, (T, n)
         Prior mean of the state at the first sample of each record; not read elsewhere.
+    relative : bool
+        Whether noise multiplies: the logarithms of the outputs are measured.
     """
 
     def __init__(
-        self, records: Sequence[Record], rate: LibraryRate, observe: Array, initial: Array
+        self,
+        records: Sequence[Record],
+        rate: LibraryRate,
+        observe: Array,
+        initial: Array,
+        relative: bool = False,
     ) -> None:
         self._records, self.rate, self._observe = records, rate, observe
-        self._intervals = Intervals(rate, records)
+        self._intervals, self._relative = Intervals(rate, records), relative
         self._y = np.concatenate([record.y for record in records])
+        if relative:
+            self._y = np.log(self._y)
         self._present = np.isfinite(self._y)
         self.begins = np.cumsum([0, *(len(record) for record in records[:-1])])
         self._initial = initial
@@ -67,8 +76,12 @@ class LibraryPaths:
                 break
 
     def residuals(self, path: Array) -> Array:
-        """Outputs less those of a path, (T, q); zero where missing."""
-        return np.where(self._present, self._y - path @ self._observe.T, 0.0)
+        """Outputs, or their logarithms, less those of a path, (T, q); zero where missing."""
+        outputs = path @ self._observe.T
+        if self._relative:
+            with np.errstate(all="ignore"):
+                outputs = np.log(outputs)
+        return np.where(self._present, self._y - outputs, 0.0)
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -94,6 +107,9 @@ class LibraryPaths:
     def linear(self, path: Array, theta: Array, variances: Array) -> Linear:
         """The records linearised about a path and coefficients."""
         (samples, n), d, q = path.shape, len(theta), len(self._observe)
+        h = np.broadcast_to(self._observe, (samples, q, n))
+        if self._relative:
+            h = h / (path @ self._observe.T)[..., None]
         flow = self._intervals.flow(path[None, self._intervals.begin], theta[None])
         slopes = np.zeros((samples, n, n + d))
         slopes[self._intervals.begin + 1] = flow.slopes[0]
@@ -101,7 +117,7 @@ class LibraryPaths:
             a=slopes[..., :n],
             b=slopes[..., n:],
             gap=self._gaps(path, flow.end[0]),
-            h=np.broadcast_to(self._observe, (samples, q, n)),
+            h=h,
             slopes=np.zeros((samples, q, d)),
             residual=self.residuals(path),
             weight=self._present / variances,

@@ -6,9 +6,13 @@ has the slab N(0, (c tau_j)^2); the columns of S are in units of tau. For a supp
     log p(data, gamma | c) = -m/2 log SSR - log|I + c^2 S'S| / 2 + log p(gamma) + constant,
     SSR = min over theta of |r + S (theta - theta0)|^2 + |theta|^2 / c^2,
 
-with S and theta of the support only, averaged over c. Prior of the support: within each group of
-columns (terms of one degree) the number of active ones is uniform, and so are the sets of each
-number: beta-binomial(1, 1) (Scott and Berger 2010).
+with S and theta of the support only, averaged over c. Where a coefficient has a sign its slab is
+the half of the normal density, twice as high, of which the probability that the normal posterior
+gives the sign is left; of several such coefficients the product.
+
+Prior of the support: of the n columns of degree g, k are active with a probability that is the same
+for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010) with b = n g / 2, at least
+one: some 2 / g are expected, for terms of high degree are many and few of them stand in equations.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
+from scipy.special import betaln, log_ndtr
 
 Array = NDArray[np.float64]
 Support = NDArray[np.bool_]
@@ -34,25 +38,31 @@ class BetaBinomial:
 
     Parameters
     ----------
-    groups : ndarray of int, (d,)
-        Group of each column.
+    degrees : ndarray of int, (d,)
+        Of each column.
     """
 
-    def __init__(self, groups: NDArray[np.int64]) -> None:
-        self._groups = np.unique(groups, return_inverse=True)[1]
+    def __init__(self, degrees: NDArray[np.int64]) -> None:
+        degree, self._groups = np.unique(degrees, return_inverse=True)
         self._sizes = np.bincount(self._groups)
+        self._absent = np.maximum(self._sizes * np.maximum(degree, 1) / 2.0, 1.0)
 
     def log_probability(self, support: Support) -> float:
         """Log probability of a support."""
-        return float(_log_beta_binomial(self._sizes, self._counts(support)).sum())
+        return float(self._logs(self._counts(support)).sum())
 
     def changes(self, support: Support) -> Array:
         """Change of the log probability by each flip, (d,)."""
         sizes, groups, counts = self._sizes, self._groups, self._counts(support)
-        own = _log_beta_binomial(sizes, counts)
-        more = _log_beta_binomial(sizes, np.minimum(counts + 1, sizes)) - own
-        less = _log_beta_binomial(sizes, np.maximum(counts - 1, 0)) - own
+        own = self._logs(counts)
+        more = self._logs(np.minimum(counts + 1, sizes)) - own
+        less = self._logs(np.maximum(counts - 1, 0)) - own
         return np.where(support, less[groups], more[groups])
+
+    def _logs(self, counts: NDArray[np.int64]) -> Array:
+        """Log probability of one set of so many in each group."""
+        absent = self._absent
+        return betaln(1.0 + counts, absent + self._sizes - counts) - betaln(1.0, absent)
 
     def _counts(self, support: Support) -> NDArray[np.int64]:
         return np.bincount(self._groups[support], minlength=len(self._sizes))
@@ -120,6 +130,8 @@ class SpikeAndSlab:
     slabs : sequence of float
     least : float
         Added to every SSR: squares of the noise that is there at least.
+    signs : ndarray of int, (d,), optional
+        1 or -1 where a coefficient has a sign, else 0.
     """
 
     def __init__(
@@ -131,11 +143,13 @@ class SpikeAndSlab:
         prior: BetaBinomial,
         slabs: tuple[float, ...] = SLABS,
         least: float = 0.0,
+        signs: NDArray[np.int64] | None = None,
     ) -> None:
         self._gram, self._pull = columns.T @ columns, columns.T @ residual
         self._square = float(residual @ residual + least)
         self._theta0, self._count, self._prior = theta0, count, prior
         self._precision = 1.0 / np.square(slabs)
+        self._signs = np.zeros(len(theta0), dtype=np.int64) if signs is None else signs
         self._known: dict[bytes, Neighbourhood] = {}
 
     @property
@@ -163,9 +177,12 @@ class SpikeAndSlab:
         active = np.flatnonzero(support)
         fit = self._fit(active)
         score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
-        change, volume = self._single(active, fit)
+        change, volume, pivot = self._single(active, fit)
         ratio = np.maximum(1.0 + change / fit.least[:, None], _TINY)
         flipped = score[:, None] - 0.5 * self._count * np.log(ratio) - 0.5 * volume
+        if self._signs.any():
+            flipped += self._flipped_signs(active, fit, ratio, pivot)
+            score = score + self._with_signs(active, fit)
         together = np.logaddexp.reduce(score)
         with np.errstate(invalid="ignore"):
             flips = np.logaddexp.reduce(flipped, axis=0) - together
@@ -182,8 +199,10 @@ class SpikeAndSlab:
 
     def moments(self, support: Support) -> tuple[Array, Array]:
         """Posterior mean (k,) and covariance (k, k) of a support's coefficients, over all slabs."""
-        fit = self._fit(np.flatnonzero(support))
+        active = np.flatnonzero(support)
+        fit = self._fit(active)
         score = -0.5 * self._count * np.log(fit.least) - 0.5 * fit.log_volume
+        score = score + self._with_signs(active, fit)
         weights = np.exp(score - np.logaddexp.reduce(score))
         mean = weights @ fit.theta
         off = fit.theta - mean
@@ -205,8 +224,40 @@ class SpikeAndSlab:
         log_volume = np.linalg.slogdet(matrix)[1] - len(active) * np.log(precision)
         return _Fit(theta, np.asarray(inverse, float), moved + self._pull, least, log_volume)
 
-    def _single(self, active: NDArray[np.intp], fit: _Fit) -> tuple[Array, Array]:
-        """Change of SSR and of the log determinant by adding or deleting each column, (C, d)."""
+    def _with_signs(self, active: NDArray[np.intp], fit: _Fit) -> Array:
+        """Change of the log evidence by the signs of a support, (C,)."""
+        variance = np.diagonal(fit.inverse, axis1=1, axis2=2) * fit.least[:, None] / self._count
+        return np.sum(_log_share(self._signs[active], fit.theta, variance), axis=1)
+
+    def _flipped_signs(
+        self, active: NDArray[np.intp], fit: _Fit, ratio: Array, pivot: Array
+    ) -> Array:
+        """The same where each column is added or deleted, (C, d).
+
+        Its own coefficient moves by theta_j, up or down to zero, and each other one with it.
+        """
+        own = -fit.pull / pivot
+        moved, spread = fit.inverse @ self._gram[active], 1.0 / pivot[:, None]
+        deleted = np.diagonal(fit.inverse, axis1=1, axis2=2)
+        own[:, active] = -fit.theta
+        moved[:, :, active] = -fit.inverse / deleted[:, None]
+        spread[:, 0, active] = -deleted
+        signed = np.flatnonzero(self._signs[active])
+        noise = fit.least[:, None] * ratio / self._count
+        mean = fit.theta[:, signed, None] - moved[:, signed] * own[:, None]
+        inverse = np.diagonal(fit.inverse, axis1=1, axis2=2)[:, signed, None]
+        variance = noise[:, None] * (inverse + moved[:, signed] ** 2 * spread)
+        others = _log_share(self._signs[active[signed], None], mean, variance)
+        others[:, np.arange(len(signed)), active[signed]] = 0.0
+        alone = _log_share(self._signs, own, noise / pivot)
+        alone[:, active] = 0.0
+        return np.sum(others, axis=1) + alone
+
+    def _single(self, active: NDArray[np.intp], fit: _Fit) -> tuple[Array, Array, Array]:
+        """Change of SSR and of the log determinant by adding or deleting each column, (C, d).
+
+        And of a column that is added, the square that the others leave.
+        """
         gram, precision = self._gram, self._precision[:, None]
         own = np.diag(gram) + precision
         cross = fit.inverse @ gram[active]
@@ -217,10 +268,10 @@ class SpikeAndSlab:
         deleted = np.diagonal(fit.inverse, axis1=1, axis2=2)
         change[:, active] = fit.theta**2 / deleted
         volume[:, active] = np.log(deleted * precision)
-        return change, volume
+        return change, volume, pivot
 
 
-def _log_beta_binomial(size: NDArray[np.int64], count: NDArray[np.int64]) -> Array:
-    """Log probability of one set of so many out of so many."""
-    chosen = gammaln(count + 1) + gammaln(size - count + 1) - gammaln(size + 1)
-    return chosen - np.log(size + 1.0)
+def _log_share(signs: NDArray[np.int64], mean: Array, variance: Array) -> Array:
+    """Log of twice the probability of a sign; 0 where there is none."""
+    with np.errstate(all="ignore"):
+        return np.where(signs == 0, 0.0, np.log(2.0) + log_ndtr(signs * mean / np.sqrt(variance)))

@@ -26,7 +26,13 @@ from smcpn.discovery.linearisation import LibraryRate
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import SLABS, Support
 from smcpn.discovery.selection import best_support, most_probable, sampled_inclusion
-from smcpn.discovery.smoothing import Start, first_path, least_variances, noise_variances
+from smcpn.discovery.smoothing import (
+    Start,
+    first_path,
+    least_variances,
+    logarithms,
+    noise_variances,
+)
 from smcpn.discovery.system import CandidateSystem
 from smcpn.errors import InputError
 from smcpn.model.record import Record
@@ -51,6 +57,8 @@ SETTLED = 0.05
 """Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
 POLISHING, ROUNDS = 6, 3
 """Most Gauss-Newton steps with one support, and rounds of these and selection."""
+UNLIKE = 0.2
+"""Difference of a log variance of noise from a model's own, from which it has its own."""
 SWEEPS = 300
 MODELS = 20
 """Most models whose own Laplace evidence is taken."""
@@ -78,8 +86,7 @@ class FoundModel:
     initial : ndarray, (R, n)
         Most likely state at the first sample of each record.
     log_evidence : float
-        By Laplace's method at the model's own maximum; of data in units of the noise, but for a
-        constant that all models share.
+        By Laplace's method at the model's own maximum, but for a constant that all models share.
     log_prior : float
         Log probability of the support before the data.
     probability : float
@@ -135,6 +142,8 @@ def search(
     system: CandidateSystem,
     *,
     observe: Array | None = None,
+    noise: Array | None = None,
+    relative: bool = False,
     slabs: tuple[float, ...] = SLABS,
     seed: int = 0,
 ) -> Found:
@@ -148,6 +157,11 @@ def search(
         Parameters of its known part have their defaults; its diffusion is not read.
     observe : ndarray, (q, n), optional
         Outputs are ``observe @ x`` and noise; the states if not given.
+    noise : ndarray, (q,), optional
+        Standard deviation of the noise of each output, up to one common factor; learned if not
+        given.
+    relative : bool
+        Whether noise multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e.
     slabs : sequence of float
         Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
     seed : int
@@ -160,15 +174,17 @@ def search(
         default, or no trajectory of these terms comes near the data.
     """
     matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
-    problem = _Problem.of(records, system, matrix)
+    problem = _Problem.of(records, system, matrix, noise, relative)
     steps, point = _begun(problem, slabs)
     point = _led(steps, point)
     rng = np.random.default_rng(seed)
-    ends, sampled, before = _models(steps, point, rng)
+    ends, sampled = _models(steps, point, rng)
     for _ in range(ROUNDS - 1):
-        if np.array_equal(ends[0].point.support, before):
+        best = ends[0]
+        if np.array_equal(best.point.support, point.support):
             break
-        ends, sampled, before = _models(steps, ends[0].point, rng)
+        point = best.point
+        ends, sampled = _models(best.steps, point, rng)
     return _result(problem, steps, ends, sampled)
 
 
@@ -188,6 +204,14 @@ class _Problem:
         Of the noise of the outputs.
     groups : ndarray of int, (K,)
         Degree of the term of each free coefficient.
+    signs : ndarray of int, (K,)
+        1 or -1 where it has a sign, else 0.
+    told : bool
+        Whether the noise is known.
+    relative : bool
+        Whether it multiplies.
+    least : ndarray, (q,)
+        Its least variances.
     """
 
     records: Sequence[Record]
@@ -197,16 +221,32 @@ class _Problem:
     start: Start
     variances: Array
     groups: NDArray[np.int64]
+    signs: NDArray[np.int64]
+    told: bool
+    relative: bool
+    least: Array
 
     @classmethod
-    def of(cls, records: Sequence[Record], system: CandidateSystem, observe: Array) -> _Problem:
-        variances = noise_variances(records)
-        start = first_path(records, observe, variances, LibraryRate(system))
+    def of(
+        cls,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        observe: Array,
+        noise: Array | None,
+        relative: bool,
+    ) -> _Problem:
+        """Smooth the outputs, and scale the system by what comes of it."""
+        measured = logarithms(records) if relative else records
+        variances = noise_variances(measured) if noise is None else np.square(noise)
+        start = first_path(measured, observe, variances, LibraryRate(system), relative)
         scale = _sizes(start.path)
         rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
         scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
         groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
-        return cls(records, rate, scale, observe * scale, scaled, variances, groups)
+        return cls(
+            records, rate, scale, observe * scale, scaled, variances, groups,
+            system.freedom.signs, noise is not None, relative, least_variances(measured),
+        )  # fmt: skip
 
     @property
     def inputs(self) -> tuple[Array, Array]:
@@ -233,10 +273,11 @@ def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Po
     slopes = ((start.rate - fixed) / speed.T).ravel()
     square = columns.T @ columns / len(start.path) + RIDGE * np.eye(len(scale))
     theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
-    paths = LibraryPaths(records, rate, problem.observe, start.path)
+    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
     steps = GaussNewton(
-        paths, start, problem.variances, least_variances(records), scale, problem.groups, slabs
-    )
+        paths, start, problem.variances, problem.least, scale, problem.groups, slabs,
+        problem.signs, problem.told,
+    )  # fmt: skip
     point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
     return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
 
@@ -313,9 +354,10 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
 
 @dataclass(frozen=True)
 class _End:
-    """Maximum of a support, with what is known there."""
+    """Maximum of a support, with what is known there, and steps with the noise there."""
 
     point: Point
+    steps: GaussNewton
     covariance: Array
     log_evidence: float
     log_prior: float
@@ -325,15 +367,13 @@ class _End:
         return self.log_evidence + self.log_prior
 
 
-def _models(
-    steps: GaussNewton, point: Point, rng: np.random.Generator
-) -> tuple[list[_End], Array, Support]:
+def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple[list[_End], Array]:
     """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
 
-    And the support about whose maximum the linear model is that tells which are probable.
+    Which are probable tells the linear model at the maximum of the support of a point.
     """
     point = _polished(steps, point)[0]
-    steps.learn_noise(point)
+    steps = steps.with_noise_of(point)
     steps.refine(point, steps.share)
     linear = steps.linearised(_polished(steps, point)[0], steps.share)
     support = best_support(linear.regression, point.support)
@@ -344,7 +384,7 @@ def _models(
     ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
     if not ends:
         raise InputError(_NONE)
-    return ends, sampled, point.support
+    return ends, sampled
 
 
 def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
@@ -352,12 +392,19 @@ def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | Non
     change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
     try:
         point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+        own = steps.with_noise_of(point)
+        if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
+            steps = own
+            point, there = _polished(steps, point)
     except (ValueError, np.linalg.LinAlgError):
+        return None
+    if np.any(steps.signs[support] * point.theta[support] < 0.0):
         return None
     scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
     covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
     evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
-    return _End(point, covariance, evidence, steps.prior.log_probability(support))
+    evidence += steps.noise_evidence(point)
+    return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
 
 
 def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
@@ -375,6 +422,6 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
     )  # fmt: skip
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
-        models, np.asarray(inclusion), sampled, np.sqrt(steps.variances),
+        models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
         ends[0].point.path * problem.scale, steps.scale * unit,
     )  # fmt: skip

@@ -42,6 +42,24 @@ def noise_variances(records: Sequence[Record]) -> Array:
     return np.maximum(shown, least_variances(records))
 
 
+def logarithms(records: Sequence[Record]) -> list[Record]:
+    """Return the records with the logarithms of their outputs.
+
+    Raises
+    ------
+    InputError
+        If an output is not positive.
+    """
+    for record in records:
+        if np.any(record.y <= 0.0):
+            raise InputError(
+                f"noise is relative, but record '{record.name}' has an output that is not "
+                'positive: give noise="unknown", or outputs above zero',
+                argument="noise",
+            )
+    return [record.with_outputs(np.log(record.y)) for record in records]
+
+
 def least_variances(records: Sequence[Record]) -> Array:
     """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
     outputs = np.concatenate([record.y for record in records])
@@ -82,7 +100,11 @@ class Start(NamedTuple):
 
 
 def first_path(
-    records: Sequence[Record], observe: Array, variances: Array, rate: LibraryRate
+    records: Sequence[Record],
+    observe: Array,
+    variances: Array,
+    rate: LibraryRate,
+    relative: bool = False,
 ) -> Start:
     """Return smoothed states, hidden ones from the equations that are known.
 
@@ -92,6 +114,8 @@ def first_path(
         Outputs are ``observe @ x``.
     variances : ndarray, (q,)
         Of the noise.
+    relative : bool
+        Whether records and variances are of the logarithms of the outputs.
     rate : LibraryRate
         An equation without free coefficients, whose state is seen, tells a hidden state in it.
 
@@ -104,8 +128,13 @@ def first_path(
     seen = np.isclose(np.diag(pseudo @ observe), 1.0)
     known, rate = rate.known, rate.restricted(np.array([], dtype=np.intp))
     outputs = np.concatenate([_splines(record, record.y, variances) for record in records], axis=1)
+    sizes = np.ones(len(observe))
+    if relative:
+        outputs[0] = np.exp(outputs[0])
+        outputs[1] *= outputs[0]
+        sizes = np.sqrt(np.mean(outputs[0] ** 2, axis=0))
     path, slope = outputs @ pseudo.T
-    deviation = np.sqrt(pseudo**2 @ variances)
+    deviation = np.sqrt(pseudo**2 @ (sizes**2 * variances))
     t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
     while not seen.all():
         for i in np.flatnonzero(known & seen).tolist():

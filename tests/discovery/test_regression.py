@@ -6,6 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import comb, logsumexp
 
 from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab
@@ -25,9 +26,9 @@ def data(seed=0, m=40):
     return columns @ theta0 - y, columns, theta0
 
 
-def regression(seed=0):
+def regression(seed=0, signs=None):
     r, columns, theta0 = data(seed)
-    return SpikeAndSlab(r, columns, theta0, len(r), BetaBinomial(GROUPS), SLABS)
+    return SpikeAndSlab(r, columns, theta0, len(r), BetaBinomial(GROUPS), SLABS, signs=signs)
 
 
 def dense_score(support, seed=0):
@@ -42,7 +43,8 @@ def dense_score(support, seed=0):
     prior = 0.0
     for group in (1, 2):
         size, count = np.sum(group == GROUPS), np.sum(support & (group == GROUPS))
-        prior -= np.log((size + 1) * comb(size, count))
+        of_count = stats.betabinom(size, 1.0, max(size * group / 2.0, 1.0)).logpmf(count)
+        prior += of_count - np.log(comb(size, count))
     return logsumexp(scores) - np.log(len(SLABS)) + prior
 
 
@@ -55,14 +57,35 @@ def test_score_is_that_of_dense_covariances():
         assert found.score(support) == pytest.approx(dense_score(support), abs=1e-9)
 
 
-def test_flips_are_differences_of_scores():
-    found = regression()
+@pytest.mark.parametrize("signs", [None, np.array([1, -1, 0, 1, -1, 1, 0])])
+def test_flips_are_differences_of_scores(signs):
+    found = regression(signs=signs)
     for support in ALL[3::17]:
         here = found.neighbourhood(support)
         for k in range(7):
             other = support.copy()
             other[k] = not other[k]
             assert here.flips[k] == pytest.approx(found.score(other) - here.score, abs=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_sign_is_the_half_of_the_slab(sign):
+    """Evidence of one coefficient against its integral over the half line."""
+    r, columns, theta0 = data()
+    y, f = columns @ theta0 - r, columns[:, 3]
+    theta = np.linspace(0.0, 3.0, 30_001)
+    support, signs = np.arange(7) == 3, sign * (np.arange(7) == 3)
+
+    def integral(theta):
+        square = y @ y - 2 * theta * (f @ y) + theta**2 * (f @ f)
+        logs = [-0.5 * (len(y) + 1) * np.log(square + theta**2 / c**2) - np.log(c) for c in SLABS]
+        return logsumexp(logs)
+
+    own, other = integral(sign * theta), integral(-sign * theta)
+    change = regression(signs=signs).score(support) - regression().score(support)
+    # The posterior is Student's, with 40 degrees of freedom, and not normal.
+    off = 0.05 if own > other else 0.8
+    assert change == pytest.approx(np.log(2.0) + own - np.logaddexp(own, other), abs=off)
 
 
 def test_prior_is_a_distribution():

@@ -279,3 +279,45 @@ def test_a_conserved_sum():
     theta = system.matrix(found.coefficients)
     np.testing.assert_allclose(theta.sum(axis=0), 0.0, atol=1e-12)
     np.testing.assert_array_equal(found.support, support(system, ("i'[i]", "i'[s i]", "r'[i]")))
+
+
+def test_a_coefficient_of_the_wrong_sign_is_not_allowed():
+    t = np.linspace(0.0, 10.0, 101)
+    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0), t=t)
+    wrong = search([record], polynomials(2, constraints=["x'[x y] > 0"]))
+    place = wrong.models[0].support & support(polynomials(2), ["x'[x y]"])
+    assert not place.any()
+    right = search([record], polynomials(2, constraints=["x'[x y] < 0", "y'[x y] > 0"]))
+    np.testing.assert_array_equal(right.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+
+
+def test_noise_that_is_told():
+    t = np.linspace(0.0, 10.0, 101)
+    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.1, 0), t=t)
+    found = search([record], polynomials(2), noise=np.array([0.2, 1.0]))
+    np.testing.assert_allclose(found.noise, [0.2, 1.0], rtol=1e-12)
+    np.testing.assert_array_equal(found.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+
+
+def test_lynx_and_hare_with_noise_that_multiplies():
+    """Pelts of the Hudson's Bay Company, 1900 to 1920, in thousands (Howard 2009)."""
+    pelts = np.array(
+        [
+            [30, 47.2, 70.2, 77.4, 36.3, 20.6, 18.1, 21.4, 22, 25.4, 27.1,
+            40.3, 57, 76.6, 52.3, 19.5, 11.2, 7.6, 14.6, 16.2, 24.7],
+            [4, 6.1, 9.8, 35.2, 59.4, 41.7, 19, 13, 8.3, 9.1, 7.4,
+            8, 12.3, 19.5, 45.7, 51.1, 29.7, 15.8, 9.7, 10.1, 8.6],
+        ]
+    )  # fmt: skip
+    system = polynomials(2)
+    record = smcpn.Record(y=pelts.T, dt=1.0)
+    found = search([record], system, relative=True)
+    np.testing.assert_array_equal(found.models[0].support, support(system, LOTKA_VOLTERRA))
+    # A quarter of what is counted, as Carpenter (2018) finds.
+    np.testing.assert_allclose(found.noise, 0.25, rtol=0.15)
+
+
+def test_relative_noise_of_what_is_not_positive():
+    record = smcpn.Record(y=np.linspace(-1.0, 1.0, 20), dt=0.1)
+    with pytest.raises(InputError, match="an output that is not positive"):
+        search([record], polynomials(2, "x"), relative=True)
