@@ -177,10 +177,12 @@ class GaussNewton:
 
         Where it is more than the noise, the errors at a point are known, and they may last longer
         than a sampling interval: those of a solver do, which takes long steps. The data then count
-        as so many as there are independent ones.
+        as so many as there are independent ones, and the noise is not learned from what a path
+        leaves that may follow them.
         """
         self.share = share
         if share >= 1.0:
+            self._told = True
             error = self._error(point, share)
             linear = self.paths.linear(point.path, point.theta, self.variances)
             errors = smoothed(linear, error).residuals[-point.path.size :, 0]
