@@ -50,7 +50,7 @@ def _regression(
     system: System, y: Array, library: Callable[[System, Array], Any]
 ) -> tuple[Sequence[str], Any, Any]:
     """Names of the terms, their values and slopes, as `pysindy.SINDy.fit` makes them."""
-    t = system.interval * np.arange(len(y))
+    t = np.linspace(0.0, system.interval * (len(y) - 1), len(y))
     terms = library(system, t)
     samples = ps.AxesArray(y, {"ax_time": 0, "ax_coord": 1})
     samples, slopes = terms.calc_trajectory(ps.SmoothedFiniteDifference(), samples, t)

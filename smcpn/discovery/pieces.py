@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 
 GROWTH = 10.0
 """Growth of an initial error, in units of the states' rms, that a piece may have at its end."""
+EARLY = 0.75
+"""Share of what is left of a record before which it must have grown so far: what grows near the end
+may be about to be undone."""
 LEAST_SAMPLES = 20
 """Of a piece."""
 
@@ -64,8 +67,7 @@ def _begins(steps: Array) -> list[int]:
             growth.append(float(np.linalg.norm(product, 2)))
         lasting = np.minimum.accumulate(growth[::-1])[::-1]
         grown = np.flatnonzero(~(lasting <= GROWTH))
-        last = len(steps) + 1 - LEAST_SAMPLES
-        if not len(grown) or begins[-1] + grown[0] > last:
+        if not len(grown) or grown[0] > EARLY * len(growth):
             break
         begins.append(begins[-1] + max(int(grown[0]), LEAST_SAMPLES))
     return begins

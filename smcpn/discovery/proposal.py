@@ -24,9 +24,9 @@ from smcpn.smc.proposals import student_log_density, weighted_moments
 
 Array = NDArray[np.float64]
 
-OTHERS = 0.05
+OTHERS = 0.1
 """Share e of draws whose support may be any."""
-LEAST_INCLUSION = 0.01
+LEAST_INCLUSION = 0.02
 """Of any term in these, and of its absence."""
 TAILS, DEGREES, WIDER = 0.3, 5.0, 1.3
 """Share, degrees of freedom and width of Student's t."""

@@ -11,7 +11,7 @@ from benchmarks.discovery.answers import Answer, difference
 from benchmarks.discovery.peers import _as_ours, _names
 from benchmarks.discovery.records import HIDDEN
 from benchmarks.discovery.systems import GRIDS, LORENZ
-from smcpn.discovery.regression import SLABS
+from smcpn.discovery.regression import SLABS, BetaBinomial
 from smcpn.discovery.system import CandidateSystem
 
 SYSTEMS = {**GRIDS, "E-SINDy": LORENZ}
@@ -100,11 +100,17 @@ def test_drawn_trajectories_and_their_prior():
     assert found == pytest.approx(np.log(density), abs=1e-4)
 
 
-def test_prior_of_supports_is_enumerated_and_trajectories_that_escape_are_left_out():
+def test_prior_of_supports_is_that_of_the_search():
     supports, probabilities = calibration._supports(calibration.candidate_system())
     assert len(np.unique(supports, axis=0)) == 4096
-    # Uniform number of terms in each of the groups of 2, 4 and 6 coefficients.
-    assert probabilities @ supports == pytest.approx(np.full(12, 0.5))
+    assert probabilities.sum() == pytest.approx(1.0)
+    prior = BetaBinomial(np.tile([0, 1, 1, 2, 2, 2], 2))
+    np.testing.assert_allclose(
+        np.log(probabilities[[5, 4000]]), [prior.log_probability(supports[k]) for k in (5, 4000)]
+    )
+
+
+def test_trajectories_that_escape_are_left_out():
     theta = np.zeros((2, 12))
     theta[:, [2, 7]] = 1.0, -1.0
     theta[1, 3] = 5.0

@@ -37,6 +37,8 @@ print([name for name in {heavy} if name in sys.modules], code)
         (["--version"], 0),
         (["identify", "--help"], 0),
         (["stream", "--help"], 0),
+        (["discover", "--help"], 0),
+        (["discover", "data.csv", "--states", "x", "--method", "magic"], 2),
         (["resume", "--help"], 0),
         (["identify", "pendulum"], 2),
         (["fit", "pendulum/config.toml"], 2),
