@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
+from scipy.signal import lfilter
 
 import smcpn
+from smcpn.discovery.gauss_newton import _correlation_time
 from smcpn.discovery.linearisation import LibraryRate
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.search import search
@@ -114,6 +116,30 @@ def test_noise_free_data():
     exact = [1.0, -0.1, -1.5, 0.75]
     coefficients = found.models[0].coefficients[found.models[0].support]
     np.testing.assert_allclose(coefficients, exact, rtol=1e-4)
+
+
+def test_trajectories_of_a_loose_solver_have_no_more_terms():
+    """Its error is a hundred times that of the data's digits; three more terms explain much."""
+    t = np.linspace(0.0, 10.0, 501)
+    rhs = lambda t, x: [x[1], 0.5 * (1 - x[0] ** 2) * x[1] - x[0]]  # noqa: E731
+    y = solve_ivp(rhs, (0.0, 10.0), [2.0, 0.0], t_eval=t).y.T
+    system = polynomials(3)
+    found = search([smcpn.Record(y=y, t=t)], system)
+    true = support(system, ("x'[y]", "y'[x]", "y'[y]", "y'[x^2 y]"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+    best = found.models[0]
+    off = best.coefficients[true] - [1.0, -1.0, 0.5, -0.5]
+    assert np.all(np.abs(off) < 0.01)
+    assert np.all(np.abs(off) < 6.0 * best.deviations[true])
+
+
+def test_correlation_time_of_an_autoregression():
+    rng = np.random.default_rng(0)
+    values = lfilter([1.0], [1.0, -0.8], rng.normal(size=(20000, 2)), axis=0)
+    # (1 + .8) / (1 - .8) = 9, of which the standard error is .5.
+    assert _correlation_time(values) == pytest.approx(9.0, abs=1.5)
+    assert _correlation_time(rng.normal(size=(20000, 2))) == pytest.approx(1.0, abs=0.1)
+    assert _correlation_time(np.zeros((5, 2))) == 1.0
 
 
 def test_a_stiff_system():
