@@ -20,7 +20,7 @@ import smcpn
 from benchmarks.discovery.answers import each
 from benchmarks.discovery.systems import System
 from benchmarks.rows import Row, Study, at_least, at_most, between
-from smcpn.discovery.shrinkage import Laplace
+from smcpn.discovery.shrinkage import LaplacePrior
 from smcpn.discovery.shrunk import Point, shrunken
 from smcpn.discovery.system import CandidateSystem
 from smcpn.smc.replicates import SamplerWarning
@@ -148,7 +148,7 @@ def pairs(quick: bool) -> Iterator[Row]:
     point = Point(truth, y[starts], np.full(2, 2.0 * NOISE))
     begin = time.process_time()
     found = shrunken(
-        records, system, SPIRAL.states, Laplace(units="physical"), point, np.ones(len(truth)),
+        records, system, SPIRAL.states, LaplacePrior(units="physical"), point, np.ones(len(truth)),
         noise_prior=(1.0, 1.0), solver=smcpn.RK4(steps=STEPS), threads=1,
     )  # fmt: skip
     seconds = time.process_time() - begin
