@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -114,10 +114,13 @@ def every_support(quick: bool) -> Iterator[Row]:
     for support in supports:
         names = np.array(system.coefficients)[support]
         scale = slab * found.slab[support]
-        given: dict[str, Any] = {n: stats.norm(0.0, s) for n, s in zip(names, scale, strict=True)}
+        given: Mapping[str, Any] = {
+            n: stats.norm(0.0, s) for n, s in zip(names, scale, strict=True)
+        }
+        given["sd"] = stats.lognorm(NOISE_SPREAD, scale=sd)
         problem = smcpn.Problem(
             system.equation(support), record, observe="x", noise="sd",
-            prior=given | {"sd": stats.lognorm(NOISE_SPREAD, scale=sd)},
+            prior=given,
             initial=[stats.norm(begin, INITIAL_SPREAD * sd)],
         )  # fmt: skip
         posterior = smcpn.identify(
