@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 import smcpn
 from smcpn.cli import checkpoint
 from smcpn.cli.data import data_app, new
+from smcpn.cli.discover import discover
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.simulate import simulate
@@ -69,6 +70,7 @@ for command in (
     identify,
     fit,
     simulate,
+    discover,
     checkpoint.resume,
     checkpoint.inspect,
     checkpoint.report,

@@ -22,7 +22,8 @@ HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")
 STARTS = ("auto",)
 PARTICLES = 1000
-LEAST = {"particles": 10, "seed": 0}
+LEAST = {"particles": 10, "replicates": 1, "seed": 0, "threads": 1}
 """Least whole numbers."""
+DISCOVERY_METHODS = ("smc", "search")
 STANDARD = "-"
 EVERY_SECONDS = 60.0

@@ -296,6 +296,11 @@ def _axis(columns: Columns, clock: Section, time: Channel | None) -> dict[str, A
     if unit not in ("", "s"):
         with time.section.blame("unit" if time.unit else None):
             t = converted(t, unit, "s")
+    return time_axis(t)
+
+
+def time_axis(t: Array) -> dict[str, Any]:
+    """Return the arguments of `Record` for measured times in seconds: dt where it can be."""
     spacing = (t[-1] - t[0]) / (len(t) - 1)
     off = np.abs(t - t[0] - spacing * np.arange(len(t))).max()
     if off <= UNIFORM * spacing:

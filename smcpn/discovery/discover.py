@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from smcpn.discovery.regression import SLABS
 from smcpn.discovery.residuals import remarks
 from smcpn.discovery.sampling import sample_posterior
 from smcpn.discovery.search import Found, search
+from smcpn.discovery.shrinkage import SHRINKAGE, Shrinkage, shrinkage
+from smcpn.discovery.shrinking import shrunk_posterior
 from smcpn.discovery.system import CandidateSystem
 from smcpn.discovery.text import read_library
 from smcpn.errors import InputError, listed, nearest, one_of, shown
@@ -30,6 +33,7 @@ from smcpn.solver import Solver
 Array = NDArray[np.float64]
 
 METHODS = ("smc", "search")
+SPIKE_AND_SLAB = "spike-and-slab"
 
 
 @checked
@@ -44,6 +48,7 @@ def discover(
     observe: Sequence[str] | None = None,
     noise: str | Sequence[Positive] = "unknown",
     method: str = "smc",
+    prior: Annotated[str | Shrinkage, ANYTHING] = SPIKE_AND_SLAB,
     slabs: Sequence[Positive] = SLABS,
     solver: Annotated[Solver | str | None, ANYTHING] = None,
     likelihood: str | None = None,
@@ -81,6 +86,11 @@ def discover(
         likelihood of whole trajectories, which counts the error of the solver; or, faster,
         posterior probabilities by Laplace's method at the maximum of each model, from which the
         former begins.
+    prior : {"spike-and-slab", "laplace", "horseshoe"} or Shrinkage
+        Of the coefficients. With the first a term stands in an equation or not. With the others,
+        which ``method="smc"`` takes, no coefficient is zero and most are small: where others have
+        the probability of a term, these have the level of the widest credible interval of its
+        coefficient that leaves out zero.
     slabs : sequence of float
         Prior standard deviations of a coefficient that is not zero, in units of
         rms(dx/dt) / rms(term); the evidence is averaged over them.
@@ -117,6 +127,7 @@ def discover(
     ("x'[x]",)
     """
     one_of("method", method, METHODS)
+    shrinks = _shrinkage(prior, method)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
     terms = read_library(library) if isinstance(library, str) else library
@@ -139,12 +150,14 @@ def discover(
         found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     if method == "smc":
-        posterior = sample_posterior(
+        sample = partial(sample_posterior, slabs=tuple(slabs))
+        if shrinks is not None:
+            sample = partial(shrunk_posterior, prior=shrinks)
+        posterior = sample(
             system,
             every,
             result.outputs,
             found,
-            slabs=tuple(slabs),
             noise=known_noise,
             particles=particles,
             replicates=replicates,
@@ -156,7 +169,8 @@ def discover(
         for doubt in posterior.warnings:
             warnings.warn(doubt, SamplerWarning, stacklevel=3)
         result = result.with_posterior(posterior)
-    settings = {"method": method, "slabs": listed(f"{c:g}" for c in slabs), "seed": seed}
+    settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
+    settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}
     settings |= {"constraints": listed(constraints)} if constraints else {}
     if result.posterior is not None:
@@ -190,6 +204,22 @@ def _discovery(
         noise=found.noise,
         path=found.path,
     )
+
+
+def _shrinkage(prior: str | Shrinkage, method: str) -> Shrinkage | None:
+    """Return the shrinkage prior that is asked for; None for spike and slab."""
+    if isinstance(prior, str) and one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE]) == (
+        SPIKE_AND_SLAB
+    ):
+        return None
+    found = shrinkage(prior)
+    if method != "smc":
+        raise InputError(
+            f"prior is '{found.name}', whose posterior method='smc' samples: give that, or leave "
+            "prior out",
+            argument="prior",
+        )
+    return found
 
 
 def _known_noise(noise: str | Sequence[float], n_outputs: int, method: str) -> Array | None:

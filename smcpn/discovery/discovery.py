@@ -22,7 +22,6 @@ from smcpn.errors import one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
-from smcpn.smc.resampling import systematic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -107,8 +106,17 @@ class Discovery:
 
     @property
     def inclusion(self) -> dict[str, float]:
-        """Probability that a coefficient is not zero, by its name."""
+        """Probability that a coefficient is not zero, by its name.
+
+        With a shrinkage prior none is: the level of the widest credible interval without zero.
+        """
         return dict(zip(self.system.coefficients, self.probabilities.tolist(), strict=True))
+
+    @property
+    def measure(self) -> str:
+        """What `inclusion` holds: ``"probability"``, or ``"level"`` with a shrinkage prior."""
+        shrinks = self.posterior is not None and self.posterior.shrinkage is not None
+        return "level" if shrinks else "probability"
 
     @cached_property
     def moments(self) -> tuple[Array, Array]:
@@ -154,9 +162,9 @@ class Discovery:
 
     def draws(self, n: Count = 1000, seed: Seed = 0) -> Array:
         """Draw coefficients (n, K) from the posterior over all models, zeros where absent."""
-        rng = np.random.default_rng(seed)
         if self.posterior is not None:
-            return self.posterior.coefficients[systematic(self.posterior.weights, rng, n)]
+            return self.posterior.coefficients[self.posterior.chosen(n, seed)]
+        rng = np.random.default_rng(seed)
         weights = np.array([model.probability for model in self.models])
         chosen = rng.choice(len(weights), size=n, p=weights / weights.sum())
         result = np.zeros((n, len(self.system.coefficients)))
@@ -241,7 +249,8 @@ class Discovery:
         draws : int
         initial : mapping or sequence of float, optional
             State at the first sample. By default each draw has the one that fits the first samples
-            of the record best, and a draw of what the noise leaves unknown about it.
+            of the record best, and a draw of what the noise leaves unknown about it; of a record
+            learned from that which was drawn with its coefficients, if ``method="smc"``.
         initialise : int, optional
             How many samples these are; they are not compared. By default enough for the outputs to
             vary by half as much as in all of the record.

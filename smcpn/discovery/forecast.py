@@ -27,7 +27,7 @@ LEAST_WINDOW = 20
 VARIED = 0.5
 """Standard deviation of the outputs in these samples, as a share of that in all of the record."""
 _NO_NOISE = 1e-100
-_UNUSED: Any = stats.norm()
+_UNUSED = stats.norm()
 """Prior of coefficients whose values are given."""
 LEFT = 10.0
 """Ranges of the data, away from their middle, beyond which a draw has left them."""
@@ -43,12 +43,15 @@ def forecast(
 ) -> Simulation:
     """Simulate a record; see `smcpn.Discovery.simulate`."""
     problem, values = _problem(found, record, draws, seed)
+    own = _own_states(found, record, draws, seed)
     window = 0
-    if initial is None:
+    if initial is not None:
+        start = np.tile(_given(initial, problem.ode.states), (len(values), 1))
+    elif own is not None and initialise is None:
+        start = own
+    else:
         window = _window(record, problem, initialise)
         start = _fitted(found, problem, record[:window], values, seed)
-    else:
-        start = np.tile(_given(initial, problem.ode.states), (len(values), 1))
     simulator = Simulator(
         problem.model, record, _steps(problem, record, values, start), None, start
     )
@@ -80,15 +83,26 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
     ode = found.system.equation(support)
     check_record(record, ode, len(found.observe))
     names = [name for name, there in zip(found.system.coefficients, support, strict=True) if there]
+    prior: dict[str, Any] = dict.fromkeys(names, _UNUSED)
     problem = Problem(
         ode,
         found.records[0],
         observe=[_observed(row, ode.states) for row in found.observe],
         noise=[max(float(sd), _NO_NOISE) for sd in found.noise],
-        prior=dict.fromkeys(names, _UNUSED),
+        prior=prior,
         initial=_guess(found, record),
     )
     return problem, values[:, support]
+
+
+def _own_states(found: Discovery, record: Record, draws: int, seed: int) -> Array | None:
+    """States (1 + draws, n) with which a record learned from begins, where they were drawn."""
+    number = next((k for k, one in enumerate(found.records) if one is record), None)
+    if number is None or found.posterior is None:
+        return None
+    rows = found.posterior.chosen(draws, seed)
+    best = found.models[0].initial[number]
+    return np.vstack([best, found.posterior.initial[rows, number]])
 
 
 def _observed(row: Array, states: Sequence[str]) -> str:

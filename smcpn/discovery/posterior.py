@@ -18,6 +18,7 @@ from smcpn.discovery.trajectory import Trajectories
 from smcpn.smc.evidence import combined_log_evidence
 from smcpn.smc.particles import distinct_sample_size, normalise
 from smcpn.smc.proposals import weighted_moments
+from smcpn.smc.resampling import systematic
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
@@ -62,6 +63,9 @@ class SupportPosterior:
     solver : Solver
     likelihood : str
     warnings : tuple of str
+    shrinkage : ndarray, (K,), optional
+        With a shrinkage prior, under which no coefficient is zero, see `Shrunk`; ``inclusion`` is
+        the level of the widest credible interval without zero then.
     """
 
     supports: NDArray[np.bool_] = field(repr=False)
@@ -82,6 +86,11 @@ class SupportPosterior:
     solver: Solver
     likelihood: str
     warnings: tuple[str, ...]
+    shrinkage: Array | None = None
+
+    def chosen(self, n: int, seed: int) -> NDArray[np.int64]:
+        """Draw numbers (n,) of draws by their weights."""
+        return systematic(self.weights, np.random.default_rng(seed), n)
 
 
 def pooled(

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 LEAST_INCLUSION = 0.02
 """Terms that are less probable are not printed."""
+LEAST = {"probability": 0.5, "level": 0.95}
+"""What terms are printed from, by what stands behind them (`Discovery.measure`)."""
 FEW = 4
 """Terms of an equation, at most, that are printed although they are less probable than not."""
 LONGEST_KNOWN = 60
@@ -34,10 +36,21 @@ def summary(found: Discovery) -> str:
     noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
     lines.append(_entry("noise sd", ", ".join(noise)))
     best, count = found.models[0].probability, len(found.models)
+    if found.posterior is not None and found.posterior.shrinkage is not None:
+        lines.append(_entry("prior", _shrinkage(found.posterior.shrinkage)))
     which = "one found" if count == 1 else f"{count} found, the best with probability "
     lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
     lines += [_entry("warning", warning) for warning in found.warnings]
     return "\n".join([*lines, "", str(found.models)])
+
+
+def _shrinkage(shares: Array) -> str:
+    """Say what stands behind the terms under a shrinkage prior, (K,) shares of it that are left."""
+    return (
+        "shrinks all coefficients, of which none is zero: behind each stands the level of the "
+        f"widest credible interval without zero; the data decide {np.sum(1.0 - shares):.1f} of "
+        f"{len(shares)}"
+    )
 
 
 def _entry(name: str, text: str) -> str:
@@ -54,18 +67,21 @@ def equation_lines(found: Discovery) -> list[str]:
 def _left_out(found: Discovery) -> list[str]:
     """Say how many terms the printed equations lack."""
     every = averaged_terms(found)
-    hidden = [term.inclusion for one in every for term in one if term not in printed_terms(one)]
-    count = len(found.system.freedom.places) - sum(len(printed_terms(one)) for one in every)
+    shown = [printed_terms(one, LEAST[found.measure]) for one in every]
+    pairs = list(zip(every, shown, strict=True))
+    hidden = [term.inclusion for one, own in pairs for term in one if term not in own]
+    count = len(found.system.freedom.places) - sum(map(len, shown))
     if not count:
         return []
     most = max(hidden, default=0.0)
     bound = f"at most {as_probability(most)}" if most >= 0.005 else "less than .01"
-    return [f"({count} other term{'s' if count > 1 else ''}, probability {bound})"]
+    return [f"({count} other term{'s' if count > 1 else ''}, {found.measure} {bound})"]
 
 
 def averaged_equations(found: Discovery) -> list[str]:
     """Write the equations with coefficients averaged over all models, and probabilities."""
-    return _equations(found.system, [printed_terms(one) for one in averaged_terms(found)])
+    least = LEAST[found.measure]
+    return _equations(found.system, [printed_terms(one, least) for one in averaged_terms(found)])
 
 
 def equations_of_model(found: Discovery, rank: int) -> list[str]:
@@ -109,10 +125,10 @@ def _have(system: CandidateSystem, support: NDArray[np.bool_]) -> Array:
     return ((abs(freedom.basis) @ support > 0) | (freedom.offset != 0)).astype(float)
 
 
-def printed_terms(terms: Sequence[WrittenTerm]) -> list[WrittenTerm]:
+def printed_terms(terms: Sequence[WrittenTerm], least: float = 0.5) -> list[WrittenTerm]:
     """Those that are probable, and a few others."""
-    probable = [term for term in terms if term.inclusion >= 0.5]
-    others = [term for term in terms if LEAST_INCLUSION <= term.inclusion < 0.5]
+    probable = [term for term in terms if term.inclusion >= least]
+    others = [term for term in terms if LEAST_INCLUSION <= term.inclusion < least]
     return probable + others[:FEW]
 
 

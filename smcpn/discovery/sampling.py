@@ -109,10 +109,7 @@ def _prior(
     matter = in_models[order] | (found.sampled_inclusion[order] > SCREENED)
     columns = np.sort(order[matter])
     sd = found.noise if noise is None else noise
-    relative = np.mean(sd / np.sqrt(np.nanmean(_outputs(records) ** 2, axis=0)))
-    deviation = relative * np.sqrt(np.mean(found.path**2, axis=0))
-    for state, value in zip(outputs, sd, strict=True):
-        deviation[system.candidates.states.index(state)] = value
+    deviation = state_deviations(system, records, outputs, found, sd)
     centre = [np.log(found.noise)] if noise is None else []
     spread = [np.full(len(outputs), NOISE_SPREAD)] if noise is None else []
     return SpikeAndSlabPrior(
@@ -125,6 +122,21 @@ def _prior(
         centre=np.concatenate([*centre, initial.ravel()]),
         spread=np.concatenate([*spread, np.tile(INITIAL_SPREAD * deviation, len(initial))]),
     )
+
+
+def state_deviations(
+    system: CandidateSystem,
+    records: Sequence[Record],
+    outputs: Sequence[str],
+    found: Found,
+    noise: Array,
+) -> Array:
+    """Noise (q,) in the units of each state, (n,); of a hidden one in proportion to its rms."""
+    relative = np.mean(noise / np.sqrt(np.nanmean(_outputs(records) ** 2, axis=0)))
+    deviation = relative * np.sqrt(np.mean(found.path**2, axis=0))
+    for state, value in zip(outputs, noise, strict=True):
+        deviation[system.candidates.states.index(state)] = value
+    return deviation
 
 
 def _outputs(records: Sequence[Record]) -> Array:

@@ -27,7 +27,7 @@ from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import combine
+from smcpn.smc.replicates import combine, diagnose
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import Solver
@@ -68,6 +68,8 @@ class Shrunk:
 
     Attributes
     ----------
+    n_scales : int
+        Number of global scales of the prior, the last columns of ``values``.
     names : tuple of str, (d,)
         K coefficients, noise of q outputs, initial states unless they are known, and the global
         scales of the prior.
@@ -91,6 +93,7 @@ class Shrunk:
     other shrinkage priors. Electronic Journal of Statistics 11 (eq. 3.6, for orthogonal columns).
     """
 
+    n_scales: int
     names: tuple[str, ...] = field(repr=False)
     values: Array = field(repr=False)
     weights: Array = field(repr=False)
@@ -112,7 +115,7 @@ def shrunken(
     units: Array,
     *,
     spread: Array | None = None,
-    noise_prior: tuple[float, float] | None = None,
+    noise_prior: tuple[float, float | Array] | None = None,
     solver: Solver | None = None,
     likelihood: str | None = None,
     particles: int = 1000,
@@ -137,8 +140,8 @@ def shrunken(
     spread : ndarray, (n,), optional
         Prior standard deviations of the initial states about those of ``start``. Without them these
         are taken as exact, and the first samples, from which they may come, as no data.
-    noise_prior : pair of float, optional
-        Shape and rate of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
+    noise_prior : pair of float and float or ndarray (q,), optional
+        Shape and rates of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
         that of ``start``.
     solver, likelihood, particles, replicates, seed, threads
         As of `smcpn.identify`.
@@ -174,8 +177,11 @@ def shrunken(
             sampler.cross_refinement()
         samplers.append(sampler)
     found = combine(samplers)
+    # The way of the linear model from the prior is long and cheap, whatever the data.
+    bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in samplers]
     weights = normalise(found.log_weights)
     return Shrunk(
+        n_scales=joint.n_scales,
         names=joint.names,
         values=joint.natural(found.theta),
         weights=weights,
@@ -185,7 +191,7 @@ def shrunken(
         ess=found.ess,
         solver=log_likelihood.solver,
         likelihood=log_likelihood.likelihood,
-        warnings=found.warnings,
+        warnings=tuple(one for one in found.warnings if one not in bridges),
     )
 
 
@@ -195,7 +201,7 @@ def _priors(
     prior: Shrinkage,
     units: Array,
     noise: Array,
-    noise_prior: tuple[float, float] | None,
+    noise_prior: tuple[float, float | Array] | None,
 ) -> tuple[JointPrior, Normals]:
     """Return the prior of all parameters, and those of noise and initial states by themselves."""
     shape, rate = noise_prior or (NOISE_SHAPE, NOISE_SHAPE * noise**2)

@@ -26,6 +26,10 @@ ROW = 0.2
 """Inches of one term."""
 RIGHT = 1.3
 """End of the axis of probabilities: the coefficients stand beyond 1."""
+LABELS = {
+    "probability": "probability that the equation has the term",
+    "level": "level of the widest interval without zero",
+}
 MARKED = 400
 """Samples up to which each measurement is a mark of its own."""
 
@@ -57,7 +61,7 @@ def inclusion_figure(found: Discovery) -> Figure:
         left = allowed[i] - len(shown[i])
         rest = f"  ({left} other terms below {LEAST_INCLUSION:g})" if left else ""
         axes.set_title(f"{plain(names[i])}'{rest}", loc="left")
-    rows[-1].set_xlabel("probability that the equation has the term", x=0.5 / RIGHT)
+    rows[-1].set_xlabel(LABELS[found.measure], x=0.5 / RIGHT)
     return drawing
 
 

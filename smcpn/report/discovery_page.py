@@ -106,7 +106,7 @@ def _coefficients(found: Discovery) -> Table:
          f"{one.lower:.5g}", f"{one.upper:.5g}"]
         for name, one in probable[:LISTED]
     ]  # fmt: skip
-    return Table(["coefficient", "probability", "mean", "sd", "2.5 %", "97.5 %"], rows)
+    return Table(["coefficient", found.measure, "mean", "sd", "2.5 %", "97.5 %"], rows)
 
 
 def _models(found: Discovery) -> Table:

@@ -7,6 +7,7 @@ from scipy import stats
 import smcpn
 from smcpn.discovery.measured_start import relative_to_start
 from smcpn.discovery.shrinkage import Horseshoe, Laplace
+from smcpn.discovery.shrinking import excluding_level
 from smcpn.discovery.shrunk import Point, shrunken
 from smcpn.discovery.system import CandidateSystem
 from smcpn.errors import InputError
@@ -94,3 +95,36 @@ def test_an_input_that_is_a_function_is_refused():
     record = smcpn.Record(u=np.sin, y=np.ones(3), dt=0.1)
     with pytest.raises(InputError, match="function"):
         relative_to_start(growth()[0].equation(), [record], ["x"], np.ones((1, 1)))
+
+
+def test_discover_takes_a_shrinkage_prior():
+    _, record, _ = growth()
+    found = smcpn.discover(
+        record,
+        library=smcpn.polynomials(2),
+        states=["x"],
+        prior="horseshoe",
+        noise=[0.021],
+        particles=150,
+    )
+    np.testing.assert_allclose(found.posterior.noise, 0.021, rtol=1e-3)
+    assert found.measure == "level"
+    assert found.posterior.coefficients.shape == (150, 3)
+    assert found.inclusion["x'[x]"] > 0.99
+    assert found.inclusion["x'[1]"] < 0.95
+    assert found.coefficients["x'[x]"].lower < -0.8 < found.coefficients["x'[x]"].upper
+    assert found.models[0].initial[0, 0] == pytest.approx(2.0, abs=0.05)
+    text = str(found)
+    assert "none is zero" in text
+    assert "other term" not in text or ", level" in text
+    with pytest.raises(InputError, match="method='smc'"):
+        smcpn.discover(record, library=smcpn.polynomials(2), method="search", prior=Laplace())
+    with pytest.raises(InputError, match="laplace"):
+        smcpn.discover(record, library=smcpn.polynomials(2), prior="laplac")
+
+
+def test_a_level_is_that_of_the_widest_interval_without_zero():
+    values = np.random.default_rng(0).normal([0.0, 1.0, -2.0], 1.0, size=(40000, 3))
+    level = excluding_level(values, np.full(40000, 1 / 40000))
+    expected = 2.0 * stats.norm.cdf([0.0, 1.0, 2.0]) - 1.0
+    np.testing.assert_allclose(level, expected, atol=4.0 * 2.0 * 0.5 / 200.0)

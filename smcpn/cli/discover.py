@@ -1,0 +1,239 @@
+"""``smcpn discover``: the command and its options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from smcpn.cli.names import DISCOVERY_METHODS
+from smcpn.cli.options import (
+    OUTPUT,
+    RUN,
+    SYSTEM,
+    Json,
+    Particles,
+    Quiet,
+    ReportFile,
+    Seed,
+    Verbose,
+    check_options,
+)
+from smcpn.cli.terminal import remark, say
+from smcpn.errors import InputError, one_of
+
+DATA = "Data"
+"""Title under which ``--help`` lists options about files."""
+
+
+def discover(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="CSV, MAT, HDF5 or NPZ files, each a record of its own.",
+            metavar="FILE...",
+            show_default=False,
+        ),
+    ],
+    states: Annotated[
+        str,
+        typer.Option(
+            help="States of the system, which are columns; NAME=COLUMN where these differ.",
+            metavar="x,v",
+            rich_help_panel=SYSTEM,
+            show_default=False,
+        ),
+    ],
+    library: Annotated[
+        str,
+        typer.Option(
+            help="Terms that the equations may have, e.g. 'poly(3) + sin', 'poly(2)*cos(x)'.",
+            metavar="TERMS",
+            rich_help_panel=SYSTEM,
+        ),
+    ] = "poly(3)",
+    inputs: Annotated[
+        str,
+        typer.Option(
+            help="Inputs, which are columns too.",
+            metavar="u",
+            rich_help_panel=SYSTEM,
+            show_default=False,
+        ),
+    ] = "",
+    known: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A known equation, e.g. x=v for x' = v; may be repeated.",
+            metavar="STATE=STATE",
+            rich_help_panel=SYSTEM,
+        ),
+    ] = None,
+    constraint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help='A relation of coefficients, e.g. "v\'\\[v] < 0"; may be repeated.',
+            metavar="RELATION",
+            rich_help_panel=SYSTEM,
+        ),
+    ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(
+            help="The states that are measured, where the others are hidden; all by default.",
+            metavar="x",
+            rich_help_panel=SYSTEM,
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of times; 't' or 'time' by default.",
+            metavar="COLUMN",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    dt: Annotated[
+        float | None,
+        typer.Option(
+            help="Sampling interval in seconds, where there is no such column.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            help="Names of the columns of a CSV file without a line of names.",
+            metavar="t,x,v",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    test: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A file to simulate with what was found; may be repeated.",
+            metavar="FILE",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="How terms are weighed: by draws from whole trajectories, or faster by Laplace's "
+            "method.",
+            metavar="|".join(DISCOVERY_METHODS),
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    particles: Particles = None,
+    replicates: Annotated[
+        int | None,
+        typer.Option(help="Independent runs, which are pooled.", rich_help_panel=RUN),
+    ] = None,
+    seed: Seed = None,
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            help="Threads of the kernels; results do not depend on it.", rich_help_panel=RUN
+        ),
+    ] = None,
+    report: ReportFile = None,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Draw the data and the fitted path.",
+            metavar="FILE.png|svg|pdf",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    compare: Annotated[
+        bool,
+        typer.Option(
+            "--compare", help="Print the coefficients of pysindy beside.", rich_help_panel=OUTPUT
+        ),
+    ] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Find the equations of measured records, with the probability of each term.
+
+    Example: smcpn discover swing.csv --states x,v --library "poly(3) + sin" --known x=v
+
+    Example: smcpn discover run1.csv run2.csv --states x,v --inputs u --report out.html
+    """
+    settings = {
+        "method": method,
+        "particles": particles,
+        "replicates": replicates,
+        "seed": seed,
+        "threads": threads,
+    }
+    if method is not None:
+        one_of("method", method, DISCOVERY_METHODS)
+    check_options(particles=particles, replicates=replicates, seed=seed, threads=threads)
+    _check_files(report, picture)
+    from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
+    from smcpn.io.sink import json_text
+
+    asked = Asked(
+        files=tuple(files),
+        states=_pairs("states", states),
+        inputs=_pairs("inputs", inputs) if inputs else {},
+        library=library,
+        known=dict(_assigned(one) for one in known or ()),
+        constraints=tuple(constraint or ()),
+        observe=None if observe is None else _names("observe", observe),
+        time=time,
+        dt=dt,
+        columns=None if columns is None else _names("columns", columns),
+        tests=tuple(test or ()),
+        compare=compare,
+        settings={name: value for name, value in settings.items() if value is not None},
+    )
+    outcome = discovered(asked)
+    say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
+    for what, file in written(outcome, report, picture):
+        if not quiet:
+            remark(f"{what}: {file}")
+
+
+def _check_files(report: Path | None, picture: Path | None) -> None:
+    """Refuse files that cannot be written before any work is done for them."""
+    if report is not None:
+        from smcpn.report.html import check_destination
+
+        check_destination(report)
+    if picture is not None:
+        from smcpn.report.style import check_picture
+
+        check_picture(picture)
+
+
+def _names(option: str, text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise InputError(
+            f"--{option} is '{text}': give names with commas between, as x,v", argument=option
+        )
+    return names
+
+
+def _pairs(option: str, text: str) -> dict[str, str]:
+    """Columns by names: ``x,v=velocity``."""
+    found: dict[str, str] = {}
+    for one in _names(option, text):
+        name, _, column = (part.strip() for part in one.partition("="))
+        if name in found:
+            raise InputError(f"--{option} names '{name}' twice: remove one", argument=option)
+        found[name] = column or name
+    return found
+
+
+def _assigned(text: str) -> tuple[str, Any]:
+    state, equals, derivative = (part.strip() for part in text.partition("="))
+    state = state.removesuffix("'")
+    if not (equals and state and derivative):
+        raise InputError(f"--known is '{text}': write x=v for x' = v", argument="known")
+    return state, derivative

@@ -1,0 +1,193 @@
+"""Read files, find their equations, and print them: ``smcpn discover`` at work."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import smcpn
+from smcpn.cli.options import SEED
+from smcpn.cli.outcome import peak_memory_mb
+from smcpn.cli.records import Source, check_measured
+from smcpn.columns import align
+from smcpn.config.files import ColumnError
+from smcpn.discovery.discovery import Discovery
+from smcpn.discovery.peers import PeerTable
+from smcpn.errors import InputError, nearest
+from smcpn.model.record import Record
+from smcpn.simulation.particles import Simulation
+from smcpn.smc.replicates import SamplerWarning
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of ``smcpn discover``; ``states`` and ``inputs`` to the columns they are in."""
+
+    files: tuple[Path, ...]
+    states: Mapping[str, str]
+    inputs: Mapping[str, str]
+    library: str
+    known: Mapping[str, str]
+    constraints: tuple[str, ...]
+    observe: list[str] | None
+    time: str | None
+    dt: float | None
+    columns: list[str] | None
+    tests: tuple[Path, ...]
+    compare: bool
+    settings: Mapping[str, Any]
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Columns of the states that are measured."""
+        if self.observe is None:
+            return dict(self.states)
+        for name in self.observe:
+            if name not in self.states:
+                raise InputError(
+                    f"--observe names '{name}', which is no state: {nearest(name, self.states)}",
+                    argument="observe",
+                )
+        return {name: self.states[name] for name in self.observe}
+
+    def records(self, files: tuple[Path, ...]) -> list[Record]:
+        """Read files.
+
+        Raises
+        ------
+        InputError
+            If one cannot be read, or lacks a column.
+        """
+        outputs = self.outputs
+        source = Source(self.inputs, outputs, self.time, self.dt, self.columns)
+        try:
+            return [check_measured(source.record(file), list(outputs)) for file in files]
+        except ColumnError as error:
+            if self.observe is None and error.argument in outputs.values():
+                raise InputError(
+                    f"{error}; where a state is not measured, name those that are with --observe"
+                ) from error
+            raise
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was found: what is printed."""
+
+    found: Discovery
+    tests: Mapping[str, Simulation]
+    peers: PeerTable | None
+    search_s: float
+    wall_s: float
+
+
+def discovered(asked: Asked) -> Outcome:
+    """Find the equations of the files, and simulate the tests."""
+    begin = time.perf_counter()
+    records, tests = asked.records(asked.files), asked.records(asked.tests)
+    began = time.perf_counter()
+    settings: dict[str, Any] = {"seed": SEED, **asked.settings}
+    with warnings.catch_warnings():
+        # What is printed says the same, once.
+        warnings.simplefilter("ignore", SamplerWarning)
+        found = smcpn.discover(
+            records,
+            library=asked.library,
+            states=list(asked.states),
+            inputs=list(asked.inputs),
+            known=dict(asked.known) or None,
+            constraints=asked.constraints,
+            observe=asked.observe,
+            **settings,
+        )
+    search = time.perf_counter() - began
+    simulations = {test.name: found.simulate(test) for test in tests}
+    peers = found.compare("pysindy") if asked.compare else None
+    return Outcome(found, simulations, peers, search, time.perf_counter() - begin)
+
+
+def written(
+    outcome: Outcome, report: Path | None, picture: Path | None
+) -> Iterator[tuple[str, Path]]:
+    """Write the requested files, and yield the kind and path of each."""
+    if picture is not None:
+        outcome.found.plot().savefig(picture, bbox_inches="tight")
+        yield "picture", picture
+    if report is not None:
+        yield "report", outcome.found.report(report, outcome.tests)
+
+
+def as_text(outcome: Outcome) -> str:
+    """Return what is printed for a person."""
+    samples = sum(len(record) for record in outcome.found.records)
+    lines = [str(outcome.found)]
+    if outcome.peers is not None:
+        lines += ["", str(outcome.peers)]
+    if outcome.tests:
+        rows = [
+            [name, output, f"{one.rmse_of_mean[j]:.4g}", f"{one.fit[j]:.2f} %",
+             f"{one.coverage[j]:.1%}".replace("%", " %"), f"{one.diverged:.0%}".replace("%", " %")]
+            for name, one in outcome.tests.items()
+            for j, output in enumerate(outcome.found.outputs)
+        ]  # fmt: skip
+        header = ["test", "", "RMSE", "fit", "in 95 % band", "draws left out"]
+        lines += ["", align([header, *rows], left=(0, 1))]
+    return "\n".join([*lines, "", f"{samples} samples in {outcome.search_s:.1f} s"])
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields that ``--json`` prints."""
+    found = outcome.found
+    return {
+        "records": [record.name for record in found.records],
+        "samples": sum(len(record) for record in found.records),
+        **found.settings,
+        "search_s": outcome.search_s,
+        "wall_s": outcome.wall_s,
+        "peak_memory_mb": peak_memory_mb(),
+        "equations": found.equations(),
+        "noise": dict(zip(found.outputs, found.noise.tolist(), strict=True)),
+        "coefficients": {name: vars(one) for name, one in found.coefficients.items()},
+        "models": [
+            {
+                "probability": model.probability,
+                "log_evidence": model.log_evidence,
+                "log_evidence_se": model.log_evidence_se,
+                "log_prior": model.log_prior,
+                "coefficients": {
+                    name: {"mean": mean, "sd": sd}
+                    for name, mean, sd in zip(
+                        model.names, model.mean.tolist(), model.sd.tolist(), strict=True
+                    )
+                },
+            }
+            for model in found.models
+        ],
+        "warnings": list(found.warnings),
+        "tests": {
+            name: {
+                output: {
+                    "rmse": float(one.rmse_of_mean[j]),
+                    "fit": float(one.fit[j]),
+                    "coverage": float(one.coverage[j]),
+                }
+                for j, output in enumerate(found.outputs)
+            }
+            | {"left_out": one.diverged}
+            for name, one in outcome.tests.items()
+        },
+        **(
+            {}
+            if outcome.peers is None
+            else {
+                "pysindy": {
+                    method: dict(zip(outcome.peers.names, values.tolist(), strict=True))
+                    for method, values in outcome.peers.others.items()
+                }
+            }
+        ),
+    }
