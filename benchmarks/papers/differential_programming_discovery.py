@@ -126,29 +126,35 @@ def told(found: Mapping[str, float], truth: Mapping[str, float]) -> str:
     return text
 
 
+def prefix(name: str) -> str:
+    """Of the rows of an experiment, which of several of one system it is."""
+    variant = name.partition(", ")[2]
+    return f"{variant}: " if variant else ""
+
+
 def rows(name: str, answer: Answer, data: Data, *, designs: bool) -> Iterator[Row]:
     """Relative error of all coefficients by every method, and whether the terms are right."""
-    truth, begin = answer.experiment.coefficients, f"{name.partition(', ')[2] or name}:"
+    truth, begin = answer.experiment.coefficients, prefix(name)
     published = None
     if name in COEFFICIENTS:
         paper = coefficients(name, truth)
         published = relative_error(paper, truth)
-        yield Row(f"{begin} paper", published, note=told(paper, truth))
+        yield Row(f"{begin}paper", published, note=told(paper, truth))
     for design in DESIGNS if designs else ():
         if answer.experiment.noise or "latent" not in DESIGNS[design]:
             pairs = by_pairs(name, data, design)
-            yield Row(f"{begin} {design}", relative_error(pairs, truth), note=told(pairs, truth))
+            yield Row(f"{begin}{design}", relative_error(pairs, truth), note=told(pairs, truth))
     if name in SINDY:
         theirs = SINDY[name]
         error = relative_error(theirs, truth)
-        yield Row(f"{begin} paper's SINDy", error, note=told(theirs, truth))
+        yield Row(f"{begin}paper's SINDy", error, note=told(theirs, truth))
     if peers.installed:
         theirs = peers.sindy(data)
         exact = "exact" if set(theirs) == set(truth) else "wrong"
         error = relative_error(theirs, truth)
-        yield Row(f"{begin} pysindy", error, note=f"{exact} terms; {told(theirs, truth)}")
+        yield Row(f"{begin}pysindy", error, note=f"{exact} terms; {told(theirs, truth)}")
     else:
-        yield absent(f"{begin} pysindy", "pysindy is not installed")
+        yield absent(f"{begin}pysindy", "pysindy is not installed")
     yield _ours(begin, answer, published)
 
 
@@ -164,7 +170,7 @@ def _ours(begin: str, answer: Answer, published: float | None) -> Row:
         if name in truth
     )
     return Row(
-        f"{begin} smcpn", error, target, met,
+        f"{begin}smcpn", error, target, met,
         f"{'exact' if answer.exact else 'wrong'} terms; {intervals}; inclusion of true terms >= "
         f"{least:.3g}, of false <= {most:.2g}; {sum(answer.covered)} of {len(truth)} in their "
         f"95 % intervals; ESS {answer.effective:.0f}; {answer.seconds:.1f} s",

@@ -13,7 +13,7 @@ from scipy import stats
 
 import smcpn
 from benchmarks.papers import differential_programming_glycolysis as rates
-from benchmarks.papers.differential_programming_discovery import Answer, study
+from benchmarks.papers.differential_programming_discovery import Answer, prefix, study
 from benchmarks.papers.differential_programming_figures import (
     Forecast,
     forecast_figure,
@@ -69,8 +69,8 @@ def equations(names: tuple[str, ...], quick: bool) -> Outcome:
             title = FORECAST_TITLES[name]
             error, spread = _beyond(made, data.experiment.end)
             note = "rms of the mean, and its sd, over that of the state; after the record's end"
-            begin = name.partition(", ")[2] or name
-            found.append(Row(f"{begin}: forecast error", error, note=f"{note}: sd {spread:.2g}"))
+            note = f"{note}: sd {spread:.2g}"
+            found.append(Row(f"{prefix(name)}forecast error", error, note=note))
             figures[name.partition(",")[0]] = partial(forecast_figure, {title: made})
     return Outcome(found, figures)
 
