@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
@@ -50,7 +51,6 @@ RC: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.formatter.useoffset": False,
     "axes.formatter.limits": (-3, 4),
-    "axes.formatter.use_mathtext": True,
     "axes.xmargin": 0.0,
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.0,
@@ -72,9 +72,26 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
         with mpl.rc_context():
             mpl.rcdefaults()
             mpl.rcParams.update(RC)
-            return function(*args, **kwargs)
+            drawing = function(*args, **kwargs)
+            for axes in drawing.axes:
+                for axis in (axes.xaxis, axes.yaxis):
+                    if type(axis.get_major_formatter()) is ScalarFormatter:
+                        axis.set_major_formatter(Numbers())
+            return drawing
 
     return drawn
+
+
+class Numbers(ScalarFormatter):
+    """Numbers at ticks as plain text, and only their power of ten as mathematics.
+
+    A third of the time of a report went into parsing every number as mathematics.
+    """
+
+    def get_offset(self) -> str:
+        """Return the power of ten that all numbers of the axis are to be multiplied by."""
+        power = super().get_offset().removeprefix("1e")
+        return rf"$\times\mathdefault{{10^{{{power}}}}}$" if power else ""
 
 
 def figure(height: float, width: float = WIDTH) -> Figure:

@@ -584,7 +584,7 @@ def paths(document, before=()):
             yield from paths(value, (*before, key))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(path=st.sampled_from(list(paths(DOCUMENT))), value=ANYTHING)
 def test_a_damaged_document_never_crashes(path, value):
     document = as_json(DOCUMENT)

@@ -21,42 +21,38 @@ HEAVY = ("numpy", "numba", "casadi", "scipy", "matplotlib", "h5py", "pint")
 SCRIPT = """
 import sys
 from smcpn.cli.app import main
-code = 0
-try:
-    main()
-except SystemExit as left:
-    code = left.code
-print([name for name in {heavy} if name in sys.modules], code)
+for arguments in {commands}:
+    sys.argv = ["smcpn", *arguments]
+    try:
+        main()
+    except SystemExit as left:
+        loaded = [name for name in {heavy} if name in sys.modules]
+        print("ended", arguments, loaded, left.code)
 """
+LIGHT = {
+    ("--help",): 0,
+    ("--version",): 0,
+    ("identify", "--help"): 0,
+    ("stream", "--help"): 0,
+    ("discover", "--help"): 0,
+    ("discover", "data.csv", "--states", "x", "--method", "magic"): 2,
+    ("resume", "--help"): 0,
+    ("identify", "pendulum"): 2,
+    ("fit", "pendulum/config.toml"): 2,
+    ("fit", "silverbox", "--likelihood", "exact"): 2,
+    ("stream", "silverbox", "--particles", "3"): 2,
+    ("identify", "silverbox", "--parts", "3"): 2,
+    ("simulate",): 2,
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["--help"], 0),
-        (["--version"], 0),
-        (["identify", "--help"], 0),
-        (["stream", "--help"], 0),
-        (["discover", "--help"], 0),
-        (["discover", "data.csv", "--states", "x", "--method", "magic"], 2),
-        (["resume", "--help"], 0),
-        (["identify", "pendulum"], 2),
-        (["fit", "pendulum/config.toml"], 2),
-        (["fit", "silverbox", "--likelihood", "exact"], 2),
-        (["stream", "silverbox", "--particles", "3"], 2),
-        (["identify", "silverbox", "--parts", "3"], 2),
-        (["simulate"], 2),
-    ],
-    ids=str,
-)
-def test_help_and_a_refusal_import_no_engine(arguments, code):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(heavy=HEAVY), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.splitlines()[-1] == f"[] {code}"
+def test_help_and_a_refusal_import_no_engine():
+    """One after the other in one process: what one loads, all that follow would show."""
+    script = SCRIPT.format(commands=list(LIGHT), heavy=HEAVY)
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    ended = [line for line in done.stdout.splitlines() if line.startswith("ended ")]
+    assert ended == [f"ended {arguments} [] {code}" for arguments, code in LIGHT.items()]
 
 
 def test_identify_and_fit_import_no_compiler_of_python_and_no_figures():

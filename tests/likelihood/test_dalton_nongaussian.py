@@ -163,10 +163,11 @@ def test_golden_value_of_the_counts():
         problem.model, problem.records[0], FITZHUGH_NAGUMO, DIAGONAL, derivatives=derivatives
     )
     assert algorithm_two(space) == pytest.approx(-119.3438, abs=1e-4)
-    assert dalton(space).sum() == pytest.approx(exact, abs=6e-3)
+    coarse = dalton(space).sum()
+    assert coarse == pytest.approx(exact, abs=6e-3)
     finer = plain(problem, solver=EKF1(2, 20, diffusion=0.1, jacobian="diagonal")).sum()
     # The error of an order-2 solver falls by eight when the step is halved; half that is asked.
-    assert abs(finer - exact) < abs(dalton(space).sum() - exact) / 4
+    assert abs(finer - exact) < abs(coarse - exact) / 4
 
 
 def test_a_gaussian_by_its_log_density_is_the_gaussian():
@@ -282,7 +283,7 @@ def outliers() -> np.ndarray:
     ("name", "solver"),
     [
         ("counts", DIAGONAL),
-        ("counts", EKF0(2, 20, diffusion=1.0)),
+        ("counts", EKF0(2, 10, diffusion=1.0)),
         pytest.param("mixed", EKF1(2, 10, diffusion=1.0), marks=pytest.mark.slow),
         pytest.param("heavy", DIAGONAL, marks=pytest.mark.slow),
     ],
@@ -292,7 +293,7 @@ def test_kernel_follows_the_plain_form(name, solver):
     """Increment by increment, in pieces and whole, at parameters near the truth."""
     make, centre = COMPILED[name]
     problem = make()
-    values = centre * np.exp(0.02 * np.random.default_rng(1).normal(size=(3, len(centre))))
+    values = centre * np.exp(0.02 * np.random.default_rng(1).normal(size=(2, len(centre))))
     likelihood = build_likelihood(problem, solver, likelihood="dalton")
     state, first = likelihood.advance(values, likelihood.start(values), 0, 9)
     _, second = likelihood.advance(values, state, 9, 41)

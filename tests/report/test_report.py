@@ -132,11 +132,27 @@ def test_without_tests_and_truth(tmp_path):
     assert len(page.pictures()) == 5
 
 
-def test_a_simulation_already_made_is_used(tmp_path):
-    posterior = models.oscillator_posterior("right")
-    simulation = posterior.simulate(models.oscillator_record(seed=9), steps=3)
-    path = posterior.report(tmp_path / "out.html", {"coarse": simulation})
-    assert f"{simulation.rmse_of_mean[0]:.3g}\n" in Page(path.read_text(encoding="utf-8")).text
+@pytest.fixture(scope="module")
+def coarse() -> smcpn.Simulation:
+    return models.oscillator_posterior("wrong").simulate(models.oscillator_record(seed=9), steps=3)
+
+
+@pytest.fixture(scope="module")
+def of_wrong_model(coarse, tmp_path_factory) -> Page:
+    posterior = models.oscillator_posterior("wrong")
+    path = tmp_path_factory.mktemp("wrong") / "out.html"
+    posterior.report(path, {"coarse": coarse}, robust=posterior.robust())
+    return Page(path.read_text(encoding="utf-8"))
+
+
+def test_a_simulation_already_made_is_used(of_wrong_model, coarse):
+    assert f"{coarse.rmse_of_mean[0]:.3g}\n" in of_wrong_model.text
+
+
+def test_robust_standard_deviations_are_a_table(of_wrong_model):
+    assert "Robust standard deviations" in of_wrong_model.text
+    assert "not judged" not in of_wrong_model.text
+    assert "of 400 samples" in of_wrong_model.text
 
 
 def test_a_path_that_cannot_be_written_is_refused(tmp_path):
@@ -179,15 +195,6 @@ def test_the_command_refuses_a_bad_path_before_it_runs(small_case, tmp_path, mon
     arguments = ["identify", "bench", "--report", str(tmp_path / "no" / "out.html")]
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, smcpn.InputError)
-
-
-def test_robust_standard_deviations_are_a_table(tmp_path):
-    posterior = models.oscillator_posterior("wrong")
-    path = posterior.report(tmp_path / "robust.html", robust=posterior.robust())
-    page = Page(path.read_text(encoding="utf-8"))
-    assert "Robust standard deviations" in page.text
-    assert "not judged" not in page.text
-    assert "of 400 samples" in page.text
 
 
 def test_noise_with_a_density_of_its_own_is_reported_without_innovations(tmp_path):

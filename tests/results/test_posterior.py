@@ -242,7 +242,7 @@ def test_a_solver_that_is_too_coarse_is_a_concern():
 
 def test_impossible_share_is_refused():
     with pytest.raises(InputError, match="steps 'auto' finds no number up to 1024"):
-        sufficient_steps(duffing_problem(), RK4(), np.array([np.nan, 1.0, 1.0, 1.0]))
+        sufficient_steps(duffing_problem(20), RK4(), np.array([np.nan, 1.0, 1.0, 1.0]))
 
 
 @pytest.mark.numerics
@@ -281,8 +281,8 @@ def test_one_diverging_particle_does_not_spoil_the_prediction():
 
 
 def test_steps_beyond_half_the_limit_can_be_simulated():
-    problem = duffing_problem(30)
-    posterior = smcpn.identify(problem, solver=RK4(600), particles=100, seed=0)
+    problem = duffing_problem(12)
+    posterior = smcpn.identify(problem, solver=RK4(600), particles=50, seed=0)
     assert np.isfinite(posterior.simulate(problem.records[0]).mean).all()
 
 

@@ -24,7 +24,7 @@ START = MixtureStart(PRIOR, MODES)
 
 
 def test_density_integrates_to_one():
-    a, b = np.linspace(-40, 40, 3201), np.linspace(-20, 20, 3201)
+    a, b = np.linspace(-40, 40, 1601), np.linspace(-20, 20, 801)
     grid = np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2)
     total = np.exp(START.log_density(grid)).sum() * (a[1] - a[0]) * (b[1] - b[0])
     assert total == pytest.approx(1.0, abs=2e-3)
