@@ -95,7 +95,7 @@ class Discovery:
     path: Array = field(repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
-    sensitivity: Mapping[float, Array] = field(default_factory=dict[float, Array], repr=False)
+    sensitivity: Mapping[float, Any] = field(default_factory=dict[float, Any], repr=False)
     posterior: SupportPosterior | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
