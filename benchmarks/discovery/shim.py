@@ -28,7 +28,7 @@ from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
 
-TIGHT = {"method": "LSODA", "rtol": 1e-12, "atol": 1e-12}
+TIGHT: dict[str, Any] = {"method": "LSODA", "rtol": 1e-12, "atol": 1e-12}
 DEFAULT: dict[str, Any] = {}
 ROUNDED = 1e-9
 """Coefficients of a least-squares fit of the equations themselves below this are none."""
@@ -64,9 +64,9 @@ class Trajectories:
         """Of time and states, and of the control."""
         return getattr(import_module("pysindy.utils.odes"), self.name)
 
-    def data(self, tolerances: Mapping[str, Any]) -> dict[str, list[Array]]:
+    def data(self, tolerances: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments of ``fit``."""
-        found: dict[str, list[Array]] = {"x": [], "t": []}
+        found: dict[str, Any] = {"x": [], "t": []}
         given = () if self.control is None else (self.control,)
         for start, end, count in zip(self.starts, self.ends, self.samples, strict=True):
             t = np.linspace(0.0, end, count)

@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 
 Script = Callable[[Any], Any]
 
-TIGHT = {"method": "LSODA", "rtol": 1e-12, "atol": 1e-12}
+TIGHT: dict[str, Any] = {"method": "LSODA", "rtol": 1e-12, "atol": 1e-12}
 
 
 def _lorenz(t, x):
@@ -140,7 +140,7 @@ def grid_search(ps):
     t = np.linspace(0, 2, 200)
     grid = {"feature_library__degree": [1, 2], "optimizer__threshold": [0.1]}
 
-    class Fitted(ps.SINDy):
+    class Fitted(ps.SINDy):  # pyright: ignore[reportUntypedBaseClass]
         """With the time step of the data, for folds have no times."""
 
         def __init__(self, optimizer=None, feature_library=None, differentiation_method=None):
