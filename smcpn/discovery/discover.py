@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.solver import Solver
+from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
@@ -132,6 +132,8 @@ def discover(
     ("x'[x]",)
     """
     one_of("method", method, METHODS)
+    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
+        check_solver(cast(Any, solver))
     shrinks = _shrinkage(prior, method)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
@@ -214,9 +216,9 @@ def _discovery(
 
 def _shrinkage(prior: str | Shrinkage, method: str) -> Shrinkage | None:
     """Return the shrinkage prior that is asked for; None for spike and slab."""
-    if isinstance(prior, str) and one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE]) == (
-        SPIKE_AND_SLAB
-    ):
+    if not isinstance(prior, Shrinkage):
+        one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE])
+    if prior == SPIKE_AND_SLAB:
         return None
     found = shrinkage(prior)
     if method != "smc":
