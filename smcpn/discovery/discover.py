@@ -33,6 +33,11 @@ from smcpn.solver import Solver, check_solver
 Array = NDArray[np.float64]
 
 METHODS = ("smc", "search")
+DISTURBED = (
+    "trajectories of these equations miss the data by more than the noise, as where a system is "
+    "disturbed, or a solver was loose: the data leave them a little at every sample, which method "
+    "'search' counts, and 'smc' does not"
+)
 SPIKE_AND_SLAB = "spike-and-slab"
 
 
@@ -168,7 +173,7 @@ def discover(
             likelihood=likelihood,
             threads=threads,
         )
-        for doubt in posterior.warnings:
+        for doubt in (*result.warnings, *posterior.warnings):
             warnings.warn(doubt, SamplerWarning, stacklevel=3)
         result = result.with_posterior(posterior)
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
@@ -205,6 +210,7 @@ def _discovery(
         probabilities=found.inclusion,
         noise=found.noise,
         path=found.path,
+        warnings=(DISTURBED,) if found.error >= 1.0 else (),
     )
 
 

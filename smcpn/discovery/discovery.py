@@ -188,7 +188,7 @@ class Discovery:
             probabilities=posterior.inclusion,
             noise=posterior.weights @ posterior.noise,
             sensitivity=posterior.sensitivity,
-            warnings=posterior.warnings,
+            warnings=(*self.warnings, *posterior.warnings),
             posterior=posterior,
         )
 
