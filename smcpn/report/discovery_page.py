@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +64,7 @@ def write_discovery(
         ),
         scores=_scores(found, simulations),
         simulations=[
-            (name, *(_pictures(one) if isinstance(one, Simulation) else ([], one)))
+            (name, *(_pictures(one, found.outputs) if isinstance(one, Simulation) else ([], one)))
             for name, one in simulations
         ],
         settings=_settings(found),
@@ -143,10 +143,11 @@ def _simulated(
             yield f"{record.name}, learned from", f"Not simulated: {error}."
 
 
-def _pictures(simulation: Simulation) -> tuple[list[Picture], str]:
-    caption = "Measured and simulated, the error, and the samples where it is largest."
-    outputs = range(simulation.mean.shape[1])
-    pictures = [Picture.of(simulation.plot(output), caption) for output in outputs]
+def _pictures(simulation: Simulation, outputs: Sequence[str]) -> tuple[list[Picture], str]:
+    caption = "measured and simulated, the error, and the samples where it is largest."
+    pictures = [
+        Picture.of(simulation.plot(j), f"{name}: {caption}") for j, name in enumerate(outputs)
+    ]
     left = simulation.diverged
     return pictures, f"{left:.0%} of the draws left the range of the data." if left else ""
 

@@ -131,6 +131,7 @@ def test_trajectories_of_a_loose_solver_have_no_more_terms():
     off = best.coefficients[true] - [1.0, -1.0, 0.5, -0.5]
     assert np.all(np.abs(off) < 0.01)
     assert np.all(np.abs(off) < 6.0 * best.deviations[true])
+    assert found.error > 1.0
 
 
 def test_correlation_time_of_an_autoregression():
