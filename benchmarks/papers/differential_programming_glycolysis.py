@@ -26,7 +26,7 @@ DEVIATION: Any = stats.lognorm(3.0, scale=0.01)
 STARTS = 2
 """Searches from the prior."""
 PARTICLES = 1000
-GENERALISED = 10
+GENERALISED = 5
 """New initial states."""
 LOWEST = (0.15, 0.19, 0.04, 0.10, 0.08, 0.14, 0.05)
 HIGHEST = (1.60, 2.10, 0.20, 0.35, 0.30, 2.67, 0.10)

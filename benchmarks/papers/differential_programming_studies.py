@@ -113,7 +113,7 @@ def new_starts(posterior: Posterior) -> Iterator[Row]:
     values = [float(np.median(draws[name])) for name in one.truth]
     for _ in range(rates.GENERALISED):
         start = tuple(rng.uniform(rates.LOWEST, rates.HIGHEST).tolist())
-        test = future(one, one.forecast, start)
+        test = future(one, one.end, start)
         y = trajectory(one.ode, values, start, test.t)
         errors.append(np.sqrt(np.mean(((y - test.y) / test.y.std(axis=0)) ** 2)))
     note = f"rms over sd of the state, by the medians; the worst {max(errors):.2g}"
