@@ -169,7 +169,7 @@ def test_noise_alone_has_no_terms():
 
 
 def test_hidden_state_that_nothing_tells():
-    with pytest.raises(InputError, match="state 2 is neither observed"):
+    with pytest.raises(InputError, match="state y is neither observed"):
         search([duffing_record(0)], polynomials(2, inputs=["u"]), observe=np.array([[1.0, 0.0]]))
 
 
