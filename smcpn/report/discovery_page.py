@@ -12,7 +12,7 @@ from smcpn.discovery.printed import LEAST_INCLUSION, equation_lines
 from smcpn.discovery.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
-from smcpn.report.discovery import inclusion_figure, path_figure, residuals_figure
+from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
 from smcpn.report.html import (
     Picture,
     Table,
@@ -46,9 +46,11 @@ def write_discovery(
         description=_description(found),
         facts=_facts(found),
         equations="\n".join(equation_lines(found)),
+        behind=LABELS[found.measure],
         warnings=found.warnings,
         inclusion=Picture.of(
-            inclusion_figure(found), "Probability of each term, and its coefficient."
+            inclusion_figure(found),
+            f"{found.measure.capitalize()} of each term, and its coefficient.",
         ),
         coefficients=_coefficients(found),
         models=_models(found),
