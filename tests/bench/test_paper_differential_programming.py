@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,7 +87,7 @@ def test_an_interval_too_short_makes_rates_too_large() -> None:
 
 
 @smcpn.ode
-def decay(x, *, rate):
+def decay(x: Any, *, rate: Any) -> Any:
     return -rate * x
 
 
