@@ -273,4 +273,9 @@ def search(quick: bool) -> Iterator[Row]:
     return _calibration("search", quick)
 
 
-STUDIES: dict[str, Study] = {"calibration": search}
+def trajectories(quick: bool) -> Iterator[Row]:
+    """Sequential Monte Carlo with the likelihood of trajectories."""
+    return _calibration("smc", quick)
+
+
+STUDIES: dict[str, Study] = {"calibration-search": search, "calibration-smc": trajectories}

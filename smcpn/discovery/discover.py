@@ -86,7 +86,7 @@ def discover(
         likelihood of whole trajectories, which counts the error of the solver; or, faster,
         posterior probabilities by Laplace's method at the maximum of each model, from which the
         former begins.
-    prior : {"spike-and-slab", "laplace", "horseshoe"} or Shrinkage
+    prior : {"spike-and-slab", "laplace", "horseshoe"}, LaplacePrior or HorseshoePrior
         Of the coefficients. With the first a term stands in an equation or not. With the others,
         which ``method="smc"`` takes, no coefficient is zero and most are small: where others have
         the probability of a term, these have the level of the widest credible interval of its

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.regression import BetaBinomial, SpikeAndSlab, Support
+from smcpn.discovery.selection import best_support
 from smcpn.discovery.smoothing import Start
 from smcpn.estimate.lifted.smoothing import smoothed
 
@@ -78,6 +79,13 @@ class GaussNewton:
         1 or -1 where a coefficient has a sign, else 0.
     told : bool
         Whether the noise is known, and not learned.
+
+    Attributes
+    ----------
+    share : float
+        Model error that a homotopy ends with, as a share of the noise.
+    independent : float
+        Share of the data that is independent, by which log-likelihoods are multiplied.
     """
 
     def __init__(
@@ -97,6 +105,7 @@ class GaussNewton:
         self.signs, self._told = signs, told
         self.prior = BetaBinomial(groups)
         self.count = int(paths.counts.sum())
+        self.share, self.independent = 0.0, 1.0
 
     def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
         """The same with some of the coefficients only."""
@@ -123,11 +132,12 @@ class GaussNewton:
         error = self._error(point, share)
         found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
         least = float(self.paths.counts @ (self._least / self.variances))
+        counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
         regression = SpikeAndSlab(
-            found.residuals[:, 0], found.residuals[:, 1:] * self.scale, point.theta / self.scale,
-            self.count, self.prior, self._slabs, least, self.signs,
+            residuals[:, 0], residuals[:, 1:] * self.scale, point.theta / self.scale,
+            counted * self.count, self.prior, self._slabs, counted * least, self.signs,
         )  # fmt: skip
-        return Linearised(point, found.path, regression, error, found.log_determinant)
+        return Linearised(point, found.path, regression, error, counted * found.log_determinant)
 
     def moved(self, linear: Linearised, support: Support) -> Point:
         """Most likely point with a support on the linear model, or part of the way there.
@@ -140,7 +150,7 @@ class GaussNewton:
         change = theta - point.theta
         path = linear.path[..., 0] + linear.path[..., 1:] @ change
         before = self._square(point, linear.error)
-        expected = linear.regression.square(theta / self.scale)
+        expected = linear.regression.square(theta / self.scale) / self.independent
         share, result, after = 1.0, point, np.inf
         for _ in range(HALVINGS):
             result = Point(point.path + share * path, point.theta + share * change, support)
@@ -154,6 +164,29 @@ class GaussNewton:
     def square(self, point: Point, share: float) -> float:
         """Sum of squares of residuals and model errors, whitened."""
         return self._square(point, self._error(point, share))
+
+    def evidence(self, linear: Linearised) -> float:
+        """Log evidence of the best support on the linear model near that of its point."""
+        regression = linear.regression
+        return regression.neighbourhood(best_support(regression, linear.point.support)).evidence - (
+            0.5 * linear.log_determinant
+        )
+
+    def end_with(self, point: Point, share: float) -> None:
+        """End with a model error of this share of the noise, in place of the least.
+
+        Where it is more than the noise, the errors at a point are known, and they may last longer
+        than a sampling interval: those of a solver do, which takes long steps. The data then count
+        as so many as there are independent ones, and the noise is not learned from what a path
+        leaves that may follow them.
+        """
+        self.share = share
+        if share >= 1.0:
+            self._told = True
+            error = self._error(point, share)
+            linear = self.paths.linear(point.path, point.theta, self.variances)
+            errors = smoothed(linear, error).residuals[-point.path.size :, 0]
+            self.independent = 1.0 / _correlation_time(errors.reshape(point.path.shape))
 
     def _error(self, point: Point, share: float) -> Array:
         error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
@@ -196,3 +229,16 @@ class GaussNewton:
         mean = (squares + 1.0) / (counts + 1.0)
         common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
         return found + 0.5 * float(counts @ np.log(common / mean))
+
+
+def _correlation_time(values: Array) -> float:
+    """Integrated autocorrelation time, in rows, of the columns of (T, n) together; at least 1.
+
+    The sum ends before the first autocorrelation that is negative.
+    """
+    length = len(values)
+    spectrum = np.abs(np.fft.rfft(values, 2 * length, axis=0)) ** 2
+    covariance = np.fft.irfft(spectrum, axis=0)[:length].sum(axis=1)
+    negative = np.flatnonzero(covariance < 0.0)
+    end = negative[0] if len(negative) else length
+    return float(2.0 * covariance[:end].sum() / covariance[0] - 1.0) if covariance[0] else 1.0

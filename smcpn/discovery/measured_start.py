@@ -52,5 +52,9 @@ def relative_to_start(
             )
         y = record.y - begin[places]
         y[0] = np.nan
-        moved.append(replace(record, y=y, u=np.hstack([record.u, np.tile(begin, (len(y), 1))])))
+        before, u_own, after = (
+            None if one is None else np.hstack([one, np.tile(begin, (len(one), 1))])
+            for one in (record.u_before, record.u, record.u_after)
+        )
+        moved.append(replace(record, y=y, u=u_own, dt=None, u_before=before, u_after=after))
     return replace(ode, inputs=ode.inputs + names, rhs=rate, chains={}), moved

@@ -188,7 +188,7 @@ def _models(
         inside = own / probability
         mean, factor = weighted_moments(z[np.ix_(rows, np.flatnonzero(mask))], inside)
         log_prior = float(prior.log_probability(mask[None])[0])
-        error = _model_error(own, replicate[rows], len(runs), probability)
+        error = _model_error(own, replicate[rows], len(runs), len(z))
         found.append(
             DiscoveredModel(
                 names=tuple(names[mask].tolist()),
@@ -205,15 +205,20 @@ def _models(
     return tuple(sorted(found, key=lambda model: -model.probability))
 
 
-def _model_error(
-    own: Array, replicate: NDArray[np.int64], n_runs: int, probability: float
-) -> float:
-    """Standard error of a model's log evidence: within its draws, or between runs."""
-    within = np.square(own).sum() / probability**2 - 1.0 / len(own)
+def _model_error(own: Array, replicate: NDArray[np.int64], n_runs: int, size: int) -> float:
+    """Standard error of a model's log evidence: of so many draws, or between runs.
+
+    Parameters
+    ----------
+    own : ndarray, (n,)
+        Weights of the draws that have its support.
+    replicate : ndarray of int, (n,)
+    """
+    share = own / own.sum()
     if n_runs == 1:
-        return float(np.sqrt(max(within, 0.0)))
-    parts = np.bincount(replicate, weights=own, minlength=n_runs) * n_runs / probability
-    return float(parts.std(ddof=1) / np.sqrt(n_runs))
+        return float(np.sqrt(max(np.square(share).sum() - 1.0 / size, 0.0)))
+    each = np.bincount(replicate, weights=share, minlength=n_runs) * n_runs
+    return float(each.std(ddof=1) / np.sqrt(n_runs))
 
 
 def _inclusion_error(

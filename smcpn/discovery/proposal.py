@@ -28,7 +28,7 @@ OTHERS = 0.1
 """Share e of draws whose support may be any."""
 LEAST_INCLUSION = 0.02
 """Of any term in these, and of its absence."""
-TAILS, DEGREES, WIDER = 0.3, 5.0, 1.3
+TAILS, DEGREES, WIDER = 0.2, 5.0, 1.3
 """Share, degrees of freedom and width of Student's t."""
 FITTED = 4
 """Effective particles per coordinate from which a Gaussian is fitted to them."""

@@ -123,7 +123,7 @@ class SpikeAndSlab:
         S, in units of tau.
     theta0 : ndarray, (d,)
         In units of tau.
-    count : int
+    count : float
         Independent numbers in the data.
     prior : BetaBinomial
         Of the support.
@@ -139,7 +139,7 @@ class SpikeAndSlab:
         residual: Array,
         columns: Array,
         theta0: Array,
-        count: int,
+        count: float,
         prior: BetaBinomial,
         slabs: tuple[float, ...] = SLABS,
         least: float = 0.0,

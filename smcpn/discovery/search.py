@@ -5,7 +5,8 @@ linearised with the coefficients of all candidate terms, and smoothed as an affi
 What is left, whitened, is a linear regression on the coefficients, in which a support is selected
 (`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
 of the noise to nothing: a homotopy from the regression of smoothed slopes to the likelihood of
-trajectories.
+trajectories. Where the evidence of a larger one is clearly better, as that of trajectories which a
+solver with loose tolerances made, it stays.
 
 In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
 its own maximum and has its Laplace evidence taken there.
@@ -46,6 +47,10 @@ NEAR = 2.0
 """Mean of whitened squares below which it is."""
 LARGER, LARGEST = 3.0, 1e4
 """From one first model error that is tried to the next, and the last."""
+CLEARLY = 5.0
+"""Log evidence by which a model error has to be better than the least, to be ended with."""
+HOPELESS = 0.5
+"""The same for each number in the data, by which smaller ones are not tried any more."""
 RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
 SETTLED = 0.05
@@ -171,11 +176,7 @@ def search(
     matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
     problem = _Problem.of(records, system, matrix, noise, relative)
     steps, point = _begun(problem, slabs)
-    share = _first_error(steps, point)
-    while share > MODEL_ERRORS[0]:
-        point, share = _selected(steps, point, share), share / LARGER
-    for share in MODEL_ERRORS:
-        point = _selected(steps, point, share)
+    point = _led(steps, point)
     rng = np.random.default_rng(seed)
     ends, sampled = _models(steps, point, rng)
     for _ in range(ROUNDS - 1):
@@ -298,6 +299,31 @@ def _first_error(steps: GaussNewton, point: Point) -> float:
     return share
 
 
+def _led(steps: GaussNewton, point: Point) -> Point:
+    """Lead a point to a small model error: the least one, where none at first is more probable.
+
+    Data that obey no equation of these terms, as those of a solver with loose tolerances, or of a
+    system that is disturbed, are not explained by more and more terms.
+    """
+    share, lacks = _first_error(steps, point), -np.inf
+    first: list[tuple[float, float, Point]] = []
+    while share > MODEL_ERRORS[0]:
+        point = _selected(steps, point, share)
+        first.append((steps.evidence(steps.linearised(point, share)), share, point))
+        share /= LARGER
+    best, larger, start = max(first, default=(-np.inf, 0.0, point), key=lambda one: one[0])
+    for share in MODEL_ERRORS:
+        point = _selected(steps, point, share)
+        lacks = best - steps.evidence(steps.linearised(point, share)) if first else -np.inf
+        if lacks > HOPELESS * steps.count:
+            break
+    steps.share = MODEL_ERRORS[-1]
+    if lacks > CLEARLY:
+        steps.end_with(start, larger)
+        return _selected(steps, start, larger)
+    return point
+
+
 def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
     """Take steps with one model error, each with the support that is best where it begins."""
     steps.refine(point, share)
@@ -314,13 +340,13 @@ def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
     columns = np.flatnonzero(point.support)
     part = steps.restricted(columns)
     inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
-    linear = part.linearised(inside, MODEL_ERRORS[-1])
+    linear = part.linearised(inside, steps.share)
     for _ in range(POLISHING):
         inside = part.moved(linear, inside.support)
         deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
         if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
             break
-        linear = part.linearised(inside, MODEL_ERRORS[-1])
+        linear = part.linearised(inside, steps.share)
     theta = np.zeros(len(point.theta))
     theta[columns] = inside.theta
     return Point(inside.path, theta, point.support), linear
@@ -348,8 +374,8 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     """
     point = _polished(steps, point)[0]
     steps = steps.with_noise_of(point)
-    steps.refine(point, MODEL_ERRORS[-1])
-    linear = steps.linearised(_polished(steps, point)[0], MODEL_ERRORS[-1])
+    steps.refine(point, steps.share)
+    linear = steps.linearised(_polished(steps, point)[0], steps.share)
     support = best_support(linear.regression, point.support)
     sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
     probable = most_probable(linear.regression, MODELS)

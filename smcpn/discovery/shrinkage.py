@@ -65,7 +65,7 @@ class Shrinkage(ABC):
 
 @checked
 @dataclass(frozen=True)
-class Laplace(Shrinkage):
+class LaplacePrior(Shrinkage):
     """Independent Laplace densities of one scale that is learned, the prior of the Bayesian lasso.
 
     theta_p | lambda ~ Laplace(0, 1 / lambda), lambda ~ Gamma(shape a, rate b), integrated over
@@ -117,7 +117,7 @@ class Laplace(Shrinkage):
 
 @checked
 @dataclass(frozen=True)
-class Horseshoe(Shrinkage):
+class HorseshoePrior(Shrinkage):
     """Normal densities of local scales that are half-Cauchy: small or free, each by itself.
 
     theta_p | tau, lambda_p ~ N(0, (tau lambda_p)^2), lambda_p ~ C+(0, 1), tau ~ C+(0, scale).

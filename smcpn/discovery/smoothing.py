@@ -63,7 +63,8 @@ def logarithms(records: Sequence[Record]) -> list[Record]:
 def least_variances(records: Sequence[Record]) -> Array:
     """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
     outputs = np.concatenate([record.y for record in records])
-    return LEAST_NOISE**2 * np.maximum(np.nanmean(outputs**2, axis=0), np.finfo(float).tiny)
+    square = np.nanmean(outputs**2, axis=0)
+    return LEAST_NOISE**2 * np.where(square > 0.0, square, 1.0)
 
 
 def _variance(records: Sequence[Record], j: int) -> float:
@@ -78,8 +79,13 @@ def _variance(records: Sequence[Record], j: int) -> float:
             apart = (t[:, :, None] - t[:, None, :]) / np.ptp(t, axis=1)[:, None, None]
             weights = 1.0 / np.prod(apart + np.eye(window), axis=2)
             squares.append(np.sum(weights * y, axis=1) ** 2 / np.sum(weights**2, axis=1))
-    if not squares:
-        raise InputError(f"output {j + 1} has fewer than two samples in every record: leave it out")
+    counted = sum(np.isfinite(record.y[:, j]).sum() for record in records)
+    if not squares or counted <= WINDOW:
+        raise InputError(
+            f"output {j + 1} has {counted} samples, which do not tell its noise: give "
+            f"at least {WINDOW + 1}, or leave it out",
+            argument="records",
+        )
     return float(np.mean(np.concatenate(squares)))
 
 

@@ -136,7 +136,7 @@ class CandidateSystem:
         terms = candidates.graph(x, u, t)
         rows, columns = freedom.places.T
         n, q = len(candidates.states), len(rows)
-        weighted = terms[columns.tolist()] / candidates.units[rows, columns]
+        weighted = terms[columns.tolist(), 0] / candidates.units[rows, columns]
         pattern = ca.Sparsity.triplet(n, q, rows.tolist(), list(range(q)))
         of_all = ca.SX(pattern, weighted)
         basis = freedom.basis.tocsc()

@@ -3,8 +3,8 @@
 Particles come from a proposal q near the posterior, and are weighed and moved along
 q^(1 - b) (prior x likelihood)^b, with exponents b that keep the effective sample size. At the end
 the proposal is fitted to them, and draws from it are weighed: they are independent, and their mean
-weight is an unbiased estimate of the evidence. Where the weights of the first draws can be trusted
-there is no need of the path.
+weight is an unbiased estimate of the evidence. Where the weights of draws from q, or from q fitted
+to such draws, can be trusted there is no need of the path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from smcpn.discovery.spike_and_slab import Mask
 from smcpn.discovery.trajectory import Trajectories
 from smcpn.errors import InputError
 from smcpn.smc.particles import effective_sample_size, log_mean_exp, next_exponent, normalise
-from smcpn.smc.psis import largest_k, pareto_k
+from smcpn.smc.psis import LIMIT, largest_k, pareto_k
 from smcpn.smc.resampling import systematic
 
 Array = NDArray[np.float64]
@@ -29,8 +29,10 @@ SHARE = 0.5
 """Effective share of the particles that is kept."""
 ROUNDS = 3
 """Of an independent and a walking move after each resampling, and one that jumps before."""
+MORE = 4
+"""Times as many draws for a fit where the first are below that."""
 LEAST_SHARE = 0.05
-"""Effective share of the first draws at which they need no path."""
+"""Effective share of independent draws at which they need no path."""
 MOST_EXPONENTS = 60
 
 
@@ -90,6 +92,8 @@ def sampled(
     """
     path = Path(start, target)
     first = _weighed(path, start, size, rng)
+    if first.ess < SHARE * size and first.pareto_k < LIMIT:
+        first = _refitted(path, start, first, rng)
     if first.ess >= LEAST_SHARE * size and first.trusted:
         return first
     end, log_evidence, exponents, acceptance = _along(path, path.drawn(size, rng), rng)
@@ -99,6 +103,17 @@ def sampled(
         return replace(last, exponents=exponents, acceptance=acceptance)
     log_weights = np.full(size, log_evidence)
     return Sampled(end.masks, end.z, log_weights, False, exponents, acceptance, last.pareto_k)
+
+
+def _refitted(
+    path: Path, start: SupportProposal, first: Sampled, rng: np.random.Generator
+) -> Sampled:
+    """Draws from the proposal fitted to more of its own, if these are better than the first."""
+    size = len(first.z)
+    many = _weighed(path, start, MORE * size, rng)
+    fitted = start.fitted(many.masks, many.z, normalise(many.log_weights), flattened)
+    again = _weighed(path, fitted, size, rng)
+    return again if again.trusted and again.ess > first.ess else first
 
 
 def _weighed(path: Path, proposal: SupportProposal, size: int, rng: np.random.Generator) -> Sampled:

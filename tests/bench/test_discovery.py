@@ -119,4 +119,4 @@ def test_trajectories_that_escape_are_left_out():
 
 
 def test_parts_have_studies():
-    assert {"lorenz", "grids", "calibration", "lynx-hare"} <= set(studies())
+    assert {"lorenz", "grids", "calibration-smc", "lynx-hare"} <= set(studies())

@@ -10,7 +10,7 @@ from scipy.special import gammaln, logsumexp
 from smcpn.discovery.joint_prior import JointPrior
 from smcpn.discovery.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.quadratic import QuadraticLikelihood
-from smcpn.discovery.shrinkage import Horseshoe, Laplace
+from smcpn.discovery.shrinkage import HorseshoePrior, LaplacePrior
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 
@@ -40,7 +40,7 @@ def regression(prior, columns, y, locations=0):
     return LinearGibbs(joint, linear, normals)
 
 
-@pytest.mark.parametrize("prior", [Laplace(rate=2.0), Horseshoe(scale=0.6)])
+@pytest.mark.parametrize("prior", [LaplacePrior(rate=2.0), HorseshoePrior(scale=0.6)])
 def test_sweeps_without_data_leave_the_prior_and_are_reversible(prior):
     rng = np.random.default_rng(0)
     gibbs = regression(prior, rng.normal(size=(5, 4)), rng.normal(size=5), locations=1)
@@ -106,7 +106,7 @@ def quadrature(gibbs, bent):
     return total, share @ theta, share @ theta**2
 
 
-@pytest.mark.parametrize("prior", [Laplace(rate=2.0), Horseshoe(scale=0.6)])
+@pytest.mark.parametrize("prior", [LaplacePrior(rate=2.0), HorseshoePrior(scale=0.6)])
 def test_posterior_and_evidence_are_those_of_quadrature(prior):
     rng = np.random.default_rng(4)
     columns = rng.normal(size=(12, 2)) @ np.array([[1.0, 0.6], [0.0, 0.8]])
@@ -133,7 +133,7 @@ def test_posterior_and_evidence_are_those_of_quadrature(prior):
 def test_shrinkage_is_the_share_of_the_prior_variance_that_is_left():
     rng = np.random.default_rng(0)
     columns = np.linalg.qr(rng.normal(size=(30, 2)))[0] * [20.0, 1e-3]
-    gibbs = regression(Laplace(), columns, columns @ [1.0, 0.0])
+    gibbs = regression(LaplacePrior(), columns, columns @ [1.0, 0.0])
     theta = np.column_stack([np.ones(50), np.full(50, 0.1), np.zeros(50)])
     shares = gibbs.shrunk(rng, theta)
     assert shares[:, 0].max() < 0.2

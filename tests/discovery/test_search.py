@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
+from scipy.signal import lfilter
 
 import smcpn
+from smcpn.discovery.gauss_newton import _correlation_time
 from smcpn.discovery.linearisation import LibraryRate
 from smcpn.discovery.paths import LibraryPaths
 from smcpn.discovery.search import search
@@ -110,6 +116,30 @@ def test_noise_free_data():
     exact = [1.0, -0.1, -1.5, 0.75]
     coefficients = found.models[0].coefficients[found.models[0].support]
     np.testing.assert_allclose(coefficients, exact, rtol=1e-4)
+
+
+def test_trajectories_of_a_loose_solver_have_no_more_terms():
+    """Its error is a hundred times that of the data's digits; three more terms explain much."""
+    t = np.linspace(0.0, 10.0, 501)
+    rhs = lambda t, x: [x[1], 0.5 * (1 - x[0] ** 2) * x[1] - x[0]]  # noqa: E731
+    y = solve_ivp(rhs, (0.0, 10.0), [2.0, 0.0], t_eval=t).y.T
+    system = polynomials(3)
+    found = search([smcpn.Record(y=y, t=t)], system)
+    true = support(system, ("x'[y]", "y'[x]", "y'[y]", "y'[x^2 y]"))
+    np.testing.assert_array_equal(found.models[0].support, true)
+    best = found.models[0]
+    off = best.coefficients[true] - [1.0, -1.0, 0.5, -0.5]
+    assert np.all(np.abs(off) < 0.01)
+    assert np.all(np.abs(off) < 6.0 * best.deviations[true])
+
+
+def test_correlation_time_of_an_autoregression():
+    rng = np.random.default_rng(0)
+    values = lfilter([1.0], [1.0, -0.8], rng.normal(size=(20000, 2)), axis=0)
+    # (1 + .8) / (1 - .8) = 9, of which the standard error is .5.
+    assert _correlation_time(values) == pytest.approx(9.0, abs=1.5)
+    assert _correlation_time(rng.normal(size=(20000, 2))) == pytest.approx(1.0, abs=0.1)
+    assert _correlation_time(np.zeros((5, 2))) == 1.0
 
 
 def test_a_stiff_system():
@@ -257,12 +287,14 @@ def test_a_conserved_sum():
 
 def test_a_coefficient_of_the_wrong_sign_is_not_allowed():
     t = np.linspace(0.0, 10.0, 101)
-    record = smcpn.Record(y=noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0), t=t)
-    wrong = search([record], polynomials(2, constraints=["x'[x y] > 0"]))
-    place = wrong.models[0].support & support(polynomials(2), ["x'[x y]"])
-    assert not place.any()
-    right = search([record], polynomials(2, constraints=["x'[x y] < 0", "y'[x y] > 0"]))
-    np.testing.assert_array_equal(right.models[0].support, support(polynomials(2), LOTKA_VOLTERRA))
+    decay = 3.0 * np.exp(-0.5 * t)[:, None]
+    record = smcpn.Record(y=noisy(decay, 0.02, 0), t=t)
+    free, growth = (
+        search([record], polynomials(2, "x", constraints=signs)).models[0]
+        for signs in (["x'[x] < 0"], ["x'[x] > 0"])
+    )
+    np.testing.assert_array_equal(free.support, [True, False])
+    np.testing.assert_array_equal(growth.support, [False, True])
 
 
 def test_noise_that_is_told():
@@ -295,3 +327,43 @@ def test_relative_noise_of_what_is_not_positive():
     record = smcpn.Record(y=np.linspace(-1.0, 1.0, 20), dt=0.1)
     with pytest.raises(InputError, match="an output that is not positive"):
         search([record], polynomials(2, "x"), relative=True)
+
+
+@cache
+def found_in_units(x, y, second):
+    t = np.linspace(0.0, 6.0, 61)
+    values = noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0) * [x, y]
+    return search([smcpn.Record(y=values, t=t * second)], polynomials(2)).models
+
+
+UNIT = st.floats(-8.0, 8.0).map(lambda k: 10.0**k)
+
+
+@settings(max_examples=3)
+@given(UNIT, UNIT, UNIT)
+def test_units_change_the_coefficients_and_nothing_else(x, y, second):
+    first, other = found_in_units(1.0, 1.0, 1.0), found_in_units(x, y, second)
+    assert len(first) == len(other)
+    free = support(polynomials(2), LOTKA_VOLTERRA)
+    np.testing.assert_array_equal(other[0].support, free)
+    # x' = a x + b x y, y' = c y + d x y
+    factor = np.array([1.0, 1.0 / y, 1.0, 1.0 / x]) / second
+    expected = first[0].coefficients[free] * factor
+    np.testing.assert_allclose(other[0].coefficients[free], expected, rtol=1e-4)
+    assert other[0].probability == pytest.approx(first[0].probability, abs=1e-3)
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-300])
+def test_an_output_that_is_constant_has_no_terms(value):
+    t = np.linspace(0.0, 10.0, 101)
+    y = noisy(solution(lotka_volterra, [5.0, 5.0], t), 0.02, 0)
+    y[:, 1] = value
+    system = polynomials(1)
+    model = search([smcpn.Record(y=y, t=t)], system).models[0]
+    assert not (model.support & support(system, ("y'[x]", "y'[y]"))).any()
+
+
+def test_too_few_samples_to_tell_the_noise():
+    record = smcpn.Record(y=np.ones((6, 1)), dt=0.1)
+    with pytest.raises(InputError, match="6 samples, which"):
+        search([record], polynomials(2, "x"))

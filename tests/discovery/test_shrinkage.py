@@ -7,8 +7,8 @@ from scipy import integrate, stats
 from scipy.special import exp1
 
 from smcpn.discovery.shrinkage import (
-    Horseshoe,
-    Laplace,
+    HorseshoePrior,
+    LaplacePrior,
     Shrinkage,
     _reciprocal_inverse_gaussian,
     _tilted,
@@ -22,7 +22,7 @@ LEAST_P = 1e-3
 
 
 def test_laplace_integrates_its_scale_out():
-    prior, theta = Laplace(shape=1.5, rate=0.7), np.array([0.3, -2.0, 1e-4])
+    prior, theta = LaplacePrior(shape=1.5, rate=0.7), np.array([0.3, -2.0, 1e-4])
 
     def integrand(scale):
         gamma = mpmath.mpf(0.7) ** 1.5 * scale**0.5 * mpmath.exp(-0.7 * scale) / mpmath.gamma(1.5)
@@ -35,7 +35,7 @@ def test_laplace_integrates_its_scale_out():
 def test_laplace_with_unit_hyperprior_is_the_factorial():
     theta = np.array([[0.5, -1.5, 0.25, 0.0]])
     expected = np.log(24.0 / 2**4 / (1.0 + 2.25) ** 5)
-    assert Laplace().log_density(theta, NOTHING)[0] == pytest.approx(expected, abs=1e-13)
+    assert LaplacePrior().log_density(theta, NOTHING)[0] == pytest.approx(expected, abs=1e-13)
 
 
 @pytest.mark.parametrize("size", [1e-3, 0.4, 3.0, 40.0, 1e5])
@@ -51,11 +51,11 @@ def test_horseshoe_integrates_local_scales_out(size):
 
     exact = mpmath.log(mpmath.quad(integrand, [-40, *range(-10, 20, 2), 60]))
     exact += mpmath.log(2 / mpmath.pi / 2 / (1 + (mpmath.mpf(tau) / 2) ** 2) * tau)
-    found = Horseshoe(scale=2.0).log_density(np.array([[float(theta)]]), np.log([[tau]]))
+    found = HorseshoePrior(scale=2.0).log_density(np.array([[float(theta)]]), np.log([[tau]]))
     assert found[0] == pytest.approx(float(exact), abs=1e-7)
 
 
-@pytest.mark.parametrize("prior", [Laplace(), Horseshoe()])
+@pytest.mark.parametrize("prior", [LaplacePrior(), HorseshoePrior()])
 def test_density_of_one_coefficient_is_normalised(prior):
     log_tau = np.full((1, len(prior.scales)), 0.4)
     # Of the scale alone, whose density is a factor.
@@ -72,7 +72,7 @@ def test_density_of_one_coefficient_is_normalised(prior):
     assert sum(parts) == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("prior", [Laplace(shape=2.0, rate=3.0), Horseshoe(scale=0.5)])
+@pytest.mark.parametrize("prior", [LaplacePrior(shape=2.0, rate=3.0), HorseshoePrior(scale=0.5)])
 def test_draws_have_the_density(prior):
     theta, log_scales = prior.sample(np.random.default_rng(1), 2000, 1)
     if prior.scales:
@@ -82,7 +82,7 @@ def test_draws_have_the_density(prior):
         grid = np.linspace(-40.0, np.log(size), 4001)
         points = np.exp(grid)[:, None]
         zero = np.zeros((len(grid), len(prior.scales)))
-        base = Horseshoe() if prior.scales else prior
+        base = HorseshoePrior() if prior.scales else prior
         rest = np.log(2 / np.pi / 2) if prior.scales else 0.0
         values = 2.0 * np.exp(base.log_density(points, zero) - rest + grid)
         return integrate.simpson(values, x=grid)
@@ -111,14 +111,14 @@ def test_variances_of_the_lasso_are_drawn_exactly(ratio, slope):
 
 
 def test_priors_are_known_by_name():
-    assert isinstance(shrinkage("laplace"), Laplace)
-    given = Horseshoe(scale=0.1)
+    assert isinstance(shrinkage("laplace"), LaplacePrior)
+    given = HorseshoePrior(scale=0.1)
     assert shrinkage(given) is given
     assert isinstance(given, Shrinkage)
 
 
 def test_bad_settings_are_refused():
     with pytest.raises(InputError, match="units"):
-        Laplace(units="metres")
+        LaplacePrior(units="metres")
     with pytest.raises(InputError, match="scale"):
-        Horseshoe(scale=-1.0)
+        HorseshoePrior(scale=-1.0)

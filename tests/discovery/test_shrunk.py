@@ -6,7 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.discovery.measured_start import relative_to_start
-from smcpn.discovery.shrinkage import Horseshoe, Laplace
+from smcpn.discovery.shrinkage import HorseshoePrior, LaplacePrior
 from smcpn.discovery.shrinking import excluding_level
 from smcpn.discovery.shrunk import Point, shrunken
 from smcpn.discovery.system import CandidateSystem
@@ -32,7 +32,7 @@ def run(prior, particles=200, **options):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("prior", [Laplace(), Horseshoe()])
+@pytest.mark.parametrize("prior", [LaplacePrior(), HorseshoePrior()])
 def test_intervals_hold_the_truth(prior):
     found = run(prior)
     names = ("x'[1]", "x'[x]", "x'[x^2]", "noise of output 1", "x(0)", *prior.scales)
@@ -45,7 +45,7 @@ def test_intervals_hold_the_truth(prior):
 
 
 def test_replicates_tell_the_error_and_a_seed_gives_the_same_bytes():
-    found, again = (run(Horseshoe(), particles=60, replicates=2) for _ in range(2))
+    found, again = (run(HorseshoePrior(), particles=60, replicates=2) for _ in range(2))
     assert len(found.values) == 120
     assert 0.0 < found.log_evidence_se < 2.0
     np.testing.assert_array_equal(again.values, found.values)
@@ -56,7 +56,7 @@ def test_a_known_initial_state_is_that_of_each_record():
     system, _, _ = growth()
     ode = system.equation()
     initial = np.array([[2.0], [1.0], [0.5]])
-    records = [smcpn.Record(y=[begin[0], 0.4], t=[0.0, 1.2]) for begin in initial]
+    records = [smcpn.Record(y=[begin[0], 0.4], dt=1.2) for begin in initial]
     prior = dict.fromkeys(ode.parameters, stats.norm())
     solver = smcpn.RK4(steps=5)
 
@@ -76,7 +76,7 @@ def test_pairs_of_samples_need_no_initial_states():
     records = [smcpn.Record(y=y[[k, k + 20]], t=t[[k, k + 20]] - t[k]) for k in range(0, 60, 4)]
     start = Point(TRUE, np.array([one.y[0] for one in records]), np.array([0.03]))
     found = shrunken(
-        records, system, ["x"], Laplace(units="physical"), start, np.ones(3),
+        records, system, ["x"], LaplacePrior(units="physical"), start, np.ones(3),
         noise_prior=(1.0, 1e-3), solver=smcpn.RK4(steps=5), particles=200,
     )  # fmt: skip
     assert found.names == ("x'[1]", "x'[x]", "x'[x^2]", "noise of output 1")
@@ -88,7 +88,7 @@ def test_signs_are_refused():
     system = CandidateSystem.of(smcpn.polynomials(2), ["x"], constraints=["x'[x] < 0"])
     _, record, start = growth()
     with pytest.raises(InputError, match="no signs"):
-        shrunken([record], system, ["x"], Laplace(), start, np.ones(3))
+        shrunken([record], system, ["x"], LaplacePrior(), start, np.ones(3))
 
 
 def test_an_input_that_is_a_function_is_refused():
@@ -118,7 +118,7 @@ def test_discover_takes_a_shrinkage_prior():
     assert "none is zero" in text
     assert "other term" not in text or ", level" in text
     with pytest.raises(InputError, match="method='smc'"):
-        smcpn.discover(record, library=smcpn.polynomials(2), method="search", prior=Laplace())
+        smcpn.discover(record, library=smcpn.polynomials(2), method="search", prior=LaplacePrior())
     with pytest.raises(InputError, match="laplace"):
         smcpn.discover(record, library=smcpn.polynomials(2), prior="laplac")
 
