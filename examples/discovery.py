@@ -20,7 +20,7 @@ def pendulum(angle, rate, torque):
 def experiment(seed: int) -> smcpn.Record:
     """Measure the angle for 20 seconds, with an error of two degrees."""
     rng = np.random.default_rng(seed)
-    torque = np.repeat(6.0 * rng.normal(size=40), 10)
+    torque = np.repeat(3.0 * rng.normal(size=40), 10)
     silent = smcpn.Record(u=torque, dt=0.05, hold="zoh")
     angle = smcpn.simulate(pendulum, silent, {}, observe="angle", steps=10)
     angle += np.radians(2.0) * rng.normal(size=angle.shape)
