@@ -35,6 +35,7 @@ COMMANDS = {
         "side_by_side",
         "papers.fenrir",
         "papers.dalton",
+        "papers.differential_programming",
         "newcomer",
     )
 }

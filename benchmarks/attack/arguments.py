@@ -195,6 +195,12 @@ def decay(x, u, *, rate, gain=1.0):
     return gain * u - rate * x
 
 
+def falling() -> smcpn.Record:
+    """Return a record of a decay, without input."""
+    k = np.arange(30)
+    return smcpn.Record(y=np.exp(-k / 10.0) + 0.01 * np.cos(3.0 * k), dt=0.1)
+
+
 @dataclass(frozen=True)
 class Target:
     """A public callable, and good arguments for it.
@@ -276,7 +282,7 @@ def world() -> dict[str, Any]:
     nested = smcpn.NestedFilter(disturbed, solver=rk4, particles=20, seed=1, threads=1)
     filtered = smcpn.identify(disturbed, solver=rk4, particles=20, seed=1, progress=False)
     library = smcpn.polynomials(1)
-    found = smcpn.discover(smcpn.Record(y=record.y, dt=0.1), library=library)
+    found = smcpn.discover(falling(), library=library, method="search")
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
@@ -315,7 +321,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},
         "Record": {"u": None, "y": [1.0, 2.0], "t": None, "dt": 0.1},
-        "discover": {"records": smcpn.Record(y=record.y, dt=0.1)},
+        "discover": {"method": "search", "records": falling()},
         "Library.candidates": {"states": ["x"], "inputs": ["u"]},
         "Problem.with_records": {"records": [record]},
         "LogLikelihood.with_records": {"records": [record]},

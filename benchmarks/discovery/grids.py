@@ -93,7 +93,8 @@ def rows(cell: Cell, ours: Sequence[Answer], theirs: Sequence[dict[str, bool]]) 
         yield absent(f"{cell.name} pysindy", "pysindy is not installed")
         return
     setting, share = best_setting(theirs)
-    yield at_least(name, exact, share, f"pysindy's best: {setting}; {note}")
+    best = f"pysindy's best: {setting}" if share else "pysindy: none exact"
+    yield at_least(name, exact, share, f"{best}; {note}")
 
 
 STUDIES: dict[str, Study] = {"grids": grids}

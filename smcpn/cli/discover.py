@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from smcpn.cli.names import DISCOVERY_METHODS
+from smcpn.cli.names import DISCOVERY_METHODS, DISCOVERY_PRIORS
 from smcpn.cli.options import (
     OUTPUT,
     RUN,
@@ -126,6 +126,23 @@ def discover(
             rich_help_panel=RUN,
         ),
     ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            help="Of the coefficients: some are zero, or all are shrunk.",
+            metavar="|".join(DISCOVERY_PRIORS),
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    noise: Annotated[
+        str | None,
+        typer.Option(
+            help="Standard deviation of the noise of each output, where it is known; or "
+            "'relative', where it is a share of the outputs.",
+            metavar="SD,SD|relative",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     particles: Particles = None,
     replicates: Annotated[
         int | None,
@@ -165,6 +182,8 @@ def discover(
     """
     settings = {
         "method": method,
+        "prior": prior,
+        "noise": None if noise is None else _noise(noise),
         "particles": particles,
         "replicates": replicates,
         "seed": seed,
@@ -172,6 +191,8 @@ def discover(
     }
     if method is not None:
         one_of("method", method, DISCOVERY_METHODS)
+    if prior is not None:
+        one_of("prior", prior, DISCOVERY_PRIORS)
     check_options(particles=particles, replicates=replicates, seed=seed, threads=threads)
     _check_files(report, picture)
     from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
@@ -218,6 +239,19 @@ def _names(option: str, text: str) -> list[str]:
             f"--{option} is '{text}': give names with commas between, as x,v", argument=option
         )
     return names
+
+
+def _noise(text: str) -> str | list[float]:
+    """Numbers, or the word that they are relative."""
+    if text in ("relative", "unknown"):
+        return text
+    try:
+        return [float(one) for one in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--noise is '{text}': give a number for each output, as 0.1,0.02, or 'relative'",
+            argument="noise",
+        ) from None
 
 
 def _pairs(option: str, text: str) -> dict[str, str]:

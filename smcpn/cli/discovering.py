@@ -17,7 +17,7 @@ from smcpn.columns import align
 from smcpn.config.files import ColumnError
 from smcpn.discovery.discovery import Discovery
 from smcpn.discovery.peers import PeerTable
-from smcpn.errors import InputError, nearest
+from smcpn.errors import InputError, listed, nearest
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
@@ -68,8 +68,10 @@ class Asked:
             return [check_measured(source.record(file), list(outputs)) for file in files]
         except ColumnError as error:
             if self.observe is None and error.argument in outputs.values():
+                state = next(one for one, name in outputs.items() if name == error.argument)
                 raise InputError(
-                    f"{error}; where a state is not measured, name those that are with --observe"
+                    f"{error}: name its column, --states {state}=COLUMN, or leave the state out of "
+                    "--observe, where it is not measured"
                 ) from error
             raise
 
@@ -118,7 +120,9 @@ def written(
         outcome.found.plot().savefig(picture, bbox_inches="tight")
         yield "picture", picture
     if report is not None:
-        yield "report", outcome.found.report(report, outcome.tests)
+        names = listed(record.name for record in outcome.found.records)
+        title = f"Equations of {names}"
+        yield "report", outcome.found.report(report, outcome.tests, title=title)
 
 
 def as_text(outcome: Outcome) -> str:

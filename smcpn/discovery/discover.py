@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,11 +28,16 @@ from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.smc.replicates import SamplerWarning
-from smcpn.solver import Solver
+from smcpn.solver import Solver, check_solver
 
 Array = NDArray[np.float64]
 
 METHODS = ("smc", "search")
+DISTURBED = (
+    "trajectories of these equations miss the data by more than the noise, as where a system is "
+    "disturbed, or a solver was loose: the data leave them a little at every sample, which method "
+    "'search' counts, and 'smc' does not"
+)
 SPIKE_AND_SLAB = "spike-and-slab"
 
 
@@ -127,6 +132,8 @@ def discover(
     ("x'[x]",)
     """
     one_of("method", method, METHODS)
+    if solver is not None and not (isinstance(solver, str) and solver == "auto"):
+        check_solver(cast(Any, solver))
     shrinks = _shrinkage(prior, method)
     every = [records] if isinstance(records, Record) else list(records)
     _check_alike(every)
@@ -166,7 +173,7 @@ def discover(
             likelihood=likelihood,
             threads=threads,
         )
-        for doubt in posterior.warnings:
+        for doubt in (*result.warnings, *posterior.warnings):
             warnings.warn(doubt, SamplerWarning, stacklevel=3)
         result = result.with_posterior(posterior)
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
@@ -203,14 +210,15 @@ def _discovery(
         probabilities=found.inclusion,
         noise=found.noise,
         path=found.path,
+        warnings=(DISTURBED,) if found.error >= 1.0 else (),
     )
 
 
 def _shrinkage(prior: str | Shrinkage, method: str) -> Shrinkage | None:
     """Return the shrinkage prior that is asked for; None for spike and slab."""
-    if isinstance(prior, str) and one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE]) == (
-        SPIKE_AND_SLAB
-    ):
+    if not isinstance(prior, Shrinkage):
+        one_of("prior", prior, [SPIKE_AND_SLAB, *SHRINKAGE])
+    if prior == SPIKE_AND_SLAB:
         return None
     found = shrinkage(prior)
     if method != "smc":

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Index, Seed, checked
+from smcpn.arguments import Count, Index, Seed, check_fields, checked
 from smcpn.discovery.forecast import forecast
 from smcpn.discovery.models import DiscoveredModel, ModelTable
 from smcpn.discovery.peers import PEERS, PeerTable
 from smcpn.discovery.posterior import SupportPosterior
 from smcpn.discovery.printed import averaged_equations, equations_of_model, output_names, summary
 from smcpn.discovery.system import CandidateSystem
-from smcpn.errors import one_of, whole_number
+from smcpn.errors import InputError, one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
@@ -95,10 +95,13 @@ class Discovery:
     path: Array = field(repr=False)
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     warnings: tuple[str, ...] = ()
-    sensitivity: Mapping[float, Array] = field(default_factory=dict[float, Array], repr=False)
+    sensitivity: Mapping[float, Any] = field(default_factory=dict[float, Any], repr=False)
     posterior: SupportPosterior | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
+        check_fields(self, *type(self).__dataclass_fields__)
+        if not self.models:
+            raise InputError("models is empty: give at least one model", argument="models")
         object.__setattr__(self, "models", ModelTable(self.models))
 
     def __str__(self) -> str:
@@ -185,7 +188,7 @@ class Discovery:
             probabilities=posterior.inclusion,
             noise=posterior.weights @ posterior.noise,
             sensitivity=posterior.sensitivity,
-            warnings=posterior.warnings,
+            warnings=(*self.warnings, *posterior.warnings),
             posterior=posterior,
         )
 

@@ -40,6 +40,7 @@ class LibraryRate:
         Of each value.
     known : ndarray of bool, (n,)
         Equations without a free coefficient.
+    states : tuple of str
 
     Raises
     ------
@@ -49,7 +50,7 @@ class LibraryRate:
 
     def __init__(self, system: CandidateSystem) -> None:
         candidates, freedom = system.candidates, system.freedom
-        self._n = len(candidates.states)
+        self.states, self._n = candidates.states, len(candidates.states)
         x, t = ca.SX.sym("x", self._n), ca.SX.sym("t")
         u = ca.SX.sym("u", len(candidates.inputs))
         self._symbols = ca.vertcat(x, u, t)

@@ -16,16 +16,20 @@ from numpy.typing import NDArray
 from smcpn.discovery.joint_prior import JointPrior
 from smcpn.discovery.normal_draws import drawn_normals
 from smcpn.discovery.quadratic import QuadraticLikelihood
-from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, RandomWalkKernel, Rejuvenation, Rounds
+from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, Rejuvenation, Rounds
 from smcpn.smc.particles import ParticleSystem, RefinementTarget, Target
 from smcpn.smc.resampling import Resample
 
 Array = NDArray[np.float64]
 
 LEAST_VARIANCE, MOST_VARIANCE = 1e-40, 1e40
-WALKS = 10
-"""Steps of a random walk in a rejuvenation: independent proposals are left for long where the
-linearised model has too little mass."""
+LOW_ACCEPTANCE = 0.2
+"""Of proposals, below which the next ones are nearer."""
+TRIAL = 2
+"""Moves after which acceptance is judged."""
+STEPS, LOCAL = (0.5, 0.25, 0.12), 8
+"""Of moves part of the way, and how many of these there are: particles where the linearised model
+has too little mass are left by no independent proposal."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,14 @@ class LinearGibbs:
     linear: QuadraticLikelihood
     normals: Normals
 
-    def swept(self, rng: np.random.Generator, theta: Array, power: float, sweeps: int) -> Array:
-        """Theta (N, d) after a number of sweeps."""
+    def swept(
+        self, rng: np.random.Generator, theta: Array, power: float, sweeps: int, step: float = 1.0
+    ) -> Array:
+        """Theta (N, d) after a number of sweeps.
+
+        With a step below one, coefficients and initial states move part of the way: their
+        correlation with where they were, given variances and noise, is (1 - step^2)^(1/2).
+        """
         coefficients, others, log_scales = self.prior.split(theta)
         locations = np.hstack([coefficients, others[:, len(self.normals.rate) :]])
         shrinkage, p = self.prior.shrinkage, coefficients.shape[1]
@@ -74,7 +84,8 @@ class LinearGibbs:
             local = shrinkage.variances(rng, locations[:, :p], log_scales)
             precision = self._precision(rng, locations, power)
             log_scales = shrinkage.rescaled(rng, locations[:, :p], local, log_scales)
-            locations = self._located(rng, self._variances(local, log_scales), precision, power)
+            variances = self._variances(local, log_scales)
+            locations = self._located(rng, locations, variances, precision, power, step)
             log_scales = shrinkage.rescaled(rng, locations[:, :p], local, log_scales)
             precision = self._precision(rng, locations, power)
         others = np.hstack([-0.5 * np.log(precision), locations[:, p:]])
@@ -123,17 +134,28 @@ class LinearGibbs:
         return matrix
 
     def _located(
-        self, rng: np.random.Generator, variances: Array, precision: Array, power: float
+        self,
+        rng: np.random.Generator,
+        locations: Array,
+        variances: Array,
+        precision: Array,
+        power: float,
+        step: float,
     ) -> Array:
-        """Draw coefficients in their units and locations (N, l) from their joint normal."""
+        """Draw coefficients in their units and initial states (N, l) from their joint normal.
+
+        Or move there by an autoregression that leaves it invariant.
+        """
         linear, scale, root = self.linear, self._scale, np.sqrt(variances)
         mean = np.append(np.zeros(len(scale) - len(self.normals.mean)), self.normals.mean)
         # Of the gradient of the likelihood at the prior mean, where the whitened prior is centred.
         slopes = (linear.slopes + linear.curvatures @ (mean * scale - linear.centre)) * scale
         pull = -(power * precision) @ slopes * root
-        normal = rng.standard_normal(pull.shape)
+        normal = step * rng.standard_normal(pull.shape)
+        kept = np.sqrt(1.0 - step**2)
         matrix = self._whitened(root, precision, power)
-        return mean + root * drawn_normals(matrix, pull.T, normal.T).T
+        drawn = mean + root * drawn_normals(matrix, (1.0 - kept) * pull.T, normal.T).T
+        return drawn + kept * (locations - mean)
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,7 @@ class SurrogateKernel:
 
     gibbs: LinearGibbs
     sweeps: int
+    step: float = 1.0
     name: str = "linearised"
 
     def moves(
@@ -157,7 +180,7 @@ class SurrogateKernel:
     ) -> Iterator[Move]:
         """See `smcpn.smc.moves.Kernel`."""
         for _ in range(count):
-            theta = self.gibbs.swept(rng, system.theta, 1.0, self.sweeps)
+            theta = self.gibbs.swept(rng, system.theta, 1.0, self.sweeps, self.step)
             proposed = target.evaluate(theta)
             here, there = self._log_ratio(target, system), self._log_ratio(target, proposed)
             accept = np.log1p(-rng.random(len(system))) < there - here
@@ -196,7 +219,6 @@ class MixtureMoves(MoveStrategy):
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
-        theta, weights = system.theta, system.weights
         rounds = Rounds(system, target, rng, MoveSettings(moved=0.95, max_moves=self.most))
         rounds.resample(resample, len(system))
         if not isinstance(target, RefinementTarget):
@@ -204,8 +226,15 @@ class MixtureMoves(MoveStrategy):
             rounds.every(kernel, 1)
             return rounds.system, rounds.record(kernel)
         kernel = SurrogateKernel(self.gibbs, self.proposing)
-        rounds.move_on(kernel, None)
-        rounds.every(RandomWalkKernel.fit(theta, weights), WALKS)
+        rounds.every(kernel, TRIAL)
+        if rounds.acceptance(kernel) >= LOW_ACCEPTANCE:
+            rounds.move_on(kernel, None)
+        for step in STEPS:
+            kernel = SurrogateKernel(self.gibbs, 1, step, f"linearised, step {step:g}")
+            rounds.every(kernel, TRIAL)
+            if rounds.acceptance(kernel) >= LOW_ACCEPTANCE:
+                break
+        rounds.every(kernel, LOCAL)
         return rounds.system, rounds.record(kernel)
 
 

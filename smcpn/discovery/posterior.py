@@ -129,7 +129,7 @@ def pooled(
     ess = distinct_sample_size(z, np.log(np.maximum(weights, 1e-300)))
     rates = [rate for run in runs for rates in run.acceptance for rate in rates[:1]]
     k = max(run.pareto_k for run in runs)
-    inclusion = weights @ masks
+    inclusion = np.minimum(weights @ masks, 1.0)
     return SupportPosterior(
         supports=_whole(prior, masks),
         coefficients=_whole(prior, np.where(masks, z[:, :count], 0.0)),
@@ -245,7 +245,7 @@ def _sensitivity(
     for factor in FACTORS:
         ratio = prior.log_slab(masks, z, factor) - here
         shares = weights * np.exp(ratio - ratio.max())
-        result[factor] = _whole(prior, shares @ masks / shares.sum())
+        result[factor] = _whole(prior, np.minimum(shares @ masks / shares.sum(), 1.0))
     return result
 
 
@@ -254,9 +254,9 @@ def _warnings(runs: Sequence[Sampled], ess: float) -> tuple[str, ...]:
     if not all(run.independent for run in runs):
         k = max(run.pareto_k for run in runs)
         found.append(
-            f"the Pareto k of the importance weights is {k:.2g}: the models' posteriors are far "
-            "from Gaussian, the draws are those of the path and errors of the evidence are not to "
-            "be trusted, use replicates=4 or more particles"
+            f"importance weights of Gaussians fitted to the models are poor (Pareto k {k:.2g}): "
+            "the posterior is far from Gaussian, draws are particles of the path, and the error of "
+            "the evidence may be larger than stated, use replicates=4 or more particles"
         )
     if ess < LOW_ESS:
         found.append(

@@ -35,13 +35,16 @@ def summary(found: Discovery) -> str:
     lines = [*equation_lines(found), ""]
     noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
     lines.append(_entry("noise sd", ", ".join(noise)))
+    doubts = [_entry("warning", warning) for warning in found.warnings]
+    posterior = found.posterior
+    if posterior is not None and posterior.shrinkage is not None:
+        lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
+        evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
+        return "\n".join([*lines, _entry("evidence", evidence), *doubts])
     best, count = found.models[0].probability, len(found.models)
-    if found.posterior is not None and found.posterior.shrinkage is not None:
-        lines.append(_entry("prior", _shrinkage(found.posterior.shrinkage)))
     which = "one found" if count == 1 else f"{count} found, the best with probability "
     lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
-    lines += [_entry("warning", warning) for warning in found.warnings]
-    return "\n".join([*lines, "", str(found.models)])
+    return "\n".join([*lines, *doubts, "", str(found.models)])
 
 
 def _shrinkage(shares: Array) -> str:

@@ -11,8 +11,9 @@ the half of the normal density, twice as high, of which the probability that the
 gives the sign is left; of several such coefficients the product.
 
 Prior of the support: of the n columns of degree g, k are active with a probability that is the same
-for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010) with b = n g / 2, at least
-one: some 2 / g are expected, for terms of high degree are many and few of them stand in equations.
+for all such sets, and beta-binomial(1, b) for k (Scott and Berger 2010) with b = n g (g - 1), at
+least one: uniform for constants and linear terms, and some 1 / (g (g - 1)) of degree g, which makes
+one of all degrees above the first. Terms of high degree are many, and few of them are in equations.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class BetaBinomial:
     def __init__(self, degrees: NDArray[np.int64]) -> None:
         degree, self._groups = np.unique(degrees, return_inverse=True)
         self._sizes = np.bincount(self._groups)
-        self._absent = np.maximum(self._sizes * np.maximum(degree, 1) / 2.0, 1.0)
+        self._absent = np.maximum(self._sizes * degree * (degree - 1.0), 1.0)
 
     def log_probability(self, support: Support) -> float:
         """Log probability of a support."""

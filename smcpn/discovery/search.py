@@ -127,6 +127,8 @@ class Found:
         Of the best model, all records one after the other.
     slab : ndarray, (K,)
         Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
+    error : float
+        Standard deviation of the model error of a sample, as a share of the noise.
     """
 
     models: tuple[FoundModel, ...]
@@ -135,6 +137,7 @@ class Found:
     noise: Array
     path: Array
     slab: Array
+    error: float
 
 
 def search(
@@ -423,5 +426,5 @@ def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Ar
     inclusion = sum(model.probability * model.support for model in models)
     return Found(
         models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
-        ends[0].point.path * problem.scale, steps.scale * unit,
+        ends[0].point.path * problem.scale, steps.scale * unit, steps.share,
     )  # fmt: skip

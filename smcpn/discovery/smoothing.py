@@ -12,7 +12,7 @@ from scipy.linalg import solveh_banded
 from scipy.optimize import brentq
 
 from smcpn.discovery.linearisation import LibraryRate
-from smcpn.errors import InputError
+from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
@@ -148,7 +148,7 @@ def first_path(
             if len(hidden) == 1:
                 break
         else:
-            names = ", ".join(str(k + 1) for k in np.flatnonzero(~seen))
+            names = listed(rate.states[k] for k in np.flatnonzero(~seen))
             raise InputError(
                 f"state {names} is neither observed nor in a known equation of one that is: "
                 "observe it, or give an equation such as x' = v as known"

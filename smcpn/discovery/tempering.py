@@ -33,6 +33,8 @@ MORE = 4
 """Times as many draws for a fit where the first are below that."""
 LEAST_SHARE = 0.05
 """Effective share of independent draws at which they need no path."""
+ENOUGH = 0.15
+"""Effective share of draws from the proposal fitted to the path's particles that are better."""
 MOST_EXPONENTS = 60
 
 
@@ -99,7 +101,7 @@ def sampled(
     end, log_evidence, exponents, acceptance = _along(path, path.drawn(size, rng), rng)
     weights = np.full(size, 1.0 / size)
     last = _weighed(path, start.fitted(end.masks, end.z, weights, flattened), size, rng)
-    if last.trusted:
+    if last.trusted and last.ess >= ENOUGH * size:
         return replace(last, exponents=exponents, acceptance=acceptance)
     log_weights = np.full(size, log_evidence)
     return Sampled(end.masks, end.z, log_weights, False, exponents, acceptance, last.pareto_k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from smcpn.discovery.printed import LEAST_INCLUSION, equation_lines
 from smcpn.discovery.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
-from smcpn.report.discovery import inclusion_figure, path_figure, residuals_figure
+from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
 from smcpn.report.html import (
     Picture,
     Table,
@@ -46,9 +46,11 @@ def write_discovery(
         description=_description(found),
         facts=_facts(found),
         equations="\n".join(equation_lines(found)),
+        behind=LABELS[found.measure],
         warnings=found.warnings,
         inclusion=Picture.of(
-            inclusion_figure(found), "Probability of each term, and its coefficient."
+            inclusion_figure(found),
+            f"{found.measure.capitalize()} of each term, and its coefficient.",
         ),
         coefficients=_coefficients(found),
         models=_models(found),
@@ -64,7 +66,7 @@ def write_discovery(
         ),
         scores=_scores(found, simulations),
         simulations=[
-            (name, *(_pictures(one) if isinstance(one, Simulation) else ([], one)))
+            (name, *(_pictures(one, found.outputs) if isinstance(one, Simulation) else ([], one)))
             for name, one in simulations
         ],
         settings=_settings(found),
@@ -143,10 +145,11 @@ def _simulated(
             yield f"{record.name}, learned from", f"Not simulated: {error}."
 
 
-def _pictures(simulation: Simulation) -> tuple[list[Picture], str]:
-    caption = "Measured and simulated, the error, and the samples where it is largest."
-    outputs = range(simulation.mean.shape[1])
-    pictures = [Picture.of(simulation.plot(output), caption) for output in outputs]
+def _pictures(simulation: Simulation, outputs: Sequence[str]) -> tuple[list[Picture], str]:
+    caption = "measured and simulated, the error, and the samples where it is largest."
+    pictures = [
+        Picture.of(simulation.plot(j), f"{name}: {caption}") for j, name in enumerate(outputs)
+    ]
     left = simulation.diverged
     return pictures, f"{left:.0%} of the draws left the range of the data." if left else ""
 

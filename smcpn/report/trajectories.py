@@ -34,7 +34,12 @@ ZOOM = 160
 
 @styled
 def simulation_figure(
-    record: Record, output: int, mean: Array, upper: Array, scores: tuple[float, float, float]
+    record: Record,
+    output: int,
+    mean: Array,
+    upper: Array,
+    scores: tuple[float, float, float],
+    diverged: float = 0.0,
 ) -> Figure:
     """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
 
@@ -47,6 +52,8 @@ def simulation_figure(
         Simulated output, and the upper end of its band, which is symmetric.
     scores : tuple of float
         Fit in %, RMSE, and share of the samples inside the band.
+    diverged : float
+        Share of the simulations that diverged, and are not shown.
 
     Returns
     -------
@@ -56,6 +63,8 @@ def simulation_figure(
     """
     t, unit, half = record.t, record.y_unit, upper - mean
     title = f"{plain(record.name)}: free simulation"
+    if diverged:
+        title += f" ({100 * diverged:.2g} % diverged)"
     y = record.y[:, output] if record.n_outputs else np.full(len(t), np.nan)
     if not np.isfinite(y).any():
         drawing = figure(2.6)

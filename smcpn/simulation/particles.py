@@ -135,7 +135,7 @@ class Simulation:
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
-            self.record, output, self.mean[:, output], self.upper[:, output], scores
+            self.record, output, self.mean[:, output], self.upper[:, output], scores, self.diverged
         )
 
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cli.app import app
-from smcpn.cli.names import DISCOVERY_METHODS
+from smcpn.cli.names import DISCOVERY_METHODS, DISCOVERY_PRIORS
 from smcpn.cli.records import Source
-from smcpn.discovery.discover import METHODS
+from smcpn.discovery.discover import METHODS, SHRINKAGE, SPIKE_AND_SLAB
 
 T = 0.1 * np.arange(80)
 DECAY = np.exp(-0.5 * T) + 0.01 * np.random.default_rng(0).normal(size=80)
@@ -67,6 +67,9 @@ def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
         (["decay.csv", "--time", "clock"], "no 'clock'"),
         (["decay.csv", "--time", "t", "--dt", "1"], "one of both"),
         (["decay.csv", "--method", "magic"], "method is 'magic'"),
+        (["decay.csv", "--prior", "flat"], "prior is 'flat'"),
+        (["decay.csv", "--noise", "low"], "--noise is 'low'"),
+        (["decay.csv", "--noise", "1,2"], "noise"),
         (["decay.csv", "--seed", "-1"], "seed is -1"),
         (["decay.csv", "--report", "no/out.html"], "does not exist"),
         (["decay.csv", "--picture", "out"], "no known format"),
@@ -86,6 +89,7 @@ def test_what_does_not_fit_is_one_sentence(folder, arguments, message):
 
 def test_methods_in_the_help_are_those_there_are():
     assert set(DISCOVERY_METHODS) == set(METHODS)
+    assert set(DISCOVERY_PRIORS) == {SPIKE_AND_SLAB, *SHRINKAGE}
 
 
 @pytest.mark.parametrize(

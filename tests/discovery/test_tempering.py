@@ -106,14 +106,14 @@ def test_density_of_a_proposal_is_that_of_its_draws():
 
 @pytest.mark.parametrize("move", ["jumped", "independent", "walked"])
 def test_moves_leave_the_posterior_as_it_is(move):
-    """Exact draws are moved, and are exact draws still; 6000 have standard errors below .0065."""
+    """Exact draws are moved, and are exact draws still; 4000 have standard errors below .008."""
     target = linear_target(strength=0.35)
     rng = np.random.default_rng(2)
-    masks, z = target.draws(rng, 6000)
+    masks, z = target.draws(rng, 4000)
     proposal = target.near()
     path = Path(proposal, target, exponent=1.0)
     cloud = path.cloud(masks, z)
-    for _ in range(4):
+    for _ in range(3):
         if move == "walked":
             cloud, rate = walked(path, cloud, proposal.gaussians, rng)
         else:
@@ -122,7 +122,7 @@ def test_moves_leave_the_posterior_as_it_is(move):
             )
     assert rate > 0.1
     assert move == "walked" or np.any(cloud.masks != masks)
-    np.testing.assert_allclose(cloud.masks.mean(axis=0), target.inclusion, atol=0.026)
+    np.testing.assert_allclose(cloud.masks.mean(axis=0), target.inclusion, atol=0.032)
     for k, mask in enumerate(target.masks):
         own = (cloud.masks == mask).all(axis=1)
         if own.sum() > 200:
@@ -138,7 +138,7 @@ def test_moves_leave_the_posterior_as_it_is(move):
 def test_inclusion_and_evidence_of_a_known_posterior(by_path):
     target = linear_target()
     start = target.proposal(TRUE) if by_path else target.near()
-    found = sampled(target, start, 4000, np.random.default_rng(3))
+    found = sampled(target, start, 2000, np.random.default_rng(3))
     assert bool(found.exponents) == by_path
     weights = np.exp(found.log_weights - found.log_weights.max())
     weights /= weights.sum()
@@ -151,7 +151,7 @@ def test_inclusion_and_evidence_of_a_known_posterior(by_path):
 def test_a_start_far_from_the_posterior_takes_the_path():
     target = linear_target(size=100)
     start = target.proposal(NONE, off=2.0)
-    found = sampled(target, start, 1500, np.random.default_rng(4))
+    found = sampled(target, start, 800, np.random.default_rng(4))
     assert found.exponents[-1] == 1.0 > found.exponents[0]
     assert found.log_evidence == pytest.approx(target.log_evidence, abs=4 / np.sqrt(found.ess))
 
@@ -160,7 +160,7 @@ def test_without_data_the_prior_of_supports_comes_back():
     known = linear_target()
     target = LinearTarget(np.zeros((1, 4)), np.zeros((1, 2)), np.zeros(1))
     masks = known.masks
-    found = sampled(target, target.near(), 6000, np.random.default_rng(5))
+    found = sampled(target, target.near(), 3000, np.random.default_rng(5))
     weights = np.exp(found.log_weights - found.log_weights.max())
     shares = [weights[(found.masks == mask).all(axis=1)].sum() / weights.sum() for mask in masks]
     expected = np.exp(target.prior.log_probability(masks))

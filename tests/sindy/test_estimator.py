@@ -91,6 +91,14 @@ def test_prediction_score_and_simulation(model, data):
     np.testing.assert_allclose(by_samples, by_function[:-1], atol=1e-4)
 
 
+def test_trajectories_of_a_loose_solver_are_remarked_on():
+    t = np.linspace(0.0, 10.0, 201)
+    x = solve_ivp(lambda t, x: [x[1], -x[0] - 0.2 * x[1]], (0.0, 10.0), [1.0, 0.0], t_eval=t).y.T
+    model = ps.SINDy().fit(x, t=t)
+    np.testing.assert_array_equal(model.coef_ != 0.0, [[0, 0, 1, 0, 0, 0], [0, 1, 1, 0, 0, 0]])
+    assert "more than the noise" in model.discovery_.warnings[0]
+
+
 def test_lists_of_trajectories(data):
     other = T[:90] ** 1.1
     x = [data[0], trajectory([-1.0, 2.0], other)]
