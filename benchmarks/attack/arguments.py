@@ -15,10 +15,12 @@ import types
 import typing
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -402,7 +404,9 @@ def judged(target: Target, case: Case) -> Verdict:
     """Make a call, and say what it did."""
     value = HOSTILE[case.value]()
     try:
-        target.with_value(case.parameter, value)
+        # A path that is accepted is written.
+        with TemporaryDirectory() as folder, chdir(folder):
+            target.with_value(case.parameter, value)
     except InputError as error:
         sentence = str(error)
         poor = not sentence.isprintable() or len(sentence) > LONGEST or not sentence

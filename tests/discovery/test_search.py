@@ -53,9 +53,9 @@ def noisy(x, share, seed):
     return x + share * x.std(axis=0) * np.random.default_rng(seed).normal(size=x.shape)
 
 
-@pytest.mark.parametrize(("degree", "noise"), [(2, 0.01), (5, 0.025)])
+@pytest.mark.parametrize(("degree", "noise"), [(2, 0.02), (5, 0.01)])
 def test_lorenz(degree, noise):
-    t = np.arange(0.0, 4.005, 0.01)
+    t = np.arange(0.0, 2.005, 0.01)
     x = solution(lorenz, [-8.0, 7.0, 27.0], t)
     y = x + noise * 15.98 * np.random.default_rng(1).normal(size=x.shape)
     system = polynomials(degree, "xyz")
@@ -64,8 +64,8 @@ def test_lorenz(degree, noise):
     np.testing.assert_array_equal(found.models[0].support, true)
     assert found.inclusion[true].min() > 0.9
     assert found.inclusion[~true].max() < 0.1
-    # The standard error of a deviation of 401 samples is 3.5 %.
-    np.testing.assert_allclose(found.noise, noise * 15.98, rtol=0.14)
+    # The standard error of a deviation of 201 samples is 5 %.
+    np.testing.assert_allclose(found.noise, noise * 15.98, rtol=0.2)
     exact = np.zeros(true.shape)
     exact[true] = [-10.0, 10.0, 28.0, -1.0, -1.0, -8 / 3, 1.0]
     off = np.abs(found.models[0].coefficients - exact)[true]
