@@ -76,6 +76,7 @@ CASES = {
 }
 
 
+@pytest.mark.numerics
 @pytest.mark.parametrize("case", CASES)
 def test_resumed_at_any_part_the_bytes_are_the_same(case, tmp_path, monkeypatch):
     changes, parts, ends = CASES[case], 1, []

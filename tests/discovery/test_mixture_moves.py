@@ -14,6 +14,8 @@ from smcpn.discovery.shrinkage import HorseshoePrior, LaplacePrior
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 
+pytestmark = pytest.mark.numerics
+
 SHAPE, RATE = 1.5, 0.4
 ERRORS = 4.0
 """Standard errors that a mean of draws may be off."""

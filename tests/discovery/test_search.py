@@ -22,6 +22,8 @@ from smcpn.errors import InputError
 from smcpn.estimate.lifted.linearisation import Intervals
 from smcpn.estimate.lifted.smoothing import smoothed
 
+pytestmark = pytest.mark.numerics
+
 
 def solution(rhs, x0, t):
     return solve_ivp(rhs, (t[0], t[-1]), x0, t_eval=t, rtol=1e-9, atol=1e-11).y.T

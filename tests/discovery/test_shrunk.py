@@ -12,6 +12,8 @@ from smcpn.discovery.shrunk import Point, shrunken
 from smcpn.discovery.system import CandidateSystem
 from smcpn.errors import InputError
 
+pytestmark = pytest.mark.numerics
+
 TRUE = np.array([0.0, -0.8, 0.0])
 """Of the terms 1, x and x^2."""
 

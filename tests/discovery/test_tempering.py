@@ -13,6 +13,8 @@ from smcpn.discovery.spike_and_slab import SpikeAndSlabPrior
 from smcpn.discovery.tempering import sampled
 from tests.discovery.linear import LinearTarget, linear_target
 
+pytestmark = pytest.mark.numerics
+
 TRUE = np.array([True, False, True, False])
 NONE = np.zeros(4, dtype=bool)
 

@@ -52,8 +52,8 @@ QUICK = {("held input", SOLVERS[2]), ("irregular, gaps, acceleration", SOLVERS[4
 
 
 def batch(theta: np.ndarray) -> np.ndarray:
-    """Three parameter vectors, so that lanes differ."""
-    return theta * np.array([1.0, 0.97, 1.04])[:, None]
+    """Two parameter vectors, so that lanes differ."""
+    return theta * np.array([0.97, 1.04])[:, None]
 
 
 def plain(name: str, problem: Problem, theta: np.ndarray, solver, **options) -> float:
@@ -102,13 +102,18 @@ FITZHUGH_NAGUMO_CASES = [
 
 @pytest.mark.parametrize(("name", "solver", "golden"), FITZHUGH_NAGUMO_CASES, ids=str)
 def test_golden_values(name, solver, golden):
-    """Published by two independent codes, which start the second derivative at zero."""
+    """Published by two independent codes, which start the second derivative at zero.
+
+    The plain form takes seconds for so many steps: it stands where nothing is published.
+    """
     problem, start = fitzhugh_nagumo_problem(), fitzhugh_nagumo_derivatives()
     likelihood = LIKELIHOODS[name].build(problem, solver, start_order=1)
     found = likelihood.evaluate(FITZHUGH_NAGUMO[None, :], 41)[1][0]
-    expected = plain(name, problem, FITZHUGH_NAGUMO, solver, derivatives=start)
-    assert found == pytest.approx(expected, rel=1e-10)
-    assert golden is None or found == pytest.approx(golden, abs=1e-7)
+    if golden is None:
+        expected = plain(name, problem, FITZHUGH_NAGUMO, solver, derivatives=start)
+        assert found == pytest.approx(expected, rel=1e-10)
+    else:
+        assert found == pytest.approx(golden, abs=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ SMALL_STEPS = {
 def test_all_agree_at_small_steps(name, solver):
     """They differ in where they linearise only, which does not matter once the steps are small."""
     make, theta = SMALL_STEPS[name]
-    problem, steps = make(), {2: 40, 3: 15}[solver.order]
+    problem, steps = make(), {2: 28, 3: 15}[solver.order]
     at = space(problem, theta, replace(solver, steps=steps), diffusion=10.0)
     sums = [likelihood(at).sum() for likelihood in LIKELIHOODS]
     np.testing.assert_allclose(sums, sums[0], rtol=1e-6)

@@ -75,7 +75,7 @@ def test_a_likelihood_is_the_same_in_other_units(make, name, solver):
 
     expected, measured = total(1.0, 1.0, 1.0), np.isfinite(plain.records[0].y).sum()
 
-    @settings(max_examples=50, deadline=None, derandomize=True)
+    @settings(max_examples=25, deadline=None, derandomize=True)
     @given(UNITS, UNITS, UNITS)
     def holds(time, size, other):
         found = total(time, size, other) + measured * np.log(size)
