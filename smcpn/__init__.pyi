@@ -5,8 +5,8 @@ from . import sindy as sindy
 from .checkpoint.container import CheckpointWarning
 from .datasets import models as models
 from .discovery.discover import discover
-from .discovery.discovery import Discovery
-from .discovery.library import Library, fourier, polynomials, terms
+from .discovery.equations.library import Library, fourier, polynomials, terms
+from .discovery.results.discovery import Discovery
 from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise

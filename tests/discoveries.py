@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 import smcpn
-from smcpn.discovery.discovery import Discovery
-from smcpn.discovery.models import DiscoveredModel
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.discovery import Discovery
+from smcpn.discovery.results.models import DiscoveredModel
 
 SWING = np.array([1.0, 0.0])
 """State at the start."""

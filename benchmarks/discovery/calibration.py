@@ -24,8 +24,8 @@ import smcpn
 from benchmarks.discovery.answers import each
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.rows import Row, Study, at_most, between
-from smcpn.discovery.regression import SLABS, BetaBinomial
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.search.regression import SLABS, BetaBinomial
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]

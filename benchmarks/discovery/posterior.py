@@ -16,10 +16,10 @@ from scipy.special import softmax
 import smcpn
 from benchmarks.discovery.systems import FIRST_SEED
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.discovery.regression import BetaBinomial
-from smcpn.discovery.sampling import INITIAL_SPREAD, NOISE_SPREAD, sample_posterior
-from smcpn.discovery.search import search
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.search.regression import BetaBinomial
+from smcpn.discovery.search.search import search
+from smcpn.discovery.supports.sampling import INITIAL_SPREAD, NOISE_SPREAD, sample_posterior
 
 Array = NDArray[np.float64]
 

@@ -20,9 +20,9 @@ import smcpn
 from benchmarks.discovery.answers import each
 from benchmarks.discovery.systems import System
 from benchmarks.rows import Row, Study, at_least, at_most, between
-from smcpn.discovery.shrinkage import LaplacePrior
-from smcpn.discovery.shrunk import Point, shrunken
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.shrinkage.shrinkage import LaplacePrior
+from smcpn.discovery.shrinkage.shrunk import Point, shrunken
 from smcpn.smc.replicates import SamplerWarning
 
 Array = NDArray[np.float64]

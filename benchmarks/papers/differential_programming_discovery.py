@@ -20,7 +20,7 @@ from benchmarks.papers.differential_programming_published import (
 )
 from benchmarks.rows import Row, absent
 from smcpn import ODE
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
 
 FULL_DICTIONARY = ("spiral", "lorenz")
 """Systems of which the paper estimates all coefficients of the library; of others, those of the

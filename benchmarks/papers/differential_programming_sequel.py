@@ -86,7 +86,7 @@ class Sequel:
     def authors(self) -> Record | None:
         """The record of the authors, where JAX is installed."""
         try:
-            import jax
+            import jax  # pyright: ignore[reportMissingImports]
         except ImportError:
             return None
         shape = FINER * self.intervals + 1, len(self.system.start)

@@ -15,8 +15,8 @@ from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
 from smcpn.columns import align
 from smcpn.config.files import ColumnError
-from smcpn.discovery.discovery import Discovery
-from smcpn.discovery.peers import PeerTable
+from smcpn.discovery.results.discovery import Discovery
+from smcpn.discovery.results.peers import PeerTable
 from smcpn.errors import InputError, listed, nearest
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation

@@ -12,18 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Positive, Seed, checked
-from smcpn.discovery.discovery import Discovery
-from smcpn.discovery.known import Known
-from smcpn.discovery.library import Library
-from smcpn.discovery.models import DiscoveredModel
-from smcpn.discovery.regression import SLABS
-from smcpn.discovery.residuals import remarks
-from smcpn.discovery.sampling import sample_posterior
-from smcpn.discovery.search import Found, search
-from smcpn.discovery.shrinkage import SHRINKAGE, Shrinkage, shrinkage
-from smcpn.discovery.shrinking import shrunk_posterior
-from smcpn.discovery.system import CandidateSystem
-from smcpn.discovery.text import read_library
+from smcpn.discovery.equations.known import Known
+from smcpn.discovery.equations.library import Library
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.equations.text import read_library
+from smcpn.discovery.results.discovery import Discovery
+from smcpn.discovery.results.models import DiscoveredModel
+from smcpn.discovery.results.residuals import remarks
+from smcpn.discovery.search.regression import SLABS
+from smcpn.discovery.search.search import Found, search
+from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
+from smcpn.discovery.shrinkage.shrinking import shrunk_posterior
+from smcpn.discovery.supports.sampling import sample_posterior
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record

@@ -9,13 +9,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from smcpn.discovery.notation import WrittenTerm, with_uncertainty
-from smcpn.discovery.printed import LEAST_INCLUSION, averaged_terms
+from smcpn.discovery.results.notation import WrittenTerm, with_uncertainty
+from smcpn.discovery.results.printed import LEAST_INCLUSION, averaged_terms
 from smcpn.model.record import Record
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
 
 if TYPE_CHECKING:
-    from smcpn.discovery.discovery import Discovery
+    from smcpn.discovery.results.discovery import Discovery
 
 Array = NDArray[np.float64]
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.discovery.models import ModelTable
-from smcpn.discovery.notation import as_probability
-from smcpn.discovery.printed import LEAST_INCLUSION, equation_lines
-from smcpn.discovery.residuals import correlation
+from smcpn.discovery.results.models import ModelTable
+from smcpn.discovery.results.notation import as_probability
+from smcpn.discovery.results.printed import LEAST_INCLUSION, equation_lines
+from smcpn.discovery.results.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
@@ -26,7 +26,7 @@ from smcpn.report.html import (
 from smcpn.simulation.particles import Simulation
 
 if TYPE_CHECKING:
-    from smcpn.discovery.discovery import Discovery
+    from smcpn.discovery.results.discovery import Discovery
 
 TEMPLATE = "discovery.html"
 LEARNED = 2

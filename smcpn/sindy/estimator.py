@@ -14,7 +14,7 @@ from scipy.integrate import odeint, solve_ivp
 from scipy.interpolate import interp1d
 
 from smcpn.discovery.discover import discover
-from smcpn.discovery.discovery import Discovery
+from smcpn.discovery.results.discovery import Discovery
 from smcpn.errors import InputError, listed, one_of, shown
 from smcpn.model.record import Record
 from smcpn.sindy import differentiation, optimizers

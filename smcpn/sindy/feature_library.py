@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, checked, whole
-from smcpn.discovery.library import MOST_DEGREE, MOST_TERMS, Library, Variables
-from smcpn.discovery.term import Factor, Term
+from smcpn.discovery.equations.library import MOST_DEGREE, MOST_TERMS, Library, Variables
+from smcpn.discovery.equations.term import Factor, Term
 from smcpn.errors import InputError, shown
 from smcpn.sindy.parameters import Parameters
 from smcpn.sindy.trajectories import matrix

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from smcpn.discovery.library import Library, Variables
-from smcpn.discovery.text import read_library
+from smcpn.discovery.equations.library import Library, Variables
+from smcpn.discovery.equations.text import read_library
 from smcpn.errors import InputError, shown
 from smcpn.sindy import feature_library as libraries
 from smcpn.sindy.feature_library import Feature, FeatureLibrary, Input

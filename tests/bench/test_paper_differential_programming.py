@@ -26,7 +26,7 @@ from benchmarks.papers.differential_programming_published import (
 )
 from benchmarks.papers.differential_programming_sequel import SEQUELS
 from smcpn import Record
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
 
 PENDULUM = EXPERIMENTS["pendulum"]
 

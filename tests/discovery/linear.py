@@ -8,10 +8,10 @@ import numpy as np
 from scipy import stats
 from scipy.special import logsumexp
 
-from smcpn.discovery.proposal import Gaussians, SupportProposal, active, restricted
-from smcpn.discovery.regression import BetaBinomial
-from smcpn.discovery.spike_and_slab import SpikeAndSlabPrior
-from smcpn.discovery.trajectory import Quadratic
+from smcpn.discovery.search.regression import BetaBinomial
+from smcpn.discovery.supports.proposal import Gaussians, SupportProposal, active, restricted
+from smcpn.discovery.supports.spike_and_slab import SpikeAndSlabPrior
+from smcpn.discovery.supports.trajectory import Quadratic
 
 
 class LinearTarget:

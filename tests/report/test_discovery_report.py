@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import smcpn
-from smcpn.discovery.system import CandidateSystem
+from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.errors import InputError
 from smcpn.report.discovery import MOST_TERMS, inclusion_figure, path_figure
 

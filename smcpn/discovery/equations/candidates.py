@@ -1,0 +1,340 @@
+"""The terms of a library over the states and inputs of a system, as expression graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.discovery.equations.library import MOST_TERMS, Library, Variables
+from smcpn.discovery.equations.term import Term
+from smcpn.errors import InputError, nearest, shown
+from smcpn.model.expression import ExpressionTable
+from smcpn.model.ode import TIME
+
+N_POINTS = 48
+"""Random points at which terms are compared."""
+SAME = 1e-9
+"""Relative difference below which two terms are multiples of one another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Terms that the equations of a system may have, p of them for n states.
+
+    Attributes
+    ----------
+    names : tuple of str
+        As they are written: ``"1"``, ``"x"``, ``"x y"``, ``"x^2"``, ``"sin(x)"``, ``"u"``.
+    degrees : tuple of int
+        Total degree of each; a function counts as one factor, the k-th harmonic as k.
+    allowed : ndarray of bool, (n, p)
+        Whether the equation of a state may have the term.
+    states, inputs : tuple of str
+    scale : ndarray, (n + m,)
+        Units in which the states and inputs of `graph` are given, one unless `scaled`.
+    powers : ndarray of int, (p, n + m)
+        Powers of the states and inputs themselves in each term.
+    """
+
+    names: tuple[str, ...]
+    degrees: tuple[int, ...]
+    allowed: NDArray[np.bool_]
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    scale: NDArray[np.float64] = field(repr=False)
+    powers: NDArray[np.int64] = field(repr=False)
+    _function: ca.Function = field(repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        library: Library | Mapping[str, Library],
+        states: Sequence[str],
+        inputs: Sequence[str] = (),
+    ) -> Candidates:
+        """Apply a library to states and inputs, or one of its own to the equation of each state.
+
+        Raises
+        ------
+        InputError
+            As `Library.candidates`, and if there is a library for what is no state.
+        """
+        variables = _variables(states, inputs)
+        each = _library_of_each(library, variables)
+        found = {
+            equation: [term.ordered(variables.timed) for term in one.resolved(variables)]
+            for equation, one in each.items()
+        }
+        every = [term for terms in found.values() for term in terms]
+        distinct = list(dict.fromkeys(every))
+        if not 0 < len(distinct) <= MOST_TERMS:
+            raise InputError(
+                f"the library has {len(distinct)} terms: give one with 1 to {MOST_TERMS}",
+                argument="library",
+            )
+        _check_namesakes(every, variables)
+        function = _graphs(distinct, variables)
+        kept, stands_for = _first_multiples(function, distinct)
+        number = {term: k for k, term in enumerate(distinct)}
+        allowed = np.zeros((len(variables.states), len(kept)), dtype=bool)
+        for equations, terms in found.items():
+            for term in terms:
+                allowed[list(equations), stands_for[number[term]]] = True
+        distinct = [distinct[k] for k in kept]
+        arguments = function.sx_in()
+        powers = [[term.power(name) for name in variables.names] for term in distinct]
+        return cls(
+            names=tuple(term.name for term in distinct),
+            degrees=tuple(term.degree for term in distinct),
+            allowed=allowed,
+            states=variables.states,
+            inputs=variables.inputs,
+            scale=np.ones(len(variables.names)),
+            powers=np.array(powers, dtype=np.int64).reshape(len(distinct), -1),
+            _function=ca.Function("terms", arguments, [function(*arguments)[kept]]),
+        )
+
+    def graph(self, x: ca.SX, u: ca.SX, t: ca.SX) -> ca.SX:
+        """Terms (p, 1) of states (n, 1), inputs (m, 1) and time.
+
+        Of `scaled` candidates the arguments and the terms are in the units of the scale.
+        """
+        n = len(self.states)
+        graph = self._function(x, u, t, self.scale[:n], self.scale[n:])
+        return ca.densify(ca.SX(graph))
+
+    def values(
+        self, x: NDArray[np.float64], u: NDArray[np.float64] | None = None, t: Any = 0.0
+    ) -> NDArray[np.float64]:
+        """Terms (N, p) at states (N, n), inputs (N, m) and times, a number or (N,)."""
+        n, m, size = len(self.states), len(self.inputs), len(x)
+        inputs = np.zeros((size, m)) if u is None else np.asarray(u, dtype=float)
+        times = np.broadcast_to(np.asarray(t, dtype=float), (size,))
+        x_, u_, t_ = ca.SX.sym("x", n), ca.SX.sym("u", m), ca.SX.sym("t")
+        function = ca.Function("values", [x_, u_, t_], [self.graph(x_, u_, t_)])
+        found = function(np.asarray(x, dtype=float).T, inputs.T, times[None, :])
+        return np.array(found).T.reshape(size, len(self.names))
+
+    def restricted(self, allowed: NDArray[np.bool_]) -> Candidates:
+        """The same with only those terms in an equation that are allowed in both, (n, p)."""
+        return replace(self, allowed=self.allowed & allowed)
+
+    def scaled(
+        self, states: NDArray[np.float64], inputs: NDArray[np.float64] | None = None
+    ) -> Candidates:
+        """The same terms over states and inputs in other units, which keep high degrees in range.
+
+        With z = x / s a monomial is that of z, and a function is that of s z, so that a state of
+        1e60 in its degree 6 does not overflow. Names stay those of the physical variables.
+
+        Parameters
+        ----------
+        states : ndarray, (n,)
+            s, such as the root mean square of each state.
+        inputs : ndarray, (m,), optional
+            Of the inputs; one by default.
+        """
+        n, m = len(self.states), len(self.inputs)
+        given = np.concatenate([states, np.ones(m) if inputs is None else inputs]).astype(float)
+        if given.shape != (n + m,) or not (np.isfinite(given) & (given > 0)).all():
+            raise InputError(
+                f"scale is {shown(given)}: give a positive number for each of "
+                f"{n} states and {m} inputs",
+                argument="scale",
+            )
+        return replace(self, scale=given)
+
+    @property
+    def units(self) -> NDArray[np.float64]:
+        """Factor (n, p) from a coefficient of the scaled equation to that of the physical one.
+
+        The equation of z_i = x_i / s_i has the coefficient theta / units before a scaled term.
+        """
+        n = len(self.states)
+        log = np.log(self.scale)
+        return np.exp(log[:n, None] - self.powers @ log)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_function": ExpressionTable.of(self._function)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state | {"_function": state["_function"].function("terms")})
+
+
+def _variables(states: Sequence[str], inputs: Sequence[str]) -> Variables:
+    for what, names in (("states", states), ("inputs", inputs)):
+        if isinstance(names, str) or not all(isinstance(one, str) for one in names):
+            raise InputError(
+                f'{what} is {shown(names)}: give a list of names, as ["x", "v"]', argument=what
+            )
+    names = [*states, *inputs]
+    if not states:
+        raise InputError("states is empty: name the states of the system", argument="states")
+    for name in names:
+        if not name.isidentifier() or name == TIME:
+            raise InputError(
+                f"a state or input is called {shown(name)}: give it a name of letters, digits "
+                f"and '_', and not '{TIME}', which is the time",
+                argument="states",
+            )
+        if names.count(name) > 1:
+            raise InputError(
+                f"'{name}' is twice among states and inputs: give each a name of its own",
+                argument="states",
+            )
+    return Variables(tuple(states), tuple(inputs))
+
+
+def _library_of_each(
+    library: Library | Mapping[str, Library], variables: Variables
+) -> dict[tuple[int, ...], Library]:
+    """Libraries by the equations that have their terms."""
+    states = variables.states
+    if isinstance(library, Library):
+        return {tuple(range(len(states))): library}
+    if not isinstance(library, Mapping) or not library:
+        raise InputError(
+            f"library is {shown(library)}: give one, as smcpn.polynomials(degree=3), or one for "
+            'each state whose equation is not known, as {"v": smcpn.polynomials(degree=3)}',
+            argument="library",
+        )
+    for state, one in library.items():
+        if state not in states:
+            raise InputError(
+                f"library names {shown(state)}, which is no state: {nearest(str(state), states)}",
+                argument="library",
+            )
+        if not isinstance(one, Library):
+            raise InputError(
+                f"library['{state}'] is {shown(one)}: give one, as smcpn.polynomials(degree=3)",
+                argument="library",
+            )
+    return {(states.index(state),): one for state, one in library.items()}
+
+
+def _graphs(terms: Iterable[Term], variables: Variables) -> ca.Function:
+    """Terms as a function of scaled states and inputs, time, and the scales of both."""
+    n, m = len(variables.states), len(variables.inputs)
+    z, w, t = ca.SX.sym("x", n), ca.SX.sym("u", m), ca.SX.sym("t")
+    scale_x, scale_u = ca.SX.sym("scale_x", n), ca.SX.sym("scale_u", m)
+    scaled = dict(zip(variables.timed, ca.vertsplit(ca.vertcat(z, w, t)), strict=True))
+    physical = ca.vertsplit(ca.vertcat(z * scale_x, w * scale_u, t))
+    symbols = dict(zip(variables.timed, physical, strict=True))
+    factors = {factor: factor for term in terms for factor, _ in term.powers}
+    graphs = {
+        factor: factor.graph(scaled if factor.function is None else symbols) for factor in factors
+    }
+    products: list[ca.SX] = []
+    for term in terms:
+        product = ca.SX(1)
+        for factor, power in term.powers:
+            product = product * graphs[factor] ** power
+        products.append(product)
+    arguments = [z, w, t, scale_x, scale_u]
+    return ca.Function("terms", arguments, [ca.densify(ca.vertcat(*products))])
+
+
+def _at_random_points(function: ca.Function) -> NDArray[np.float64]:
+    """Terms (p, N) at points of all magnitudes, the same in every call."""
+    n, m = function.size1_in(0), function.size1_in(1)
+    rng = np.random.default_rng(20)
+    size = 10 ** rng.uniform(-3, 1.5, size=(n + m + 1, N_POINTS))
+    points = size * rng.choice([-1.0, 1.0], size=size.shape)
+    ones = np.ones((n + m, 1))
+    return np.array(function(points[:n], points[n:-1], points[-1:], ones[:n], ones[n:]))
+
+
+def _first_multiples(
+    function: ca.Function, terms: Sequence[Term]
+) -> tuple[list[int], dict[int, int]]:
+    """Find the terms that are no multiple of a monomial, or of a term before them.
+
+    Returns
+    -------
+    kept : list of int
+        Their numbers.
+    stands_for : dict of int to int
+        From the number of every term to the place in ``kept`` of the one that it is a multiple of.
+
+    Raises
+    ------
+    InputError
+        If a term is zero, or not finite, wherever it is tried.
+    """
+    values = _at_random_points(function)
+    for term, row in zip(terms, values, strict=True):
+        used = row[np.isfinite(row)]
+        if not used.any():
+            reason = "zero" if used.size else "not finite"
+            raise InputError(
+                f"library term '{term.name}' is {reason} everywhere: remove it", argument="library"
+            )
+    samples = _Samples.of(values)
+    kept = np.array([term.is_monomial for term in terms])
+    same = {int(k): int(k) for k in np.flatnonzero(kept)}
+    for k in np.flatnonzero(~kept).tolist():
+        near = np.flatnonzero(kept & (np.abs(samples.contrast - samples.contrast[k]) < SAME))
+        same[k] = next((j for j in near.tolist() if samples.are_multiples(j, k)), k)
+        kept[k] = same[k] == k
+    place = np.cumsum(kept) - 1
+    return np.flatnonzero(kept).tolist(), {k: int(place[j]) for k, j in same.items()}
+
+
+@dataclass(frozen=True)
+class _Samples:
+    """Logarithms and signs of terms (p, N) at points.
+
+    Attributes
+    ----------
+    kind : ndarray, (p, N)
+        1 where a value compares; 0, 2 and 3 where it is zero, not a number, and infinite.
+    contrast : ndarray, (p,)
+        Logarithm of the ratio of the values at two points: equal for multiples, and for few others.
+    """
+
+    log: NDArray[np.float64]
+    sign: NDArray[np.float64]
+    kind: NDArray[np.float64]
+    contrast: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64]) -> _Samples:
+        with np.errstate(all="ignore"):
+            log = np.log(np.abs(values))
+            contrast = log[:, 0] - log[:, 1]
+        finite = np.isfinite(log)
+        kind = np.where(finite, 1.0, np.nan_to_num(values, nan=2.0, posinf=3.0, neginf=3.0))
+        compares = finite[:, 0] & finite[:, 1]
+        return cls(log, np.sign(values), kind, np.where(compares, contrast, 0.0))
+
+    def are_multiples(self, j: int, k: int) -> bool:
+        """Whether two terms have one ratio at all points."""
+        if not np.array_equal(self.kind[j], self.kind[k]):
+            return False
+        used = self.kind[k] == 1.0
+        signs = self.sign[j, used] * self.sign[k, used]
+        ratios = self.log[j, used] - self.log[k, used]
+        return bool(abs(signs.sum()) == len(signs) and np.ptp(ratios) < SAME)
+
+
+def _check_namesakes(terms: Iterable[Term], variables: Variables) -> None:
+    """Refuse two different functions of one name, of which `Term` would keep the first only."""
+    functions: dict[str, dict[int, Term]] = {}
+    for term in terms:
+        for factor, _ in term.powers:
+            if factor.function is not None:
+                one = Term(((factor, 1),))
+                functions.setdefault(factor.name, {})[id(factor.function)] = one
+    for name, several in functions.items():
+        if len(several) > 1:
+            values = [_at_random_points(_graphs([one], variables)) for one in several.values()]
+            if not all(np.allclose(values[0], v, SAME, equal_nan=True) for v in values[1:]):
+                raise InputError(
+                    f"the library has two different functions '{name}': rename one of them",
+                    argument="library",
+                )

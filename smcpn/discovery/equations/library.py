@@ -1,0 +1,381 @@
+"""Libraries of the terms that an unknown equation may have.
+
+A library is a rule, without names of states: `Library.candidates` applies it to a system's states
+and inputs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+
+from smcpn.arguments import Count, Positive, checked, whole
+from smcpn.discovery.equations.term import Factor, Term
+from smcpn.errors import InputError, listed, nearest, shown
+from smcpn.model.ode import TIME
+from smcpn.model.trace import argument_names, function_name
+
+if TYPE_CHECKING:
+    from smcpn.discovery.equations.candidates import Candidates
+
+MOST_TERMS = 5000
+"""Of one library: a search over so many takes hours."""
+MOST_DEGREE = 20
+SHORT_NAMES = {"absolute": "abs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Names that terms are functions of: the states, then the inputs."""
+
+    states: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """States and inputs."""
+        return self.states + self.inputs
+
+    @property
+    def timed(self) -> tuple[str, ...]:
+        """States, inputs and the time."""
+        return (*self.names, TIME)
+
+    def chosen(self, names: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the variables that a library is restricted to; all where it is not.
+
+        Raises
+        ------
+        InputError
+            If a name is none of a variable.
+        """
+        if names is None:
+            return self.names
+        for name in names:
+            if name not in self.timed:
+                raise InputError(
+                    f"library variables name {shown(name)}, which is no state or input "
+                    f"({listed(self.names)}): {nearest(name, self.timed)}",
+                    argument="variables",
+                )
+        return tuple(dict.fromkeys(names))
+
+
+class Library:
+    """Terms that an equation may have; ``+`` unites two libraries, ``*`` multiplies their terms.
+
+    Made by `polynomials`, `fourier` and `terms`.
+
+    Examples
+    --------
+    >>> import numpy as np, smcpn
+    >>> library = smcpn.polynomials(degree=2) + smcpn.terms(np.sin)
+    >>> library.candidates(["x"], inputs=["u"]).names
+    ('1', 'x', 'u', 'x^2', 'x u', 'u^2', 'sin(x)', 'sin(u)')
+    """
+
+    def __add__(self, other: Library) -> Library:
+        return Sum(self, _other_library(other))
+
+    def __mul__(self, other: Library) -> Library:
+        return Product(self, _other_library(other))
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Terms over these variables, some perhaps twice."""
+        raise NotImplementedError
+
+    def candidates(self, states: Sequence[str], inputs: Sequence[str] = ()) -> Candidates:
+        """Return the terms over these states and inputs, each allowed in every equation.
+
+        A term that is a multiple of a monomial, or of a term before it, is left out.
+
+        Raises
+        ------
+        InputError
+            If names are given twice, a function cannot be traced, or there are more than
+            `MOST_TERMS` terms.
+        """
+        # `Candidates` imports this module for its own constructor.
+        from smcpn.discovery.equations.candidates import Candidates
+
+        return Candidates.of(self, states, inputs)
+
+
+@dataclass(frozen=True)
+class Sum(Library):
+    """Terms of both libraries."""
+
+    first: Library
+    second: Library
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Terms of the first, then those of the second."""
+        return self.first.resolved(variables) + self.second.resolved(variables)
+
+
+@dataclass(frozen=True)
+class Product(Library):
+    """Products of each term of one library with each of another."""
+
+    first: Library
+    second: Library
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Products, the terms of the second varying fastest."""
+        first, second = self.first.resolved(variables), self.second.resolved(variables)
+        _check_number(len(first) * len(second))
+        return [one * other for one in first for other in second]
+
+
+@dataclass(frozen=True)
+class Polynomials(Library):
+    """Monomials to a degree."""
+
+    degree: int
+    variables: tuple[str, ...] | None
+    constant: bool
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Monomials by degree, and in each as x^2, x y, y^2."""
+        chosen = [Term(((Factor(name, (name,)), 1),)) for name in variables.chosen(self.variables)]
+        _check_number(math.comb(len(chosen) + self.degree, self.degree))
+        return [
+            math.prod(factors, start=Term())
+            for degree in range(0 if self.constant else 1, self.degree + 1)
+            for factors in combinations_with_replacement(chosen, degree)
+        ]
+
+
+@dataclass(frozen=True)
+class Fourier(Library):
+    """Sines and cosines of each variable."""
+
+    harmonics: int
+    frequency: float
+    variables: tuple[str, ...] | None
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Of each variable sin(w x), cos(w x), sin(2 w x), ..."""
+        chosen = variables.chosen(self.variables)
+        _check_number(2 * self.harmonics * len(chosen))
+        return [
+            Term(((self._factor(function, name, k), 1),))
+            for name in chosen
+            for k in range(1, self.harmonics + 1)
+            for function in (np.sin, np.cos)
+        ]
+
+    def _factor(self, function: Callable[..., Any], variable: str, k: int) -> Factor:
+        rate = k * self.frequency
+        written = variable if rate == 1 else f"{rate:.12g} {variable}"
+        name = f"{function.__name__}({written})"
+        return Factor(name, (variable,), lambda x: function(rate * x), degree=k)
+
+
+@dataclass(frozen=True)
+class Functions(Library):
+    """Functions of one variable applied to each, and functions of several by their names.
+
+    Attributes
+    ----------
+    functions : tuple of (str, callable, tuple of str or None)
+        Name, function, and the names of its arguments where they say which variables are meant.
+    """
+
+    functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...] | None], ...]
+    variables: tuple[str, ...] | None
+
+    def resolved(self, variables: Variables) -> list[Term]:
+        """Every function with its arguments: ``sin(x)``, ``drag(x, v)``."""
+        found: list[Term] = []
+        for name, function, arguments in self.functions:
+            if arguments is None or (len(arguments) == 1 and arguments[0] != TIME):
+                applied = [(one,) for one in variables.chosen(self.variables)]
+            else:
+                applied = [self._named(name, arguments, variables)]
+            found += [
+                Term(((Factor(f"{name}({', '.join(names)})", names, function), 1),))
+                for names in applied
+            ]
+        return found
+
+    def _named(
+        self, function: str, arguments: tuple[str, ...], variables: Variables
+    ) -> tuple[str, ...]:
+        for name in arguments:
+            if name not in variables.timed:
+                raise InputError(
+                    f"library function '{function}' takes '{name}', which is no state or input "
+                    f"({listed(variables.names)}): name its arguments as the states and inputs "
+                    "that it is a function of",
+                    argument="library",
+                )
+        return arguments
+
+
+@checked
+def polynomials(
+    degree: Annotated[int, whole(0, MOST_DEGREE)] = 3,
+    *,
+    variables: Sequence[str] | None = None,
+    constant: bool = True,
+) -> Library:
+    """Return all monomials up to a degree: 1, x, y, x^2, x y, y^2, ...
+
+    Parameters
+    ----------
+    degree : int
+        The highest total degree, at most 20.
+    variables : sequence of str, optional
+        States and inputs, or ``"t"``; all states and inputs by default.
+    constant : bool
+        Whether the term 1 is there.
+
+    Examples
+    --------
+    >>> import smcpn
+    >>> smcpn.polynomials(degree=2).candidates(["x", "y"]).names
+    ('1', 'x', 'y', 'x^2', 'x y', 'y^2')
+    """
+    return Polynomials(degree, _names(variables), constant)
+
+
+@checked
+def fourier(
+    harmonics: Count = 1, *, frequency: Positive = 1.0, variables: Sequence[str] | None = None
+) -> Library:
+    """Return sin(k w x) and cos(k w x) of each variable, k = 1 to ``harmonics``.
+
+    Parameters
+    ----------
+    harmonics : int
+        Number of multiples of the frequency. The k-th has degree k.
+    frequency : float
+        w, in radians per unit of the variable.
+    variables : sequence of str, optional
+        States and inputs, or ``"t"``; all states and inputs by default.
+
+    Examples
+    --------
+    >>> import smcpn
+    >>> smcpn.fourier(2).candidates(["x"]).names
+    ('sin(x)', 'cos(x)', 'sin(2 x)', 'cos(2 x)')
+    """
+    return Fourier(harmonics, frequency, _names(variables))
+
+
+@checked
+def terms(
+    *functions: Callable[..., Any],
+    variables: Sequence[str] | None = None,
+    **named: Callable[..., Any],
+) -> Library:
+    """Return terms by functions: of one argument applied to each variable, of several by names.
+
+    Parameters
+    ----------
+    *functions : callable
+        With names of their own (``np.sin``, or by ``def``). What numpy functions they call must be
+        those that a model may call.
+    variables : sequence of str, optional
+        To which functions of one argument are applied; all states and inputs by default. One whose
+        argument is called ``t`` is a function of time.
+    **named : callable
+        Functions by the name that they are printed with.
+
+    Raises
+    ------
+    InputError
+        If a function has no name, parameters, or arguments that cannot be known.
+
+    Examples
+    --------
+    >>> import numpy as np, smcpn
+    >>> smcpn.terms(np.sin, drag=lambda v, u: (v - u) * abs(v - u)).candidates(["v"], ["u"]).names
+    ('sin(v)', 'sin(u)', 'drag(v, u)')
+    """
+    given = [(_own_name(function), function) for function in functions] + list(named.items())
+    if not given:
+        raise InputError("terms is empty: give a function, as smcpn.terms(np.sin)")
+    names = [name for name, _ in given]
+    for name in names:
+        if not name.isidentifier():
+            raise InputError(
+                f"terms names a function {shown(name)}: give it a name of letters, digits and '_'"
+            )
+        if names.count(name) > 1:
+            raise InputError(f"terms has two functions '{name}': give one another name")
+    entries = [(name, function, _arguments(name, function)) for name, function in given]
+    return Functions(tuple(entries), _names(variables))
+
+
+def _other_library(given: Any) -> Library:
+    if not isinstance(given, Library):
+        raise InputError(
+            f"a library is added to or multiplied by {shown(given)}: give a library, as "
+            "smcpn.terms(np.sin)"
+        )
+    return given
+
+
+def _own_name(function: Any) -> str:
+    if not callable(function):
+        raise InputError(f"terms has {shown(function)}: give functions, as smcpn.terms(np.sin)")
+    name = function_name(function)
+    if not name.isidentifier():
+        raise InputError(
+            f"a function of terms is called {shown(name)}: give it a name, as "
+            "smcpn.terms(drag=lambda v: v * abs(v))"
+        )
+    return SHORT_NAMES.get(name, name)
+
+
+def _arguments(name: str, function: Any) -> tuple[str, ...] | None:
+    """Names of the arguments; None where they are of no meaning, as those of numpy's functions."""
+    if not callable(function):
+        raise InputError(f"function '{name}' of terms is {shown(function)}: give a function")
+    if isinstance(function, np.ufunc):
+        if function.nin == 1:
+            return None
+        raise InputError(
+            f"function '{name}' of terms takes {function.nin} arguments without names: write "
+            f"smcpn.terms({name}=lambda x, y: np.{function.__name__}(x, y)) with your names"
+        )
+    if inspect.isbuiltin(function) or function.__class__.__module__.startswith("casadi"):
+        return None
+    if getattr(function, "__module__", "").startswith(("casadi", "numpy")):
+        return None
+    positional, keyword = argument_names(function)
+    if keyword or not positional:
+        lacks = f"the parameter '{next(iter(keyword))}'" if keyword else "no argument"
+        raise InputError(
+            f"function '{name}' of terms has {lacks}: terms are functions of states, inputs and "
+            "time only"
+        )
+    return tuple(positional)
+
+
+def _names(variables: Sequence[str] | None) -> tuple[str, ...] | None:
+    if variables is None:
+        return None
+    if isinstance(variables, str) or not variables:
+        raise InputError(
+            f'variables is {shown(variables)}: give a list of names, as ["x"]',
+            argument="variables",
+        )
+    return tuple(variables)
+
+
+def _check_number(number: int) -> None:
+    if number > MOST_TERMS:
+        raise InputError(
+            f"the library has {number} terms, and the most is {MOST_TERMS}: lower its degree, or "
+            "restrict its variables",
+            argument="library",
+        )

@@ -1,0 +1,1 @@
+"""What a discovery returns, and how it is printed and compared."""

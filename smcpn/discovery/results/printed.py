@@ -1,0 +1,204 @@
+"""A discovery as text: its equations with probabilities, noise, models and what is doubtful."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.results.notation import WrittenTerm, as_probability, equation_text
+from smcpn.model.ode import TIME
+
+if TYPE_CHECKING:
+    from smcpn.discovery.results.discovery import Discovery
+
+Array = NDArray[np.float64]
+
+LEAST_INCLUSION = 0.02
+"""Terms that are less probable are not printed."""
+LEAST = {"probability": 0.5, "level": 0.95}
+"""What terms are printed from, by what stands behind them (`Discovery.measure`)."""
+FEW = 4
+"""Terms of an equation, at most, that are printed although they are less probable than not."""
+LONGEST_KNOWN = 60
+"""Characters of what is known of an equation; a longer expression is not printed."""
+WIDTH = 100
+
+
+def summary(found: Discovery) -> str:
+    """Return the text that ``print`` shows."""
+    lines = [*equation_lines(found), ""]
+    noise = [f"{name} {sd:.3g}" for name, sd in zip(found.outputs, found.noise, strict=True)]
+    lines.append(_entry("noise sd", ", ".join(noise)))
+    doubts = [_entry("warning", warning) for warning in found.warnings]
+    posterior = found.posterior
+    if posterior is not None and posterior.shrinkage is not None:
+        lines.append(_entry("prior", _shrinkage(posterior.shrinkage)))
+        evidence = f"log {posterior.log_evidence:.2f} +- {posterior.log_evidence_se:.2g}"
+        return "\n".join([*lines, _entry("evidence", evidence), *doubts])
+    best, count = found.models[0].probability, len(found.models)
+    which = "one found" if count == 1 else f"{count} found, the best with probability "
+    lines.append(_entry("models", which + ("" if count == 1 else as_probability(best))))
+    return "\n".join([*lines, *doubts, "", str(found.models)])
+
+
+def _shrinkage(shares: Array) -> str:
+    """Say what stands behind the terms under a shrinkage prior, (K,) shares of it that are left."""
+    return (
+        "shrinks all coefficients, of which none is zero: behind each stands the level of the "
+        f"widest credible interval without zero; the data decide {np.sum(1.0 - shares):.1f} of "
+        f"{len(shares)}"
+    )
+
+
+def _entry(name: str, text: str) -> str:
+    indent = 10
+    return textwrap.fill(text, WIDTH, initial_indent=name.ljust(indent),
+                         subsequent_indent=" " * indent, break_long_words=False)  # fmt: skip
+
+
+def equation_lines(found: Discovery) -> list[str]:
+    """Write the equations, and say what they leave out."""
+    return [*averaged_equations(found), *_left_out(found)]
+
+
+def _left_out(found: Discovery) -> list[str]:
+    """Say how many terms the printed equations lack."""
+    every = averaged_terms(found)
+    shown = [printed_terms(one, LEAST[found.measure]) for one in every]
+    pairs = list(zip(every, shown, strict=True))
+    hidden = [term.inclusion for one, own in pairs for term in one if term not in own]
+    count = len(found.system.freedom.places) - sum(map(len, shown))
+    if not count:
+        return []
+    most = max(hidden, default=0.0)
+    bound = f"at most {as_probability(most)}" if most >= 0.005 else "less than .01"
+    return [f"({count} other term{'s' if count > 1 else ''}, {found.measure} {bound})"]
+
+
+def averaged_equations(found: Discovery) -> list[str]:
+    """Write the equations with coefficients averaged over all models, and probabilities."""
+    least = LEAST[found.measure]
+    return _equations(found.system, [printed_terms(one, least) for one in averaged_terms(found)])
+
+
+def equations_of_model(found: Discovery, rank: int) -> list[str]:
+    """Write the equations of one model."""
+    system, model = found.system, found.models[rank]
+    free, covariance = np.zeros(len(model.support)), np.zeros((len(model.support),) * 2)
+    free[model.support] = model.mean
+    covariance[np.ix_(model.support, model.support)] = model.covariance
+    mean, sd = _of_all(system, free, covariance)
+    return _equations(
+        system, _by_state(system, mean, sd, _have(system, model.support)), probability=False
+    )
+
+
+def averaged_terms(found: Discovery) -> list[list[WrittenTerm]]:
+    """All terms that each equation may have, those the most probable first."""
+    system = found.system
+    mean, sd = _of_all(system, *found.moments)
+    inclusion = np.asarray(
+        sum(model.probability * _have(system, model.support) for model in found.models)
+    )
+    # That of a free coefficient may be known better than by these models.
+    own = {tuple(place): k for k, place in enumerate(system.places.tolist())}
+    for row, place in enumerate(map(tuple, system.freedom.places.tolist())):
+        if place in own:
+            inclusion[row] = found.probabilities[own[place]]
+    every = _by_state(system, mean, sd, inclusion)
+    return [sorted(terms, key=lambda term: -round(term.inclusion, 2)) for terms in every]
+
+
+def _of_all(system: CandidateSystem, free: Array, covariance: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of every coefficient, those that others determine included."""
+    basis = system.freedom.basis
+    variance = np.asarray((basis @ (basis @ covariance).T).diagonal())
+    return basis @ free + system.freedom.offset, np.sqrt(np.maximum(variance, 0.0))
+
+
+def _have(system: CandidateSystem, support: NDArray[np.bool_]) -> Array:
+    """1 for each coefficient that is not zero with a support, else 0."""
+    freedom = system.freedom
+    return ((abs(freedom.basis) @ support > 0) | (freedom.offset != 0)).astype(float)
+
+
+def printed_terms(terms: Sequence[WrittenTerm], least: float = 0.5) -> list[WrittenTerm]:
+    """Those that are probable, and a few others."""
+    probable = [term for term in terms if term.inclusion >= least]
+    others = [term for term in terms if LEAST_INCLUSION <= term.inclusion < least]
+    return probable + others[:FEW]
+
+
+def _by_state(
+    system: CandidateSystem, mean: Array, sd: Array, inclusion: Array
+) -> list[list[WrittenTerm]]:
+    """Terms that are possible in the equation of each state."""
+    every: list[list[WrittenTerm]] = [[] for _ in system.candidates.states]
+    columns = zip(system.freedom.places.tolist(), mean, sd, inclusion, strict=True)
+    for (i, j), m, s, p in columns:
+        if p > 0:
+            term = WrittenTerm(system.candidates.names[j], float(m), float(s), float(p))
+            every[i].append(term)
+    return every
+
+
+def _equations(
+    system: CandidateSystem, terms: Sequence[Sequence[WrittenTerm]], probability: bool = True
+) -> list[str]:
+    lines = []
+    columns = zip(
+        system.candidates.states, known_texts(system), system.known.complete, terms, strict=True
+    )
+    for state, known, complete, own in columns:
+        if complete:
+            lines.append(f"{state}' = {known or '0'}  (known)")
+        else:
+            lines.append(equation_text(state, known, own, probability=probability, width=WIDTH))
+    return lines
+
+
+def known_texts(system: CandidateSystem) -> Iterator[str]:
+    """Yield what is known of the equation of each state, "" for nothing."""
+    candidates, known = system.candidates, system.known
+    x, u, p = (
+        ca.vertcat(*[ca.SX.sym(name) for name in names]) if names else ca.SX(0, 1)
+        for names in (candidates.states, candidates.inputs, known.parameters)
+    )
+    graph = ca.densify(known.rhs(x, u, ca.SX.sym(TIME), p))
+    for i in range(len(candidates.states)):
+        if graph[i].is_zero():
+            yield ""
+            continue
+        text = str(graph[i])
+        if "@" in text or len(text) > LONGEST_KNOWN:
+            text = "(known part)"
+        yield text[1:-1] if _is_in_brackets(text) and "known" not in text else text
+
+
+def _is_in_brackets(text: str) -> bool:
+    """Whether the first bracket of a text closes at its end."""
+    depth = 0
+    for place, mark in enumerate(text):
+        depth += (mark == "(") - (mark == ")")
+        if depth == 0:
+            return text[0] == "(" and place == len(text) - 1
+    return False
+
+
+def output_names(observe: Array, states: Sequence[str]) -> tuple[str, ...]:
+    """Return what each row of ``observe @ x`` is: ``"x"``, ``"x + 2 y"``."""
+    names = []
+    for row in observe:
+        parts = [
+            f"{'-' if weight < 0 else '+'} {'' if abs(weight) == 1 else f'{abs(weight):g} '}{state}"
+            for weight, state in zip(row, states, strict=True)
+            if weight
+        ]
+        names.append(" ".join(parts).removeprefix("+ "))
+    return tuple(names)

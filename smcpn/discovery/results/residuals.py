@@ -1,0 +1,68 @@
+"""What the most probable model leaves of the data, and what is doubtful about a discovery."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from smcpn.discovery.results.discovery import Discovery
+
+Array = NDArray[np.float64]
+
+LEAST_CORRELATION, ERRORS = 0.15, 5.0
+"""Correlation of successive residuals, and its size in standard errors, that are remarked on."""
+NOISE_FREE = 1e-6
+"""Noise as a share of the data's standard deviation below which residuals are those of rounding."""
+AMBIGUOUS = 0.5
+
+
+def correlation(found: Discovery) -> Array:
+    """Correlation (q,) of successive residuals about the fitted path, over all records."""
+    return _correlation(found)[0]
+
+
+def _correlation(found: Discovery) -> tuple[Array, NDArray[np.int64]]:
+    """Correlation and number of pairs, (q,) each."""
+    products, squares = np.zeros((2, len(found.observe)))
+    pairs = np.zeros(len(found.observe), dtype=np.int64)
+    for record, path in zip(found.records, found.paths, strict=True):
+        residuals = record.y - path @ found.observe.T
+        both = residuals[1:] * residuals[:-1]
+        products += np.nansum(both, axis=0)
+        squares += np.nanmean(residuals**2, axis=0) * np.isfinite(both).sum(axis=0)
+        pairs += np.isfinite(both).sum(axis=0)
+    return np.where(squares > 0, products / np.where(squares > 0, squares, 1.0), 0.0), pairs
+
+
+def remarks(found: Discovery) -> list[str]:
+    """Say what is doubtful, one sentence each."""
+    said = []
+    values, pairs = _correlation(found)
+    spread = np.nanstd(np.concatenate([record.y for record in found.records]), axis=0)
+    for j, name in enumerate(found.outputs):
+        clear = values[j] > max(LEAST_CORRELATION, ERRORS / np.sqrt(max(pairs[j], 1)))
+        if clear and found.noise[j] > NOISE_FREE * spread[j]:
+            said.append(
+                f"residuals of {name} are correlated from sample to sample ({values[j]:.2f}): the "
+                "library may lack a term, or the noise is not white"
+            )
+    if found.models[0].probability < AMBIGUOUS:
+        said.append(
+            f"no model is more probable than {found.models[0].probability:.2f}: more or better "
+            "data, a smaller library or known parts would tell them apart"
+        )
+    return said + _sensitive(found)
+
+
+def _sensitive(found: Discovery) -> list[str]:
+    """Say which terms the width of the prior decides on."""
+    said = []
+    for k, name in enumerate(found.system.coefficients):
+        by_width = {factor: float(one[k]) for factor, one in sorted(found.sensitivity.items())}
+        if by_width and min(by_width.values()) < AMBIGUOUS < max(by_width.values()):
+            values = ", ".join(f"{p:.2f} (x {factor:g})" for factor, p in by_width.items())
+            said.append(f"the probability of {name} depends on the width of the prior: {values}")
+    return said

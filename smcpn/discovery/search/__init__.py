@@ -1,0 +1,1 @@
+"""The search for terms: lifted Gauss-Newton that selects in every iteration."""

@@ -1,0 +1,244 @@
+"""Gauss-Newton on path and coefficients together, with a support that is selected or given."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.discovery.search.paths import LibraryPaths
+from smcpn.discovery.search.regression import BetaBinomial, SpikeAndSlab, Support
+from smcpn.discovery.search.selection import best_support
+from smcpn.discovery.search.smoothing import Start
+from smcpn.estimate.lifted.smoothing import smoothed
+
+Array = NDArray[np.float64]
+
+INITIAL = 100.0
+"""Standard deviation of an initial state about the first path's, in units of the noise."""
+HALVINGS = 6
+WORSE = 4.0
+"""A step is halved where the sum of squares is larger than before, and larger by this factor than
+the linear model has it."""
+INTEGRATION = 0.1
+"""Error of the flow over an interval, as a share of the model error, at most."""
+SHARPEST = 1e-2
+"""Model error, as a share of the noise, below which the flow is not made more accurate."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Path (T, n), coefficients (d,), and which of them are active (d,)."""
+
+    path: Array
+    theta: Array
+    support: Support
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """A point with the regression of what the linear model leaves there.
+
+    Attributes
+    ----------
+    point : Point
+    path : ndarray, (T, n, 1 + d)
+        Most likely change of the path, affine in that of the coefficients.
+    regression : SpikeAndSlab
+        Coefficients in units of their slab.
+    error : ndarray, (T, n)
+        Variances of the model error.
+    log_determinant : float
+        Of the covariance of the outputs given the coefficients, in units of the noise.
+    """
+
+    point: Point
+    path: Array
+    regression: SpikeAndSlab
+    error: Array
+    log_determinant: float
+
+
+class GaussNewton:
+    """Steps of path and coefficients.
+
+    Parameters
+    ----------
+    paths : LibraryPaths
+    start : Start
+    variances, least : ndarray, (q,)
+        Of the noise, at first and at least.
+    scale : ndarray, (d,)
+        Of the slab of each coefficient.
+    groups : ndarray of int, (d,)
+        Of the prior of the support.
+    slabs : sequence of float
+    signs : ndarray of int, (d,)
+        1 or -1 where a coefficient has a sign, else 0.
+    told : bool
+        Whether the noise is known, and not learned.
+
+    Attributes
+    ----------
+    share : float
+        Model error that a homotopy ends with, as a share of the noise.
+    independent : float
+        Share of the data that is independent, by which log-likelihoods are multiplied.
+    """
+
+    def __init__(
+        self,
+        paths: LibraryPaths,
+        start: Start,
+        variances: Array,
+        least: Array,
+        scale: Array,
+        groups: NDArray[np.int64],
+        slabs: tuple[float, ...],
+        signs: NDArray[np.int64],
+        told: bool = False,
+    ) -> None:
+        self.paths, self.variances, self._start = paths, variances, start
+        self._least, self.scale, self._groups, self._slabs = least, scale, groups, slabs
+        self.signs, self._told = signs, told
+        self.prior = BetaBinomial(groups)
+        self.count = int(paths.counts.sum())
+        self.share, self.independent = 0.0, 1.0
+
+    def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
+        """The same with some of the coefficients only."""
+        result = copy(self)
+        result.paths = self.paths.restricted(columns)
+        result.scale, result._groups = self.scale[columns], self._groups[columns]
+        result.signs = self.signs[columns]
+        result.prior = BetaBinomial(result._groups)
+        return result
+
+    def refine(self, point: Point, share: float) -> None:
+        """Take as many Runge-Kutta steps as a model error of this share of the noise asks for."""
+        error = INTEGRATION * max(share, SHARPEST) * self._start.deviation
+        self.paths.refine(point.path, point.theta, error)
+
+    def linearised(self, point: Point, share: float) -> Linearised:
+        """Linearise at a point, with a model error of this share of the noise.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError, ValueError
+            If the path is not determined, or not finite.
+        """
+        error = self._error(point, share)
+        found = smoothed(self.paths.linear(point.path, point.theta, self.variances), error)
+        least = float(self.paths.counts @ (self._least / self.variances))
+        counted, residuals = self.independent, np.sqrt(self.independent) * found.residuals
+        regression = SpikeAndSlab(
+            residuals[:, 0], residuals[:, 1:] * self.scale, point.theta / self.scale,
+            counted * self.count, self.prior, self._slabs, counted * least, self.signs,
+        )  # fmt: skip
+        return Linearised(point, found.path, regression, error, counted * found.log_determinant)
+
+    def moved(self, linear: Linearised, support: Support) -> Point:
+        """Most likely point with a support on the linear model, or part of the way there.
+
+        The way is halved until the sum of squares is near what the linear model has, or less than
+        it was.
+        """
+        point = linear.point
+        theta = linear.regression.neighbourhood(support).theta * self.scale
+        change = theta - point.theta
+        path = linear.path[..., 0] + linear.path[..., 1:] @ change
+        before = self._square(point, linear.error)
+        expected = linear.regression.square(theta / self.scale) / self.independent
+        share, result, after = 1.0, point, np.inf
+        for _ in range(HALVINGS):
+            result = Point(point.path + share * path, point.theta + share * change, support)
+            after = self._square(result, linear.error)
+            hoped = (1.0 - share) * before + share * expected
+            if after <= max(min(before, WORSE * hoped), WORSE * expected):
+                break
+            share /= 2.0
+        return result if np.isfinite(after) else point
+
+    def square(self, point: Point, share: float) -> float:
+        """Sum of squares of residuals and model errors, whitened."""
+        return self._square(point, self._error(point, share))
+
+    def evidence(self, linear: Linearised) -> float:
+        """Log evidence of the best support on the linear model near that of its point."""
+        regression = linear.regression
+        return regression.neighbourhood(best_support(regression, linear.point.support)).evidence - (
+            0.5 * linear.log_determinant
+        )
+
+    def end_with(self, point: Point, share: float) -> None:
+        """End with a model error of this share of the noise, in place of the least.
+
+        Where it is more than the noise, the errors at a point are known, and they may last longer
+        than a sampling interval: those of a solver do, which takes long steps. The data then count
+        as so many as there are independent ones, and the noise is not learned from what a path
+        leaves that may follow them.
+        """
+        self.share = share
+        if share >= 1.0:
+            self._told = True
+            error = self._error(point, share)
+            linear = self.paths.linear(point.path, point.theta, self.variances)
+            errors = smoothed(linear, error).residuals[-point.path.size :, 0]
+            self.independent = 1.0 / _correlation_time(errors.reshape(point.path.shape))
+
+    def _error(self, point: Point, share: float) -> Array:
+        error = np.tile((share * self._start.deviation) ** 2, (len(point.path), 1))
+        error[self.paths.begins] = (INITIAL * self._start.deviation) ** 2
+        return error
+
+    def finite(self, point: Point) -> bool:
+        """Whether the flow from every sample of a path is finite."""
+        return np.isfinite(self._square(point, np.ones_like(point.path)))
+
+    def _square(self, point: Point, error: Array) -> float:
+        return self.paths.square(point.path, point.theta, self.variances, error)
+
+    def with_noise_of(self, point: Point) -> GaussNewton:
+        """The same with the noise, if it is not told, that the residuals of a path have."""
+        if self._told:
+            return self
+        counts = self.paths.counts
+        free = point.support.sum() + point.path.shape[1] * len(self.paths.begins)
+        left = np.maximum(counts * (1.0 - free / counts.sum()), 1.0)
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0)
+        result = copy(self)
+        result.variances = np.maximum(squares / left, self._least)
+        factor = np.sqrt(np.mean(result.variances / self.variances))
+        result._start = self._start._replace(deviation=factor * self._start.deviation)
+        return result
+
+    def noise_evidence(self, point: Point) -> float:
+        """What the noise adds to the log evidence of data in units of it.
+
+        That is the density in units of the outputs, and, of several outputs, what the noise of each
+        being learned is better than one common factor. Each output counts as if it had one more
+        number, of the size of its noise.
+        """
+        counts, told = self.paths.counts, self._told
+        found = -0.5 * float(counts @ np.log(self.variances))
+        if told:
+            return found
+        squares = np.sum(self.paths.residuals(point.path) ** 2, axis=0) / self.variances
+        mean = (squares + 1.0) / (counts + 1.0)
+        common = (squares.sum() + 1.0) / (counts.sum() + 1.0)
+        return found + 0.5 * float(counts @ np.log(common / mean))
+
+
+def _correlation_time(values: Array) -> float:
+    """Integrated autocorrelation time, in rows, of the columns of (T, n) together; at least 1.
+
+    The sum ends before the first autocorrelation that is negative.
+    """
+    length = len(values)
+    spectrum = np.abs(np.fft.rfft(values, 2 * length, axis=0)) ** 2
+    covariance = np.fft.irfft(spectrum, axis=0)[:length].sum(axis=1)
+    negative = np.flatnonzero(covariance < 0.0)
+    end = negative[0] if len(negative) else length
+    return float(2.0 * covariance[:end].sum() / covariance[0] - 1.0) if covariance[0] else 1.0

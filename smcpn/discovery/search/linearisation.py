@@ -1,0 +1,157 @@
+"""The rate of a candidate system with its derivatives, for arrays.
+
+    dx/dt = f0(x, u, t) + G(x, u, t) phi,    G_ik = sum over j of w_ijk f_j
+
+The terms f_j are few, and evaluated once. A weight w is 1 but for constraints, by which one
+coefficient stands before several terms.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from smcpn.codegen.arrays import ArrayFunction
+from smcpn.codegen.tangent import derived
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.errors import InputError, listed
+
+Array = NDArray[np.float64]
+
+
+class LibraryRate:
+    """Right-hand side whose values are some of the free coefficients; the others are zero.
+
+    Of a scaled system (`CandidateSystem.scaled`) the states are the scaled ones, the inputs the
+    physical ones, and the values phi / ``unit``, coefficients of scaled terms.
+
+    Parameters
+    ----------
+    system : CandidateSystem
+        Parameters of its known part have their defaults.
+
+    Attributes
+    ----------
+    unit : ndarray, (d,)
+        Of each value.
+    known : ndarray of bool, (n,)
+        Equations without a free coefficient.
+    states : tuple of str
+
+    Raises
+    ------
+    InputError
+        If a parameter of the known part has no default.
+    """
+
+    def __init__(self, system: CandidateSystem) -> None:
+        candidates, freedom = system.candidates, system.freedom
+        self.states, self._n = candidates.states, len(candidates.states)
+        x, t = ca.SX.sym("x", self._n), ca.SX.sym("t")
+        u = ca.SX.sym("u", len(candidates.inputs))
+        self._symbols = ca.vertcat(x, u, t)
+        inputs, free = u / ca.DM(candidates.scale[self._n :]), ca.SX(len(system.coefficients), 1)
+        known = system.rate(x, inputs, t, _defaults(system), free)
+        graph = ca.densify(ca.vertcat(known, candidates.graph(x, inputs, t)))
+        self._graphs = [graph, *(derived(graph, x[k], ca.SX(1.0))[1] for k in range(self._n))]
+        units = candidates.units
+        self.unit = units[tuple(system.places.T)]
+        basis = freedom.basis.tocoo()
+        self._equation, self._term = freedom.places[basis.row].T
+        self._column = np.asarray(basis.col, dtype=np.intp)
+        self._weight = basis.data * self.unit[basis.col] / units[self._equation, self._term]
+        self.known = ~np.isin(np.arange(self._n), self._equation)
+        self._trace()
+
+    def _trace(self) -> None:
+        """Make functions of arrays, of the terms that have a coefficient."""
+        used, row = np.unique(self._term, return_inverse=True)
+        rows = [*(self._n + used).tolist(), *range(self._n)]
+        graph, *slopes = (graph[rows] for graph in self._graphs)
+        self._value = ArrayFunction(self._symbols, graph)
+        self._all = ArrayFunction(self._symbols, ca.vertcat(graph, *slopes))
+        self._used, self._row, d = len(used), row, len(self.unit)
+        place = row * self._n + self._equation, self._column
+        self._spread = sparse.csr_array((self._weight, place), shape=(self._used * self._n, d))
+        _, first = np.unique(self._equation * d + self._column, return_index=True)
+        self._first = first, np.setdiff1d(np.arange(len(row)), first)
+
+    def restricted(self, columns: NDArray[np.intp]) -> LibraryRate:
+        """The same with some of the coefficients only."""
+        result = copy(self)
+        kept = np.isin(self._column, columns)
+        result._equation, result._term = self._equation[kept], self._term[kept]
+        result._weight = self._weight[kept]
+        result._column = np.searchsorted(columns, self._column[kept])
+        result.unit = self.unit[columns]
+        result._trace()
+        return result
+
+    def columns(self, x: Array, u: Array, t: Array) -> tuple[Array, Array]:
+        """G (K, n, d), and known part (K, n), at states (K, n), inputs (K, m) and times (K,)."""
+        found = _stacked(self._value(_columns(x[None], u, t)), (1, len(x)))[0]
+        by = np.zeros((*x.shape, len(self.unit)))
+        self._place(found[:, : self._used], by)
+        return by, found[:, self._used :]
+
+    def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
+        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        found, used = _stacked(self._value(_columns(x, u, t)), x.shape[:2]), self._used
+        return found[..., used:] + found[..., :used] @ self._coefficients(values)
+
+    def with_derivatives(self, x: Array, u: Array, t: Array, values: Array) -> tuple[Array, Array]:
+        """See `smcpn.estimate.lifted.linearisation.Rate`."""
+        n, used, rows = self._n, self._used, self._used + self._n
+        found = _stacked(self._all(_columns(x, u, t)), x.shape[:2])
+        terms, known = found[..., :used], found[..., used:rows]
+        slopes = found[..., rows:].reshape(*x.shape[:2], n, rows)
+        coefficients = self._coefficients(values)
+        by = np.zeros((*x.shape, n + len(self.unit)))
+        by_x = slopes[..., :used] @ coefficients[:, None] + slopes[..., used:]
+        by[..., :n] = by_x.swapaxes(2, 3)
+        self._place(terms, by[..., n:])
+        return known + terms @ coefficients, by
+
+    def _place(self, terms: Array, by: Array) -> None:
+        """Fill G (..., n, d), zero before, with terms (..., used)."""
+        first, others = self._first
+        by[..., self._equation[first], self._column[first]] = (
+            terms[..., self._row[first]] * self._weight[first]
+        )
+        for k in others.tolist():
+            by[..., self._equation[k], self._column[k]] += (
+                terms[..., self._row[k]] * self._weight[k]
+            )
+
+    def _coefficients(self, values: Array) -> Array:
+        """Coefficients of the terms in use, (S, terms, n)."""
+        return (self._spread @ values.T).T.reshape(len(values), self._used, self._n)
+
+
+def _defaults(system: CandidateSystem) -> ca.SX:
+    """Defaults of the parameters of the known part."""
+    known = system.known
+    missing = [name for name in known.parameters if name not in known.defaults]
+    if missing:
+        raise InputError(
+            f"known has parameters without a value ({listed(missing)}): give each a default, as "
+            f"{missing[0]}=1.0, or let the library have its term",
+            argument="known",
+        )
+    return ca.SX(ca.DM([known.defaults[name] for name in known.parameters]))
+
+
+def _columns(x: Array, u: Array, t: Array) -> list[Array]:
+    states = [x[:, :, i] for i in range(x.shape[2])]
+    return [*states, *(u[:, i] for i in range(u.shape[1])), t]
+
+
+def _stacked(columns: list[Array], shape: tuple[int, ...]) -> Array:
+    result = np.empty((len(columns), *shape))
+    for k, column in enumerate(columns):
+        result[k] = column
+    return np.moveaxis(result, 0, -1)

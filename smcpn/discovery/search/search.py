@@ -1,0 +1,430 @@
+"""Which terms stand in the equations: lifted Gauss-Newton that selects in every iteration.
+
+A path that may leave the equations a little at every sample (`smcpn.estimate.lifted.homotopy`) is
+linearised with the coefficients of all candidate terms, and smoothed as an affine function of them.
+What is left, whitened, is a linear regression on the coefficients, in which a support is selected
+(`regression`, `selection`). Path and coefficients take a step, and the model error falls from half
+of the noise to nothing: a homotopy from the regression of smoothed slopes to the likelihood of
+trajectories. Where the evidence of a larger one is clearly better, as that of trajectories which a
+solver with loose tolerances made, it stays.
+
+In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
+its own maximum and has its Laplace evidence taken there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.search.gauss_newton import GaussNewton, Linearised, Point
+from smcpn.discovery.search.linearisation import LibraryRate
+from smcpn.discovery.search.paths import LibraryPaths
+from smcpn.discovery.search.regression import SLABS, Support
+from smcpn.discovery.search.selection import best_support, most_probable, sampled_inclusion
+from smcpn.discovery.search.smoothing import (
+    Start,
+    first_path,
+    least_variances,
+    logarithms,
+    noise_variances,
+)
+from smcpn.errors import InputError
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+
+MODEL_ERRORS = (0.5, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
+"""Standard deviations of the model error of a sample, as a share of the noise."""
+ITERATIONS, MOST_ITERATIONS = 2, 6
+"""With each of them; most where the path is not near the data and the equations."""
+NEAR = 2.0
+"""Mean of whitened squares below which it is."""
+LARGER, LARGEST = 3.0, 1e4
+"""From one first model error that is tried to the next, and the last."""
+CLEARLY = 5.0
+"""Log evidence by which a model error has to be better than the least, to be ended with."""
+HOPELESS = 0.5
+"""The same for each number in the data, by which smaller ones are not tried any more."""
+RIDGE = 1e-3
+"""Of the regression of smoothed slopes that the first Jacobians are of."""
+SETTLED = 0.05
+"""Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
+POLISHING, ROUNDS = 6, 3
+"""Most Gauss-Newton steps with one support, and rounds of these and selection."""
+UNLIKE = 0.2
+"""Difference of a log variance of noise from a model's own, from which it has its own."""
+SWEEPS = 300
+MODELS = 20
+"""Most models whose own Laplace evidence is taken."""
+LEAST_PROBABLE = 8.0
+"""No evidence is taken of a model whose score on the linear model is lower by more."""
+
+
+_NONE = (
+    "no equation of these terms has a trajectory near the data: leave out terms that grow fast, "
+    "or give samples that are closer together"
+)
+
+
+@dataclass(frozen=True)
+class FoundModel:
+    """A support with its coefficients, of the K free ones of a system.
+
+    Attributes
+    ----------
+    support : ndarray of bool, (K,)
+    coefficients : ndarray, (K,)
+        Posterior means; zero outside the support.
+    covariance : ndarray, (k, k)
+        Of the coefficients in the support.
+    initial : ndarray, (R, n)
+        Most likely state at the first sample of each record.
+    log_evidence : float
+        By Laplace's method at the model's own maximum, but for a constant that all models share.
+    log_prior : float
+        Log probability of the support before the data.
+    probability : float
+        Among the models found.
+    """
+
+    support: Support
+    coefficients: Array
+    covariance: Array
+    initial: Array
+    log_evidence: float
+    log_prior: float
+    probability: float
+
+    @property
+    def deviations(self) -> Array:
+        """Standard deviations of the coefficients, (K,); zero outside the support."""
+        result = np.zeros(self.support.shape)
+        result[self.support] = np.sqrt(np.diag(self.covariance))
+        return result
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search has found, of a system with K free coefficients.
+
+    Attributes
+    ----------
+    models : tuple of FoundModel
+        The most probable first.
+    inclusion : ndarray, (K,)
+        Probability that a coefficient is not zero, over the models.
+    sampled_inclusion : ndarray, (K,)
+        The same by MCMC over all supports, on the model linearised at the best one.
+    noise : ndarray, (q,)
+        Standard deviation of the noise of each output.
+    path : ndarray, (T, n)
+        Of the best model, all records one after the other.
+    slab : ndarray, (K,)
+        Unit of the slab of each coefficient: rms(dx/dt) / rms(term) on the smoothed path.
+    error : float
+        Standard deviation of the model error of a sample, as a share of the noise.
+    """
+
+    models: tuple[FoundModel, ...]
+    inclusion: Array
+    sampled_inclusion: Array
+    noise: Array
+    path: Array
+    slab: Array
+    error: float
+
+
+def search(
+    records: Sequence[Record],
+    system: CandidateSystem,
+    *,
+    observe: Array | None = None,
+    noise: Array | None = None,
+    relative: bool = False,
+    slabs: tuple[float, ...] = SLABS,
+    seed: int = 0,
+) -> Found:
+    """Return the most probable supports with their coefficients.
+
+    Parameters
+    ----------
+    records : sequence of Record
+        Outputs, NaN where missing.
+    system : CandidateSystem
+        Parameters of its known part have their defaults; its diffusion is not read.
+    observe : ndarray, (q, n), optional
+        Outputs are ``observe @ x`` and noise; the states if not given.
+    noise : ndarray, (q,), optional
+        Standard deviation of the noise of each output, up to one common factor; learned if not
+        given.
+    relative : bool
+        Whether noise multiplies: outputs are ``(observe @ x) exp(e)``, and ``noise`` is of e.
+    slabs : sequence of float
+        Widths of the slab, in units of rms(dx/dt) / rms(term), that scores are averaged over.
+    seed : int
+        Of the MCMC over supports.
+
+    Raises
+    ------
+    InputError
+        If a hidden state is not told by a known equation, a parameter of the known part has no
+        default, or no trajectory of these terms comes near the data.
+    """
+    matrix = np.eye(len(system.candidates.states)) if observe is None else np.asarray(observe)
+    problem = _Problem.of(records, system, matrix, noise, relative)
+    steps, point = _begun(problem, slabs)
+    point = _led(steps, point)
+    rng = np.random.default_rng(seed)
+    ends, sampled = _models(steps, point, rng)
+    for _ in range(ROUNDS - 1):
+        best = ends[0]
+        if np.array_equal(best.point.support, point.support):
+            break
+        point = best.point
+        ends, sampled = _models(best.steps, point, rng)
+    return _result(problem, steps, ends, sampled)
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Records and a rate of states in units of their rms, with the path to begin from.
+
+    Attributes
+    ----------
+    scale : ndarray, (n,)
+        Units of the states.
+    observe : ndarray, (q, n)
+        Of scaled states.
+    start : Start
+        Scaled.
+    variances : ndarray, (q,)
+        Of the noise of the outputs.
+    groups : ndarray of int, (K,)
+        Degree of the term of each free coefficient.
+    signs : ndarray of int, (K,)
+        1 or -1 where it has a sign, else 0.
+    told : bool
+        Whether the noise is known.
+    relative : bool
+        Whether it multiplies.
+    least : ndarray, (q,)
+        Its least variances.
+    """
+
+    records: Sequence[Record]
+    rate: LibraryRate
+    scale: Array
+    observe: Array
+    start: Start
+    variances: Array
+    groups: NDArray[np.int64]
+    signs: NDArray[np.int64]
+    told: bool
+    relative: bool
+    least: Array
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        observe: Array,
+        noise: Array | None,
+        relative: bool,
+    ) -> _Problem:
+        """Smooth the outputs, and scale the system by what comes of it."""
+        measured = logarithms(records) if relative else records
+        variances = noise_variances(measured) if noise is None else np.square(noise)
+        start = first_path(measured, observe, variances, LibraryRate(system), relative)
+        scale = _sizes(start.path)
+        rate = LibraryRate(system.scaled(scale, _sizes(np.concatenate([r.u for r in records]))))
+        scaled = Start(start.path / scale, start.rate / scale, start.deviation / scale)
+        groups = np.asarray(system.candidates.degrees)[system.places[:, 1]]
+        return cls(
+            records, rate, scale, observe * scale, scaled, variances, groups,
+            system.freedom.signs, noise is not None, relative, least_variances(measured),
+        )  # fmt: skip
+
+    @property
+    def inputs(self) -> tuple[Array, Array]:
+        """Inputs (T, m) and times (T,) of all records."""
+        records = self.records
+        return np.concatenate([r.u for r in records]), np.concatenate([r.t for r in records])
+
+
+def _sizes(values: Array) -> Array:
+    """Root mean square of columns, one where that is zero."""
+    size = np.sqrt(np.mean(values**2, axis=0))
+    return np.where(size > 0.0, size, 1.0)
+
+
+def _begun(problem: _Problem, slabs: tuple[float, ...]) -> tuple[GaussNewton, Point]:
+    """Steps, and the point where they begin: the smoothed path, no term, but ridge Jacobians."""
+    start, rate, records = problem.start, problem.rate, problem.records
+    columns, fixed = rate.columns(start.path, *problem.inputs)
+    speed = _sizes(start.rate)[:, None]
+    share = np.mean((columns / speed) ** 2, axis=0)
+    equations = np.maximum((share > 0.0).sum(axis=0), 1)
+    scale = 1.0 / _sizes(np.sqrt(share.sum(axis=0) / equations)[None])
+    columns = (columns * scale / speed).reshape(-1, len(scale))
+    slopes = ((start.rate - fixed) / speed.T).ravel()
+    square = columns.T @ columns / len(start.path) + RIDGE * np.eye(len(scale))
+    theta = np.linalg.solve(square, columns.T @ slopes / len(start.path)) * scale
+    paths = LibraryPaths(records, rate, problem.observe, start.path, problem.relative)
+    steps = GaussNewton(
+        paths, start, problem.variances, problem.least, scale, problem.groups, slabs,
+        problem.signs, problem.told,
+    )  # fmt: skip
+    point = Point(start.path, theta, np.zeros(len(theta), dtype=bool))
+    return steps, point if steps.finite(point) else replace(point, theta=np.zeros(len(theta)))
+
+
+def _first_error(steps: GaussNewton, point: Point) -> float:
+    """Least model error with which the linear model at the start can be near the data.
+
+    Where samples are far apart, smoothed slopes are off by more than the noise.
+    """
+    share = MODEL_ERRORS[0]
+    while share < LARGEST:
+        linear = steps.linearised(point, share)
+        support = best_support(linear.regression, point.support)
+        if linear.regression.square(linear.regression.neighbourhood(support).theta) < (
+            NEAR * steps.count
+        ):
+            break
+        share *= LARGER
+    return share
+
+
+def _led(steps: GaussNewton, point: Point) -> Point:
+    """Lead a point to a small model error: the least one, where none at first is more probable.
+
+    Data that obey no equation of these terms, as those of a solver with loose tolerances, or of a
+    system that is disturbed, are not explained by more and more terms.
+    """
+    share, lacks = _first_error(steps, point), -np.inf
+    first: list[tuple[float, float, Point]] = []
+    while share > MODEL_ERRORS[0]:
+        point = _selected(steps, point, share)
+        first.append((steps.evidence(steps.linearised(point, share)), share, point))
+        share /= LARGER
+    best, larger, start = max(first, default=(-np.inf, 0.0, point), key=lambda one: one[0])
+    for share in MODEL_ERRORS:
+        point = _selected(steps, point, share)
+        lacks = best - steps.evidence(steps.linearised(point, share)) if first else -np.inf
+        if lacks > HOPELESS * steps.count:
+            break
+    steps.share = MODEL_ERRORS[-1]
+    if lacks > CLEARLY:
+        steps.end_with(start, larger)
+        return _selected(steps, start, larger)
+    return point
+
+
+def _selected(steps: GaussNewton, point: Point, share: float) -> Point:
+    """Take steps with one model error, each with the support that is best where it begins."""
+    steps.refine(point, share)
+    for iteration in range(MOST_ITERATIONS):
+        linear = steps.linearised(point, share)
+        point = steps.moved(linear, best_support(linear.regression, point.support))
+        if iteration + 1 >= ITERATIONS and steps.square(point, share) < NEAR * steps.count:
+            break
+    return point
+
+
+def _polished(steps: GaussNewton, point: Point) -> tuple[Point, Linearised]:
+    """Lead a point to the maximum of its support; with what is left there, by its terms."""
+    columns = np.flatnonzero(point.support)
+    part = steps.restricted(columns)
+    inside = Point(point.path, point.theta[columns], np.ones(len(columns), dtype=bool))
+    linear = part.linearised(inside, steps.share)
+    for _ in range(POLISHING):
+        inside = part.moved(linear, inside.support)
+        deviation = part.scale * np.sqrt(np.diag(linear.regression.moments(inside.support)[1]))
+        if np.all(np.abs(inside.theta - linear.point.theta) < SETTLED * deviation):
+            break
+        linear = part.linearised(inside, steps.share)
+    theta = np.zeros(len(point.theta))
+    theta[columns] = inside.theta
+    return Point(inside.path, theta, point.support), linear
+
+
+@dataclass(frozen=True)
+class _End:
+    """Maximum of a support, with what is known there, and steps with the noise there."""
+
+    point: Point
+    steps: GaussNewton
+    covariance: Array
+    log_evidence: float
+    log_prior: float
+
+    @property
+    def score(self) -> float:
+        return self.log_evidence + self.log_prior
+
+
+def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple[list[_End], Array]:
+    """Return probable models at their own maxima, best first, and inclusion by MCMC, (d,).
+
+    Which are probable tells the linear model at the maximum of the support of a point.
+    """
+    point = _polished(steps, point)[0]
+    steps = steps.with_noise_of(point)
+    steps.refine(point, steps.share)
+    linear = steps.linearised(_polished(steps, point)[0], steps.share)
+    support = best_support(linear.regression, point.support)
+    sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
+    probable = most_probable(linear.regression, MODELS)
+    least = probable[0][0] - LEAST_PROBABLE
+    found = [_end(steps, linear, support) for score, support in probable if score > least]
+    ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
+    if not ends:
+        raise InputError(_NONE)
+    return ends, sampled
+
+
+def _end(steps: GaussNewton, linear: Linearised, support: Support) -> _End | None:
+    theta = linear.regression.neighbourhood(support).theta * steps.scale
+    change = linear.path[..., 0] + linear.path[..., 1:] @ (theta - linear.point.theta)
+    try:
+        point, there = _polished(steps, Point(linear.point.path + change, theta, support))
+        own = steps.with_noise_of(point)
+        if np.any(np.abs(np.log(own.variances / steps.variances)) > UNLIKE):
+            steps = own
+            point, there = _polished(steps, point)
+    except (ValueError, np.linalg.LinAlgError):
+        return None
+    if np.any(steps.signs[support] * point.theta[support] < 0.0):
+        return None
+    scale, whole = steps.scale[support], np.ones(support.sum(), dtype=bool)
+    covariance = there.regression.moments(whole)[1] * np.outer(scale, scale)
+    evidence = there.regression.neighbourhood(whole).evidence - 0.5 * there.log_determinant
+    evidence += steps.noise_evidence(point)
+    return _End(point, steps, covariance, evidence, steps.prior.log_probability(support))
+
+
+def _result(problem: _Problem, steps: GaussNewton, ends: list[_End], sampled: Array) -> Found:
+    scores = np.array([end.score for end in ends])
+    probabilities = softmax(scores)
+    unit, begins = problem.rate.unit, steps.paths.begins
+    models = tuple(
+        FoundModel(
+            end.point.support, end.point.theta * unit,
+            end.covariance * np.outer(unit[end.point.support], unit[end.point.support]),
+            end.point.path[begins] * problem.scale, end.log_evidence, end.log_prior,
+            float(probability),
+        )
+        for end, probability in zip(ends, probabilities, strict=True)
+    )  # fmt: skip
+    inclusion = sum(model.probability * model.support for model in models)
+    return Found(
+        models, np.asarray(inclusion), sampled, np.sqrt(ends[0].steps.variances),
+        ends[0].point.path * problem.scale, steps.scale * unit, steps.share,
+    )  # fmt: skip

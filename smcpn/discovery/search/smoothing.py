@@ -1,0 +1,244 @@
+"""Noise of the outputs, and a first path of the states, before any equation is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.linalg import solveh_banded
+from scipy.optimize import brentq
+
+from smcpn.discovery.search.linearisation import LibraryRate
+from smcpn.errors import InputError, listed
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+Seen = NDArray[np.bool_]
+
+WINDOW = 7
+"""Samples in a row of which a polynomial of degree 5 leaves one number."""
+LEAST_NOISE = 1e-6
+"""Standard deviation of the noise, as a share of the rms of the output, at least."""
+LEFT_BY_SPLINE = 0.93
+"""Mean square of a smoothing spline's residuals, as a share of the variance of the noise."""
+LEAST_SAMPLES = 5
+"""That a spline, and a window, needs."""
+LOG_PENALTIES = (-18.0, 25.0)
+"""Log of the least and the greatest penalty of a spline, per cubed sampling interval."""
+NEWTON_STEPS = 8
+
+
+def noise_variances(records: Sequence[Record]) -> Array:
+    """Variance of the noise of each output, (q,), from sixth differences.
+
+    Of seven samples in a row, at any times, the combination of unit length that vanishes for
+    every polynomial of degree 5: a divided difference. What it leaves is noise, and what a signal
+    that is sampled too seldom does in between.
+    """
+    shown = [_variance(records, j) for j in range(records[0].n_outputs)]
+    return np.maximum(shown, least_variances(records))
+
+
+def logarithms(records: Sequence[Record]) -> list[Record]:
+    """Return the records with the logarithms of their outputs.
+
+    Raises
+    ------
+    InputError
+        If an output is not positive.
+    """
+    for record in records:
+        if np.any(record.y <= 0.0):
+            raise InputError(
+                f"noise is relative, but record '{record.name}' has an output that is not "
+                'positive: give noise="unknown", or outputs above zero',
+                argument="noise",
+            )
+    return [record.with_outputs(np.log(record.y)) for record in records]
+
+
+def least_variances(records: Sequence[Record]) -> Array:
+    """Variance of each output's noise that is not gone below, (q,): errors of whoever simulated."""
+    outputs = np.concatenate([record.y for record in records])
+    square = np.nanmean(outputs**2, axis=0)
+    return LEAST_NOISE**2 * np.where(square > 0.0, square, 1.0)
+
+
+def _variance(records: Sequence[Record], j: int) -> float:
+    squares = []
+    for record in records:
+        seen = np.isfinite(record.y[:, j])
+        t, y = record.t[seen], record.y[seen, j]
+        window = min(WINDOW, len(t))
+        if window > 1:
+            t = np.lib.stride_tricks.sliding_window_view(t, window)
+            y = np.lib.stride_tricks.sliding_window_view(y, window)
+            apart = (t[:, :, None] - t[:, None, :]) / np.ptp(t, axis=1)[:, None, None]
+            weights = 1.0 / np.prod(apart + np.eye(window), axis=2)
+            squares.append(np.sum(weights * y, axis=1) ** 2 / np.sum(weights**2, axis=1))
+    counted = sum(np.isfinite(record.y[:, j]).sum() for record in records)
+    if not squares or counted <= WINDOW:
+        raise InputError(
+            f"output {j + 1} has {counted} samples, which do not tell its noise: give "
+            f"at least {WINDOW + 1}, or leave it out",
+            argument="records",
+        )
+    return float(np.mean(np.concatenate(squares)))
+
+
+class Start(NamedTuple):
+    """A first path of T samples, of all records one after the other.
+
+    Attributes
+    ----------
+    path, rate : ndarray, (T, n)
+        States and their time derivatives.
+    deviation : ndarray, (n,)
+        Standard deviation of what the noise is in the units of each state.
+    """
+
+    path: Array
+    rate: Array
+    deviation: Array
+
+
+def first_path(
+    records: Sequence[Record],
+    observe: Array,
+    variances: Array,
+    rate: LibraryRate,
+    relative: bool = False,
+) -> Start:
+    """Return smoothed states, hidden ones from the equations that are known.
+
+    Parameters
+    ----------
+    observe : ndarray, (q, n)
+        Outputs are ``observe @ x``.
+    variances : ndarray, (q,)
+        Of the noise.
+    relative : bool
+        Whether records and variances are of the logarithms of the outputs.
+    rate : LibraryRate
+        An equation without free coefficients, whose state is seen, tells a hidden state in it.
+
+    Raises
+    ------
+    InputError
+        If a state is neither seen nor told by a known equation.
+    """
+    pseudo = np.linalg.pinv(observe)
+    seen = np.isclose(np.diag(pseudo @ observe), 1.0)
+    known, rate = rate.known, rate.restricted(np.array([], dtype=np.intp))
+    outputs = np.concatenate([_splines(record, record.y, variances) for record in records], axis=1)
+    sizes = np.ones(len(observe))
+    if relative:
+        outputs[0] = np.exp(outputs[0])
+        outputs[1] *= outputs[0]
+        sizes = np.sqrt(np.mean(outputs[0] ** 2, axis=0))
+    path, slope = outputs @ pseudo.T
+    deviation = np.sqrt(pseudo**2 @ (sizes**2 * variances))
+    t, u = np.concatenate([r.t for r in records]), np.concatenate([r.u for r in records])
+    while not seen.all():
+        for i in np.flatnonzero(known & seen).tolist():
+            hidden = _hidden_in(i, path, u, t, rate, seen)
+            if len(hidden) == 1:
+                break
+        else:
+            names = listed(rate.states[k] for k in np.flatnonzero(~seen))
+            raise InputError(
+                f"state {names} is neither observed nor in a known equation of one that is: "
+                "observe it, or give an equation such as x' = v as known"
+            )
+        j = int(hidden[0])
+        _solve(i, j, path, slope[:, i], u, t, rate)
+        begins = np.cumsum([0, *(len(record) for record in records)])
+        for record, begin in zip(records, begins, strict=False):
+            part = slice(begin, begin + len(record))
+            slope[part, j] = np.gradient(path[part, j], record.t)
+        share = deviation[i] / _rms(path[:, i])
+        deviation[j], seen[j] = share * _rms(path[:, j]), True
+    return Start(path, slope, deviation)
+
+
+def _splines(record: Record, y: Array, variances: Array) -> Array:
+    """Smoothed outputs and their time derivatives, (2, T, q)."""
+    result = np.zeros((2, *y.shape))
+    for j, variance in enumerate(variances):
+        seen = np.isfinite(y[:, j])
+        if seen.sum() < LEAST_SAMPLES:
+            if seen.any():
+                result[0, :, j] = np.interp(record.t, record.t[seen], y[seen, j])
+            continue
+        spline = _smoothing_spline(record.t[seen], y[seen, j], LEFT_BY_SPLINE * variance)
+        # A cubic beyond the ends would run away.
+        inside = np.clip(record.t, record.t[seen][0], record.t[seen][-1])
+        result[0, :, j], result[1, :, j] = spline(inside), spline.derivative()(inside)
+    return result
+
+
+def _smoothing_spline(t: Array, y: Array, mean_square: float) -> CubicSpline:
+    """Natural cubic smoothing spline whose residuals have a given mean square.
+
+    Reinsch's algorithm (Green and Silverman 1994, section 2.3.3): with second derivatives gamma,
+    (R + penalty Q'Q) gamma = Q'y, and the residuals are penalty Q gamma.
+    """
+    step = np.diff(t)
+    apart = np.stack([1.0 / step[:-1], -1.0 / step[:-1] - 1.0 / step[1:], 1.0 / step[1:]])
+    stiffness, square = np.zeros((3, len(t) - 2)), np.zeros((3, len(t) - 2))
+    stiffness[0], stiffness[1, :-1] = (step[:-1] + step[1:]) / 3.0, step[1:-1] / 6.0
+    square[0] = np.sum(apart**2, axis=0)
+    square[1, :-1] = apart[1, :-1] * apart[0, 1:] + apart[2, :-1] * apart[1, 1:]
+    square[2, :-2] = apart[2, :-2] * apart[0, 2:]
+    right = np.diff(np.diff(y) / step)
+
+    def residuals(log_penalty: float) -> Array:
+        penalty = np.exp(log_penalty)
+        bent = solveh_banded(stiffness + penalty * square, right, lower=True)
+        result = np.zeros(len(y))
+        for k in range(3):
+            result[k : k + len(bent)] += penalty * apart[k] * bent
+        return result
+
+    def excess(log_penalty: float) -> float:
+        return float(np.mean(residuals(log_penalty) ** 2) / mean_square - 1.0)
+
+    low, high = 3.0 * np.log(np.median(step)) + np.array(LOG_PENALTIES)
+    if excess(low) >= 0.0:
+        best = low
+    elif excess(high) <= 0.0:
+        best = high
+    else:
+        best = cast(float, brentq(excess, low, high, xtol=0.02))
+    return CubicSpline(t, y - residuals(best), bc_type="natural")
+
+
+def _hidden_in(
+    i: int, path: Array, u: Array, t: Array, rate: LibraryRate, seen: Seen
+) -> NDArray[np.intp]:
+    """Hidden states that a known equation depends on."""
+    none = np.zeros((1, len(rate.unit)))
+    _, by = rate.with_derivatives(path[None], u, t, none)
+    return np.flatnonzero(~seen & np.any(by[0, :, i, : path.shape[1]] != 0.0, axis=0))
+
+
+def _solve(
+    i: int, j: int, path: Array, slope: Array, u: Array, t: Array, rate: LibraryRate
+) -> None:
+    """Set the hidden state j where equation i has the slope of state i, by Newton steps."""
+    none = np.zeros((1, len(rate.unit)))
+    for _ in range(NEWTON_STEPS):
+        value, by = rate.with_derivatives(path[None], u, t, none)
+        derivative = by[0, :, i, j]
+        told = derivative != 0.0
+        step = np.where(told, (slope - value[0, :, i]) / np.where(told, derivative, 1.0), 0.0)
+        path[:, j] += step
+        if np.all(np.abs(step) <= 1e-9 * np.abs(path[:, j]).max()):
+            break
+
+
+def _rms(values: Array) -> float:
+    return float(np.sqrt(np.mean(values**2))) or 1.0

@@ -1,0 +1,1 @@
+"""Posteriors under priors that shrink all coefficients together."""

@@ -1,0 +1,110 @@
+"""The prior of coefficients that shrink together, beside independent ones of everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from smcpn.discovery.shrinkage.shrinkage import Shrinkage
+from smcpn.likelihood.contract import Likelihood
+from smcpn.model.prior import Distribution, Prior
+
+Array = NDArray[np.float64]
+
+
+class JointPrior(Prior):
+    """A `Prior` whose first P parameters have a joint density; after the others come its scales.
+
+    Where one wants a distribution of a single coefficient or scale, a Cauchy density stands for it.
+
+    Parameters
+    ----------
+    shrinkage : Shrinkage
+    units : mapping of str to float
+        Coefficients by name, and the unit of each in which the prior has it.
+    others : mapping of str to Distribution
+        Priors of the other parameters, independent of all.
+    """
+
+    def __init__(
+        self,
+        shrinkage: Shrinkage,
+        units: Mapping[str, float],
+        others: Mapping[str, Distribution],
+    ) -> None:
+        alone: dict[str, Any] = {name: stats.cauchy(scale=unit) for name, unit in units.items()}
+        scales: dict[str, Any] = {name: stats.halfcauchy() for name in shrinkage.scales}
+        super().__init__({**alone, **others, **scales})
+        set_ = object.__setattr__
+        set_(self, "shrinkage", shrinkage)
+        set_(self, "units", np.array(list(units.values()), dtype=float))
+        set_(self, "others", Prior(others))
+
+    shrinkage: Shrinkage
+    units: Array
+    others: Prior
+
+    @property
+    def n_scales(self) -> int:
+        """Number h of global scales, the last columns."""
+        return len(self.shrinkage.scales)
+
+    def split(self, theta: Array) -> tuple[Array, Array, Array]:
+        """Coefficients in their units (n, P), the others (n, m), and log scales (n, h)."""
+        count, end = len(self.units), theta.shape[1] - self.n_scales
+        return theta[:, :count] / self.units, theta[:, count:end], theta[:, end:]
+
+    def joined(self, coefficients: Array, others: Array, log_scales: Array) -> Array:
+        """What `split` takes apart, (n, d)."""
+        return np.hstack([coefficients * self.units, others, log_scales])
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """See `Prior.sample`."""
+        coefficients, log_scales = self.shrinkage.sample(rng, size, len(self.units))
+        return self.joined(coefficients, self.others.sample(rng, size), log_scales)
+
+    def log_density(self, theta: Array) -> Array:
+        """See `Prior.log_density`."""
+        coefficients, others, log_scales = self.split(theta)
+        with np.errstate(all="ignore"):
+            joint = self.shrinkage.log_density(coefficients, log_scales)
+            total = joint - np.log(self.units).sum() + self.others.log_density(others)
+        return np.where(np.isnan(total), -np.inf, total)
+
+
+class WithoutScales:
+    """The `Likelihood` of a model, for the columns of a `JointPrior`: its scales are no parameters.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+        Of the columns but the last ``n_scales``.
+    n_scales : int
+    """
+
+    def __init__(self, likelihood: Likelihood, n_scales: int) -> None:
+        self._likelihood, self._n_scales = likelihood, n_scales
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self._likelihood.n_samples
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return self._likelihood.start(self._own(values))
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        return self._likelihood.advance(self._own(values), state, a, b)
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        return self._likelihood.evaluate(self._own(values), b)
+
+    def _own(self, values: Array) -> Array:
+        return np.ascontiguousarray(values[:, : values.shape[1] - self._n_scales])

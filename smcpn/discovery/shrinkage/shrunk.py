@@ -1,0 +1,316 @@
+"""The posterior of all coefficients together under a prior that shrinks them.
+
+The outputs are linearised in coefficients and initial states about their posterior mean. Particles
+come from the prior to the posterior of this linear model by tempering with Gibbs moves, and are
+carried over from there to the likelihood of the trajectories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from smcpn.discovery.equations.system import CandidateSystem
+from smcpn.discovery.shrinkage.joint_prior import JointPrior, WithoutScales
+from smcpn.discovery.shrinkage.measured_start import relative_to_start
+from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
+from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
+from smcpn.discovery.shrinkage.shrinkage import Shrinkage
+from smcpn.errors import InputError
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.smc.particles import normalise
+from smcpn.smc.replicates import combine, diagnose
+from smcpn.smc.sampler import Settings
+from smcpn.smc.tempering import Tempering
+from smcpn.solver import Solver
+
+Array = NDArray[np.float64]
+
+NOISE_SHAPE = 0.25
+"""Of the gamma prior of 1 / sigma^2: a standard deviation of log sigma of 2."""
+NEAR = 1e-3
+"""Distance from the start, in units of the coefficients, within which solver steps are chosen."""
+LINEARISED = 3
+"""Linearisations: at the start, then at the posterior mean by the one before."""
+CHAINS, SWEEPS = 64, 100
+"""Of the Gibbs sampling that finds this mean."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a search ended.
+
+    Attributes
+    ----------
+    coefficients : ndarray, (K,)
+    initial : ndarray, (R, n)
+        States at the first sample of each record.
+    noise : ndarray, (q,)
+        Standard deviation of each output.
+    """
+
+    coefficients: Array
+    initial: Array
+    noise: Array
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """Posterior of a system's coefficients, as weighted particles.
+
+    Attributes
+    ----------
+    n_scales : int
+        Number of global scales of the prior, the last columns of ``values``.
+    names : tuple of str, (d,)
+        K coefficients, noise of q outputs, initial states unless they are known, and the global
+        scales of the prior.
+    values : ndarray, (N, d)
+    weights : ndarray, (N,)
+        They sum to one.
+    shrinkage : ndarray, (K,)
+        Posterior mean of kappa_j = var(theta_j | y, v) / v_j, where v are the variances of the
+        mixture: 0 where the data decide, 1 where the prior does. K less their sum is the effective
+        number of coefficients.
+    log_evidence, log_evidence_se : float
+    ess : float
+        Effective sample size, copies counted once.
+    solver : Solver
+    likelihood : str
+    warnings : tuple of str
+
+    References
+    ----------
+    Piironen, J., Vehtari, A. (2017). Sparsity information and regularization in the horseshoe and
+    other shrinkage priors. Electronic Journal of Statistics 11 (eq. 3.6, for orthogonal columns).
+    """
+
+    n_scales: int
+    names: tuple[str, ...] = field(repr=False)
+    values: Array = field(repr=False)
+    weights: Array = field(repr=False)
+    shrinkage: Array
+    log_evidence: float
+    log_evidence_se: float
+    ess: float
+    solver: Solver
+    likelihood: str
+    warnings: tuple[str, ...]
+
+
+def shrunken(
+    records: Sequence[Record],
+    system: CandidateSystem,
+    outputs: Sequence[str],
+    prior: Shrinkage,
+    start: Point,
+    units: Array,
+    *,
+    spread: Array | None = None,
+    noise_prior: tuple[float, float | Array] | None = None,
+    solver: Solver | None = None,
+    likelihood: str | None = None,
+    particles: int = 1000,
+    replicates: int = 1,
+    seed: int | None = 0,
+    threads: int | None = None,
+) -> Shrunk:
+    """Return the posterior of the coefficients of a system.
+
+    Parameters
+    ----------
+    records : sequence of Record
+    system : CandidateSystem
+        Of K coefficients.
+    outputs : sequence of str
+        State that each output measures.
+    prior : Shrinkage
+    start : Point
+        With trajectories near the data; coefficients may be zero there.
+    units : ndarray, (K,)
+        In which a prior of scaled units has the coefficients.
+    spread : ndarray, (n,), optional
+        Prior standard deviations of the initial states about those of ``start``. Without them these
+        are taken as exact, and the first samples, from which they may come, as no data.
+    noise_prior : pair of float and float or ndarray (q,), optional
+        Shape and rates of the gamma prior of 1 / sigma^2; by default .25 and so that the mean is
+        that of ``start``.
+    solver, likelihood, particles, replicates, seed, threads
+        As of `smcpn.identify`.
+
+    Raises
+    ------
+    InputError
+        If the trajectory at the start diverges, or a coefficient has a sign.
+    """
+    if system.freedom.signs.any():
+        signed = system.coefficients[int(np.flatnonzero(system.freedom.signs)[0])]
+        raise InputError(
+            f"prior is '{prior.name}', which knows no signs, but that of {signed} is given: leave "
+            "the constraint out, or take prior='spike-and-slab'",
+            argument="prior",
+        )
+    layout = _Layout.of(records, system, outputs, start, units, spread)
+    joint, normals = _priors(layout, system, prior, units, start.noise, noise_prior)
+    log_likelihood = LogLikelihood(layout.problem, likelihood, solver, threads)
+    exact = build_likelihood(
+        layout.problem, log_likelihood.solver, threads, log_likelihood.likelihood
+    )
+    finer = WithoutScales(exact, joint.n_scales)
+    first, *generators = np.random.default_rng(seed).spawn(1 + replicates)
+    gibbs = _centred(joint, normals, log_likelihood, layout, start, first)
+    settings = Settings(particles=particles, moves=MixtureMoves(gibbs))
+    samplers: list[Tempering] = []
+    for rng in generators:
+        sampler = Tempering(joint, gibbs.linear, settings, rng)
+        sampler.run()
+        sampler.refine(finer, sampler.compared(finer))
+        while sampler.finer is not None:
+            sampler.cross_refinement()
+        samplers.append(sampler)
+    found = combine(samplers)
+    # The way of the linear model from the prior is long and cheap, whatever the data.
+    bridges = [diagnose(sampler.rejuvenations).get("bridge") for sampler in samplers]
+    weights = normalise(found.log_weights)
+    return Shrunk(
+        n_scales=joint.n_scales,
+        names=joint.names,
+        values=joint.natural(found.theta),
+        weights=weights,
+        shrinkage=weights @ gibbs.shrunk(first, found.theta),
+        log_evidence=found.log_evidence,
+        log_evidence_se=found.log_evidence_se,
+        ess=found.ess,
+        solver=log_likelihood.solver,
+        likelihood=log_likelihood.likelihood,
+        warnings=tuple(one for one in found.warnings if one not in bridges),
+    )
+
+
+def _priors(
+    layout: _Layout,
+    system: CandidateSystem,
+    prior: Shrinkage,
+    units: Array,
+    noise: Array,
+    noise_prior: tuple[float, float | Array] | None,
+) -> tuple[JointPrior, Normals]:
+    """Return the prior of all parameters, and those of noise and initial states by themselves."""
+    shape, rate = noise_prior or (NOISE_SHAPE, NOISE_SHAPE * noise**2)
+    rates = np.broadcast_to(rate, noise.shape)
+    # sigma = G^(-1/2) with G gamma.
+    others: dict[str, Any] = {
+        name: stats.gengamma(shape, -2.0, scale=np.sqrt(rate))
+        for name, rate in zip(layout.noise, rates, strict=True)
+    }
+    for name, mean, sd in zip(layout.initial, layout.mean, layout.sd, strict=True):
+        others[name] = stats.norm(mean, sd)
+    units = units if prior.units == "scaled" else np.ones(len(units))
+    joint = JointPrior(prior, dict(zip(system.coefficients, units.tolist(), strict=True)), others)
+    return joint, Normals(layout.mean, layout.sd, np.full(len(rates), shape), rates)
+
+
+def _centred(
+    prior: JointPrior,
+    normals: Normals,
+    log_likelihood: LogLikelihood,
+    layout: _Layout,
+    start: Point,
+    rng: np.random.Generator,
+) -> LinearGibbs:
+    """Linearise about the posterior mean, as long as the trajectory there does not diverge.
+
+    Raises
+    ------
+    InputError
+        If it does at the start.
+    """
+    k, noise = len(start.coefficients), start.noise
+    places = np.arange(k, k + len(noise))
+
+    def linearised(centre: Array) -> LinearGibbs:
+        linear = QuadraticLikelihood.of(log_likelihood, k, centre, noise, layout.counts)
+        return LinearGibbs(prior, linear, normals)
+
+    centre = np.append(start.coefficients, layout.mean)
+    try:
+        gibbs = linearised(centre)
+    except FloatingPointError:
+        raise InputError(
+            "the trajectory of the model that was found diverges: take prior='spike-and-slab', a "
+            "solver with more steps, or likelihood='filtering' where the trajectory is chaotic"
+        ) from None
+    values = np.concatenate([start.coefficients, noise, layout.mean, np.ones(prior.n_scales)])
+    theta = prior.unconstrained(np.tile(values, (CHAINS, 1)))
+    for _ in range(LINEARISED - 1):
+        theta = gibbs.swept(rng, theta, 1.0, SWEEPS)
+        mean = np.delete(prior.natural(theta).mean(axis=0), places)
+        try:
+            gibbs = linearised(mean[: len(centre)])
+        except FloatingPointError:
+            break
+    return gibbs
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A problem whose parameters are coefficients, noise, and initial states.
+
+    Its own prior is narrow about the start: solver steps are chosen for draws from it.
+    """
+
+    problem: Problem
+    counts: Array
+    noise: tuple[str, ...]
+    initial: tuple[str, ...]
+    mean: Array
+    sd: Array
+
+    @classmethod
+    def of(
+        cls,
+        records: Sequence[Record],
+        system: CandidateSystem,
+        outputs: Sequence[str],
+        start: Point,
+        units: Array,
+        spread: Array | None,
+    ) -> _Layout:
+        ode, many = system.equation(), len(records) > 1
+        noise = tuple(f"noise of output {j + 1}" for j in range(len(outputs)))
+        near: dict[str, Any] = _normals(system.coefficients, start.coefficients, NEAR * units)
+        for name, sd in zip(noise, start.noise, strict=True):
+            near[name] = stats.lognorm(NEAR, scale=sd)
+        initial: Any = "rest"
+        mean, sds, names = np.empty(0), np.empty(0), ()
+        if spread is None:
+            ode, records = relative_to_start(ode, records, outputs, start.initial)
+        else:
+            ends = [f"[{r}]" for r in range(len(records))] if many else [""]
+            each = [{state: f"{state}(0){end}" for state in ode.states} for end in ends]
+            initial = each if many else each[0]
+            names = tuple(name for own in each for name in own.values())
+            mean, sds = start.initial.ravel(), np.tile(spread, len(records))
+            near |= _normals(names, mean, NEAR * sds)
+        problem = Problem(
+            ode,
+            list(records),
+            observe=list(outputs),
+            noise=list(noise),
+            prior=near | dict(system.known.defaults),
+            initial=initial,
+        )
+        counts = np.sum([np.isfinite(record.y).sum(axis=0) for record in records], axis=0)
+        return cls(problem, counts.astype(float), noise, names, mean, sds)
+
+
+def _normals(names: Sequence[str], means: Array, sds: Array) -> dict[str, Any]:
+    return {name: stats.norm(*row) for name, *row in zip(names, means, sds, strict=True)}

@@ -1,0 +1,1 @@
+"""The posterior of supports and coefficients by tempered SMC on trajectories."""
