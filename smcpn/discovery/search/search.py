@@ -9,7 +9,8 @@ trajectories. Where the evidence of a larger one is clearly better, as that of t
 solver with loose tolerances made, it stays.
 
 In the end MCMC visits supports on the linear model, and each of the most probable ones is led to
-its own maximum and has its Laplace evidence taken there.
+its own maximum and has its Laplace evidence taken there. From the best one a second, shorter
+homotopy begins, which is followed where it ends higher.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ Array = NDArray[np.float64]
 
 MODEL_ERRORS = (0.5, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Standard deviations of the model error of a sample, as a share of the noise."""
+AGAIN = (0.3, 0.03, 0.003)
+"""Those of the second homotopy, which begins at the best model."""
 ITERATIONS, MOST_ITERATIONS = 2, 6
 """With each of them; most where the path is not near the data and the equations."""
 NEAR = 2.0
@@ -55,7 +58,7 @@ RIDGE = 1e-3
 """Of the regression of smoothed slopes that the first Jacobians are of."""
 SETTLED = 0.05
 """Change of coefficients, in standard deviations, that ends Gauss-Newton steps."""
-POLISHING, ROUNDS = 6, 3
+POLISHING, ROUNDS = 6, 4
 """Most Gauss-Newton steps with one support, and rounds of these and selection."""
 UNLIKE = 0.2
 """Difference of a log variance of noise from a model's own, from which it has its own."""
@@ -185,10 +188,31 @@ def search(
     for _ in range(ROUNDS - 1):
         best = ends[0]
         if np.array_equal(best.point.support, point.support):
-            break
+            better = _loosened(best, rng)
+            if better is None:
+                break
+            best = better
         point = best.point
         ends, sampled = _models(best.steps, point, rng)
     return _result(problem, steps, ends, sampled)
+
+
+def _loosened(best: _End, rng: np.random.Generator) -> _End | None:
+    """Begin a shorter homotopy at an end; return where that ends if it is more probable, or None.
+
+    Greedy steps may have ended at a support from which many terms have to change at once: here it
+    is sampled where the model error is large.
+    """
+    steps, point = best.steps, best.point
+    linear = steps.linearised(point, max(AGAIN[0], steps.share))
+    sampled_inclusion(linear.regression, point.support, SWEEPS, rng)
+    point = steps.moved(linear, most_probable(linear.regression, 1)[0][1])
+    for share in AGAIN:
+        point = _selected(steps, point, max(share, steps.share))
+    if np.array_equal(point.support, best.point.support):
+        return None
+    found = _end(steps, steps.linearised(point, steps.share), point.support)
+    return found if found is not None and found.score > best.score else None
 
 
 @dataclass(frozen=True)

@@ -371,3 +371,15 @@ def test_too_few_samples_to_tell_the_noise():
     record = smcpn.Record(y=np.ones((6, 1)), dt=0.1)
     with pytest.raises(InputError, match="6 samples, which"):
         search([record], polynomials(2, "x"))
+
+
+def test_greedy_steps_that_end_at_other_equations_begin_again():
+    """Four of four terms would have to change at once: greedy steps alone are 19 nats below."""
+    library = smcpn.polynomials(2)
+    rhs = lambda t, x: [x[0] - 0.5 * x[0] * x[1], 0.25 * x[0] * x[1] - 0.8 * x[1]]  # noqa: E731
+    t = 0.25 * np.arange(120)
+    y = solution(rhs, [4.0, 1.0], t) + 0.4 * np.random.default_rng(2).normal(size=(120, 2))
+    found = search([smcpn.Record(y=y, t=t)], CandidateSystem.of(library, ["h", "f"]))
+    names = np.array(CandidateSystem.of(library, ["h", "f"]).coefficients)
+    assert set(names[found.models[0].support]) == {"h'[h]", "h'[h f]", "f'[f]", "f'[h f]"}
+    assert found.models[0].probability > 0.9
