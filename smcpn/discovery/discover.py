@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, cast
@@ -24,6 +24,7 @@ from smcpn.discovery.search.search import Found, search
 from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
 from smcpn.discovery.shrinkage.shrinking import shrunk_posterior
 from smcpn.discovery.supports.sampling import sample_posterior
+from smcpn.discovery.supports.tempering import NoDrawError
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
@@ -37,6 +38,11 @@ DISTURBED = (
     "trajectories of these equations miss the data by more than the noise, as where a system is "
     "disturbed, or a solver was loose: the data leave them a little at every sample, which method "
     "'search' counts, and 'smc' does not"
+)
+NOT_SAMPLED = (
+    "no draw near the models of the search has a trajectory near the data: what is shown is the "
+    "result of method 'search'; where the data have no noise, or are chaotic, give noise= or "
+    "likelihood='filtering'"
 )
 SPIKE_AND_SLAB = "spike-and-slab"
 
@@ -157,25 +163,12 @@ def discover(
         found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     if method == "smc":
-        sample = partial(sample_posterior, slabs=tuple(slabs))
-        if shrinks is not None:
-            sample = partial(shrunk_posterior, prior=shrinks)
-        posterior = sample(
-            system,
-            every,
-            result.outputs,
-            found,
-            noise=known_noise,
-            particles=particles,
-            replicates=replicates,
-            seed=seed,
-            solver=solver,
-            likelihood=likelihood,
-            threads=threads,
-        )
-        for doubt in (*result.warnings, *posterior.warnings):
-            warnings.warn(doubt, SamplerWarning, stacklevel=3)
-        result = result.with_posterior(posterior)
+        sample = partial(
+            sample_posterior if shrinks is None else partial(shrunk_posterior, prior=shrinks),
+            noise=known_noise, particles=particles, replicates=replicates, seed=seed,
+            solver=solver, likelihood=likelihood, threads=threads,
+        )  # fmt: skip
+        result = _sampled(result, found, sample if shrinks else partial(sample, slabs=tuple(slabs)))
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
     settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}
@@ -184,6 +177,19 @@ def discover(
         settings |= {"solver": repr(result.posterior.solver), "particles": particles}
     doubts = (*result.warnings, *remarks(result))
     return replace(result, settings=settings, warnings=doubts)
+
+
+def _sampled(result: Discovery, found: Found, sample: Callable[..., Any]) -> Discovery:
+    """Add the posterior by whole trajectories; where it has no draw, say that there is none."""
+    try:
+        posterior = sample(result.system, result.records, result.outputs, found)
+    except NoDrawError:
+        result = replace(result, warnings=(*result.warnings, NOT_SAMPLED))
+    else:
+        result = result.with_posterior(posterior)
+    for doubt in dict.fromkeys(result.warnings):
+        warnings.warn(doubt, SamplerWarning, stacklevel=4)
+    return result
 
 
 def _discovery(

@@ -68,3 +68,14 @@ def test_what_does_not_fit_is_told(given, message, swinging):
     arguments = {"library": PENDULUM, "known": {"x": "v"}} | given
     with pytest.raises(InputError, match=message):
         smcpn.discover(swinging, **arguments)
+
+
+def test_where_no_trajectory_is_near_the_data_the_search_is_shown():
+    """x' = a + b x has no cosine: the models are those of the search, and a warning says so."""
+    record = smcpn.Record(y=np.cos(np.arange(30) / 5.0), dt=0.1)
+    with pytest.warns(smcpn.SamplerWarning, match="result of method 'search'"):
+        found = smcpn.discover(record, library="poly(1)")
+    assert found.posterior is None
+    assert any("result of method 'search'" in warning for warning in found.warnings)
+    searched = smcpn.discover(record, library="poly(1)", method="search")
+    assert found.probabilities.tobytes() == searched.probabilities.tobytes()

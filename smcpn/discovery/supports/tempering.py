@@ -38,6 +38,10 @@ ENOUGH = 0.15
 MOST_EXPONENTS = 60
 
 
+class NoDrawError(InputError):
+    """No draw near the models of a search has a finite likelihood of whole trajectories."""
+
+
 @dataclass(frozen=True)
 class Sampled:
     """Weighted draws of one run.
@@ -89,7 +93,7 @@ def sampled(
 
     Raises
     ------
-    InputError
+    NoDrawError
         If no draw has a likelihood.
     """
     path = Path(start, target)
@@ -123,7 +127,7 @@ def _weighed(path: Path, proposal: SupportProposal, size: int, rng: np.random.Ge
     masks, z = proposal.sample(rng, size)
     log_density = path.target.log_density(masks, z)
     if not np.isfinite(log_density).any():
-        raise InputError(
+        raise NoDrawError(
             "no draw near the models that were found has a finite likelihood: give a solver with "
             "more steps, or likelihood='filtering' where the trajectory is chaotic"
         )
