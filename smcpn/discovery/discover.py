@@ -163,12 +163,13 @@ def discover(
         found = replace(found, noise=found.noise * sizes)
     result = _discovery(tuple(every), system, matrix, found)
     if method == "smc":
-        sample = partial(
-            sample_posterior if shrinks is None else partial(shrunk_posterior, prior=shrinks),
-            noise=known_noise, particles=particles, replicates=replicates, seed=seed,
-            solver=solver, likelihood=likelihood, threads=threads,
-        )  # fmt: skip
-        result = _sampled(result, found, sample if shrinks else partial(sample, slabs=tuple(slabs)))
+        own = partial(sample_posterior, slabs=tuple(slabs))
+        sample = own if shrinks is None else partial(shrunk_posterior, prior=shrinks)
+        options: dict[str, Any] = {
+            "noise": known_noise, "particles": particles, "replicates": replicates, "seed": seed,
+            "solver": solver, "likelihood": likelihood, "threads": threads,
+        }  # fmt: skip
+        result = _sampled(result, found, partial(sample, **options))
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
     settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}
