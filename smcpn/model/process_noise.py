@@ -31,6 +31,8 @@ HIGHEST_POWER = 3
 """Of A h in a column, where no power of A ends the series: the error of Q is of order h^5."""
 MOST_COLUMNS = 3
 """Per Wiener process, where no power of A ends the series."""
+ROUNDING = 1e-13
+"""Share of a row below which what the rows before it leave is rounding."""
 
 
 @dataclass(frozen=True)
@@ -147,14 +149,18 @@ def _coefficient(j: int, i: int) -> float:
 def _lower_factor(rows: ca.SX) -> ca.SX:
     """Lower triangle L (r, r) with L L' = C C' of rows C (r, k): Gram-Schmidt on the rows.
 
-    A row of zeros, or one that the rows before it span, has a zero on the diagonal.
+    A row of zeros, or one that the rows before it span, has a zero on the diagonal: what rounding
+    leaves of it has no direction.
     """
     left = [ca.densify(row) for row in ca.vertsplit(rows)]
+    whole = [ca.norm_2(row.T) for row in left]
     lower = ca.SX(len(left), len(left))
     for i, row in enumerate(left):
         norm = ca.norm_2(row.T)
-        direction = row * ca.if_else(norm > 0.0, 1.0 / norm, 0.0)
-        lower[i, i] = norm
+        # The first row is never zero by rounding.
+        least = ROUNDING * whole[i] if i else 0.0
+        direction = row * ca.if_else(norm > least, 1.0 / norm, 0.0)
+        lower[i, i] = ca.if_else(norm > least, norm, 0.0) if i else norm
         for j in range(i + 1, len(left)):
             lower[j, i] = ca.dot(left[j], direction)
             left[j] -= lower[j, i] * direction

@@ -99,6 +99,16 @@ systems = st.integers(1, 4).flatmap(
 )
 
 
+def test_states_with_the_same_noise_have_no_direction_by_rounding() -> None:
+    A = np.array([[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    G = np.array([[1.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    for scale in (1.0, 1.5, 2.0):
+        L = matrices(A, G, 0.015625, scale)[0]
+        assert L[1, 1] == 0.0
+        assert L[2, 1] == 0.0
+        np.testing.assert_allclose(L, scale * matrices(A, G, 0.015625)[0], rtol=1e-12)
+
+
 @settings(max_examples=25, deadline=None)
 @given(systems, st.floats(1e-4, 0.02), st.floats(0.1, 10.0))
 def test_of_any_system(system: tuple[list[float], list[float]], h: float, scale: float) -> None:
