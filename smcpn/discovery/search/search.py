@@ -114,7 +114,7 @@ class FoundModel:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found, of a system with K free coefficients.
+    """The most probable models of a system with K free coefficients, noise and fitted path.
 
     Attributes
     ----------
