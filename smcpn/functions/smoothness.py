@@ -43,6 +43,11 @@ class SmoothBasis:
     curved: Array
     step: float
 
+    @property
+    def rise(self) -> float:
+        """Root mean square of the first differences of the curved part under this prior."""
+        return float(np.sqrt((np.diff(self.curved, axis=0) ** 2).sum(axis=1).mean()))
+
     @classmethod
     def of(cls, knots: int, degree: int, parity: int) -> SmoothBasis:
         """Return the basis of the knots + degree - 1 B-splines on [0, knots - 1]."""
@@ -62,14 +67,11 @@ class SmoothBasis:
         step = float(1.0 / np.sqrt((deviations**2).sum()))
         straight = [np.ones(count)] if parity != ODD else []
         if parity != EVEN:
-            middle = (knots - 1) / 2
             line = np.arange(count) - (count - 1) / 2
-            straight.append(line / np.sqrt(np.mean((places - middle) ** 2)))
+            straight.append(line * np.sqrt(12.0) / (knots - 1))
         # The last coefficient is positive, so that signs do not depend on who solves this.
         signs = np.sign(basis[-1, lines:])
-        return cls(
-            np.stack(straight, axis=1), basis[:, lines:] * (signs * step * deviations), step
-        )
+        return cls(np.stack(straight, axis=1), basis[:, lines:] * (signs * step * deviations), step)
 
 
 def _of_parity(count: int, parity: int) -> Array:

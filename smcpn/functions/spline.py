@@ -31,10 +31,10 @@ class Spline(UnknownFunction):
     """f(v) = sum_i c_i B_i(v), whose coefficients are an integrated random walk.
 
     With ``w`` the variable from -1 to 1 over the interval, and x_k the parameters ``[k]``,
-    c is the sum of a level x_0, a line (x_1 times sqrt(3) w), curved functions that are orthogonal
-    to these and to one another, the smoothest first, and at last what the random walk adds beyond
-    the lower and the upper bound. The curved part has the root mean square ``scale``: its x_k are
-    N(0, scale^2), and those beyond N(0, 1) in units of a step of the walk. See `SmoothBasis`.
+    f is the sum of a level x_0, a line sqrt(3) w x_1, curved functions that are orthogonal to these
+    and to one another, the smoothest first, and what the random walk adds beyond the lower and the
+    upper bound. The x_k of these two are N(0, scale^2), and ``scale`` is the root mean square of
+    the curved part that this prior expects. See `SmoothBasis`.
 
     An odd function has no level, an even one no line, and either has one parameter less beyond.
     Of a monotone function this is the logarithm of the increments of c, after a parameter for its
@@ -61,9 +61,13 @@ class Spline(UnknownFunction):
     positive: bool = False
     size: float = 1.0
 
-    @cached_property
+    @property
     def priors(self) -> Mapping[str, Any]:
         """See `UnknownFunction.priors`."""
+        return self._priors
+
+    @cached_property
+    def _priors(self) -> dict[str, Any]:
         standard, orders = stats.norm(), stats.norm(scale=_ORDERS)
         heavy = stats.t(_TAILS, scale=self.size)
         lines = self._basis.straight.shape[1]
@@ -82,9 +86,8 @@ class Spline(UnknownFunction):
     @property
     def scales(self) -> Mapping[str, str]:
         """See `UnknownFunction.scales`."""
-        curved = self._basis.curved.shape[1]
-        begin = len(self.priors) - 1 - self._beyond - curved
-        return {f"[{k}]": ".scale" for k in range(begin, begin + curved)}
+        first = int(self._has_level) + self._basis.straight.shape[1]
+        return {f"[{k}]": ".scale" for k in range(first, len(self.priors) - 1)}
 
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """See `UnknownFunction.graph`."""
@@ -125,29 +128,28 @@ class Spline(UnknownFunction):
 
     def _coefficients(self, parameters: ca.SX) -> ca.SX:
         """Of every B-spline, (knots + degree + 1, 1)."""
-        *own, scale = ca.vertsplit(parameters)
+        own = ca.vertsplit(parameters[:-1])
         if not self.monotone:
-            return self._walk(own, scale)
+            return self._walk(own)
         level = own.pop(0) if self._has_level else ca.SX(0)
         rise = (1.0 if self.positive else self.size) / (self.knots - 1)
-        rises = rise * ca.exp(self._walk(own, scale))
+        rises = rise * ca.exp(self._walk(own))
         heights = ca.vertcat(0, ca.cumsum(rises if self.monotone == INCREASING else -rises))
         return heights - ca.DM(self._spline.taylor()[[0]]) @ heights + level
 
-    def _walk(self, own: Sequence[ca.SX], scale: ca.SX) -> ca.SX:
+    def _walk(self, own: Sequence[ca.SX]) -> ca.SX:
         """The integrated random walk, or, of logarithms, one whose ends do not run away."""
         basis = self._basis
         inner = ca.DM(np.hstack([basis.straight, basis.curved])) @ ca.vertcat(*own[: -self._beyond])
         first, last = own[-self._beyond], own[-1]
         below, above = inner[0], inner[-1]
-        step = basis.step
         if self._of_logarithms:
-            step = float(np.sqrt((np.diff(basis.curved, axis=0) ** 2).sum(axis=1).mean()))
+            step = basis.rise
         else:
-            below, above = 2 * below - inner[1], 2 * above - inner[-2]
+            step, below, above = basis.step, 2 * below - inner[1], 2 * above - inner[-2]
         turned = -1 if self._parity == ODD and not self._of_logarithms else 1
         before = turned * last if self._parity else first
-        return ca.vertcat(below + step * scale * before, inner, above + step * scale * last)
+        return ca.vertcat(below + step * before, inner, above + step * last)
 
 
 @checked

@@ -77,9 +77,7 @@ class UniformSpline:
         beyond = slope_above * ca.fmax(w - above, 0.0) + slope_below * ca.fmin(w - below, 0.0)
         return first + taylor[0] * inside + higher + beyond
 
-    def _higher(
-        self, w: ca.SX, taylor: Sequence[ca.SX], coefficients: ca.SX, parity: int
-    ) -> ca.SX:
+    def _higher(self, w: ca.SX, taylor: Sequence[ca.SX], coefficients: ca.SX, parity: int) -> ca.SX:
         """All but the terms of degree 0 and 1 of the expansion about the middle."""
         total = ca.SX(0)
         for coefficient in reversed(taylor):

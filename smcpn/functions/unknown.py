@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Annotated, Any
 
 import casadi as ca
@@ -100,9 +101,7 @@ class UnknownFunction(ABC):
                 raise InputError(
                     f"{name} has shape {array.shape}: give {columns} columns", argument=name
                 )
-        at, of = ca.SX.sym("at", variables), ca.SX.sym("of", p)
-        function = ca.Function("values", [at, of], [self.graph(ca.vertsplit(at), of)])
-        rows = function.map(len(points))
+        rows = self._evaluated.map(len(points))
         return np.array([np.asarray(rows(points.T, one)).ravel() for one in given]).reshape(
             len(given), len(points)
         )
@@ -134,3 +133,13 @@ class UnknownFunction(ABC):
         for name, scale in self.scales.items():
             drawn[name] = drawn[name] * drawn[scale]
         return self.values(arguments, np.stack(list(drawn.values()), axis=1))
+
+    @cached_property
+    def _evaluated(self) -> ca.Function:
+        """Value as a function of the arguments (variables, 1) and the parameters (p, 1)."""
+        at, of = ca.SX.sym("at", len(self.arguments)), ca.SX.sym("of", len(self.priors))
+        return ca.Function("values", [at, of], [self.graph(ca.vertsplit(at), of)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made on the way is made again.
+        return {field.name: getattr(self, field.name) for field in fields(self)}
