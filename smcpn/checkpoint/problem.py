@@ -395,7 +395,7 @@ def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> OD
     chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
-    equations = ODE.functions(table)
+    equations = ODE.equations(table)
     return ODE(
         name=stored.name,
         states=tuple(states),

@@ -11,10 +11,13 @@ import casadi as ca
 
 from smcpn.arguments import checked
 from smcpn.errors import InputError, real_number
+from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.expression import ExpressionTable
+from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.trace import argument_names, function_name, trace
 
 TIME = "t"
+_NONE = inspect.Parameter.empty
 
 
 @checked
@@ -37,6 +40,8 @@ class ODE:
     diffusion : casadi.Function or None
         Of a stochastic differential equation dx = f dt + G dW, made by `smcpn.sde`: G (n, m) as a
         function of the arguments of ``rhs``.
+    functions : mapping of str to TracedFunction
+        Unknown functions in it; their parameters are among ``parameters``.
     """
 
     name: str
@@ -48,6 +53,18 @@ class ODE:
     chains: Mapping[str, str] = field(repr=False)
     doc: str = field(default="", repr=False)
     diffusion: ca.Function | None = field(default=None, repr=False)
+    functions: Mapping[str, TracedFunction] = field(
+        default_factory=dict[str, "TracedFunction"], repr=False
+    )
+
+    @property
+    def priors(self) -> dict[str, Any]:
+        """Default priors of the parameters of its unknown functions."""
+        return {
+            name + of: prior
+            for name, one in self.functions.items()
+            for of, prior in one.function.priors.items()
+        }
 
     @property
     def drift(self) -> ODE:
@@ -63,7 +80,7 @@ class ODE:
         return ExpressionTable.of(ca.Function("ode", arguments, results))
 
     @staticmethod
-    def functions(table: ExpressionTable) -> tuple[ca.Function, ca.Function | None]:
+    def equations(table: ExpressionTable) -> tuple[ca.Function, ca.Function | None]:
         """``rhs`` and ``diffusion`` of what `table` returned."""
         arguments, results = table.graphs()
         made = [
@@ -76,7 +93,7 @@ class ODE:
         return vars(self) | {"rhs": self.table(), "diffusion": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        rhs, diffusion = self.functions(state["rhs"])
+        rhs, diffusion = self.equations(state["rhs"])
         vars(self).update(state | {"rhs": rhs, "diffusion": diffusion})
 
 
@@ -85,7 +102,9 @@ def ode(function: Callable[..., Any]) -> ODE:
 
     Positional arguments are the states, then the inputs, and ``t`` where time is used;
     keyword-only arguments are the parameters (a default makes one a constant unless it is given
-    a prior). The function returns the derivative of each state, which gives their number,
+    a prior). A parameter whose default is an unknown function (`smcpn.spline`), or which has no
+    default but the name of such a function in the scope of the model, is called in the body. The
+    function returns the derivative of each state, which gives their number,
     as a tuple, a list or an array.
 
     ``np.round`` rounds half away from zero in a model, where numpy rounds half to even.
@@ -102,8 +121,15 @@ def ode(function: Callable[..., Any]) -> ODE:
     ... def decay(x, *, rate):
     ...     return -rate * x
     """
-    arguments = Arguments.of(function)
+    arguments = Arguments.of(function, callers_scope())
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
+
+
+def callers_scope() -> dict[str, Any]:
+    """Names that are known where the function that calls this was called."""
+    frame = inspect.currentframe()
+    caller = frame and frame.f_back and frame.f_back.f_back
+    return {} if caller is None else {**caller.f_globals, **caller.f_locals}
 
 
 @dataclass(frozen=True)
@@ -117,15 +143,23 @@ class Arguments:
         Of the positional arguments, then of the keyword-only ones, which ``defaults`` names.
     defaults : mapping of str to object
         As `argument_names`.
+    calls : mapping of str to FunctionCalls
+        Of the keyword-only arguments that are unknown functions.
     """
 
     function: Callable[..., Any]
     symbols: Mapping[str, ca.SX]
     defaults: Mapping[str, Any]
+    calls: Mapping[str, FunctionCalls]
 
     @classmethod
-    def of(cls, function: Callable[..., Any]) -> Arguments:
+    def of(cls, function: Callable[..., Any], scope: Mapping[str, Any]) -> Arguments:
         """Read the signature of a function.
+
+        Parameters
+        ----------
+        scope : mapping of str to object
+            Where an argument without default finds the unknown function of its name.
 
         Raises
         ------
@@ -138,8 +172,23 @@ class Arguments:
                 f"model '{function_name(function)}' has a parameter '{TIME}', which is the time: "
                 "rename the parameter, or make the time a positional argument"
             )
-        symbols = {name: ca.SX.sym(name) for name in [*positional, *keyword]}
-        return cls(function, symbols, keyword)
+        unknown = {
+            name: found
+            for name, default in keyword.items()
+            if isinstance(
+                found := scope.get(name) if default is _NONE else default,
+                UnknownFunction,
+            )
+        }
+        calls = {name: FunctionCalls(name, found) for name, found in unknown.items()}
+        defaults: dict[str, Any] = {}
+        for name, default in keyword.items():
+            names = calls[name].names if name in calls else None
+            defaults |= {name: default} if names is None else dict.fromkeys(names, _NONE)
+        symbols = {name: ca.SX.sym(name) for name in [*positional, *defaults]}
+        for one in calls.values():
+            one.parameters = ca.vertcat(*[symbols[name] for name in one.names])
+        return cls(function, symbols, defaults, calls)
 
     @property
     def positional(self) -> list[ca.SX]:
@@ -147,9 +196,11 @@ class Arguments:
         return [one for name, one in self.symbols.items() if name not in self.defaults]
 
     @property
-    def keyword(self) -> dict[str, ca.SX]:
-        """Symbols of the parameters."""
-        return {name: self.symbols[name] for name in self.defaults}
+    def keyword(self) -> dict[str, ca.SX | FunctionCalls]:
+        """What stands for the parameters in the body."""
+        of_functions = {name for one in self.calls.values() for name in one.names}
+        scalars = {n: self.symbols[n] for n in self.defaults if n not in of_functions}
+        return {**scalars, **self.calls}
 
     def equation(self, derivatives: list[ca.SX], diffusion: ca.SX | None = None) -> ODE:
         """Make the equation x' = ``derivatives``, or dx = ``derivatives`` dt + ``diffusion`` dW.
@@ -187,13 +238,14 @@ class Arguments:
             diffusion=None
             if diffusion is None
             else ca.Function("diffusion", vectors, [ca.densify(diffusion)]),
+            functions={name: one.traced(vectors) for name, one in self.calls.items()},
         )
 
 
 def _defaults(model: str, keyword: Mapping[str, Any]) -> dict[str, float]:
     defaults: dict[str, float] = {}
     for name, value in keyword.items():
-        if value is inspect.Parameter.empty:
+        if value is _NONE:
             continue
         defaults[name] = real_number(f"model '{model}': default of parameter '{name}'", value)
     return defaults

@@ -65,6 +65,8 @@ class Problem:
         and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
+        Parameters of an unknown function have priors by default; ``{"friction": {"scale":
+        distribution}}`` gives another.
     initial : "rest", mapping, or sequence
         State at the first sample: ``"rest"`` (all zero, the default), one value per state, or a
         mapping from state to value. A value is a number, the name of a parameter, or a
@@ -117,7 +119,7 @@ class Problem:
         *,
         observe: str | Callable[..., Any] | Sequence[str | Callable[..., Any]],
         noise: Any,
-        prior: Mapping[str, Distribution | float],
+        prior: Mapping[str, Distribution | float | Mapping[str, Any]],
         initial: Any = "rest",
         coordinates: Mapping[str, str] | None = None,
         diffusion: str | None = None,
@@ -132,7 +134,7 @@ class Problem:
         self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
         self._check_records()
         self._check_values([as_density(sd) for sd in given_noise])
-        free, fixed = _split_prior(prior, ode.defaults)
+        free, fixed = _split_prior(prior, ode)
         interval = _typical_interval(self.records[0])
         _check_noise(given_noise, self.records, interval, fixed, free)
         disturbance = Disturbance.of(process_noise, ode)
@@ -318,19 +320,20 @@ def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
 
 
 def _split_prior(
-    prior: Mapping[str, Distribution | float], defaults: Mapping[str, float]
+    prior: Mapping[str, Distribution | float | Mapping[str, Any]], ode: ODE
 ) -> tuple[dict[str, Distribution], dict[str, float]]:
     if not isinstance(prior, Mapping):
         raise InputError(
             f"prior is {type(prior).__name__}: give a dict of name to distribution",
             argument="prior",
         )
-    free: dict[str, Any] = {}
-    fixed = dict(defaults)
-    for name, value in prior.items():
+    free: dict[str, Any] = ode.priors
+    fixed = dict(ode.defaults)
+    for name, value in _flat(prior, ode).items():
         if isinstance(value, (int, float, np.number)):
             remedy = "give a number or a distribution"
             fixed[name] = real_number(f"prior of '{name}'", value, remedy, argument=f"prior.{name}")
+            free.pop(name, None)
         else:
             free[name] = value
             fixed.pop(name, None)
@@ -339,6 +342,17 @@ def _split_prior(
             "prior fixes every parameter: give at least one a distribution", argument="prior"
         )
     return free, fixed
+
+
+def _flat(prior: Mapping[str, Any], ode: ODE) -> dict[str, Any]:
+    """Priors of scalar parameters: ``{"f": {"scale": ...}}`` as ``{"f.scale": ...}``."""
+    flat: dict[str, Any] = {}
+    for name, value in prior.items():
+        if name in ode.functions and isinstance(value, Mapping):
+            flat |= {f"{name}.{of}": one for of, one in value.items()}
+        else:
+            flat[name] = value
+    return flat
 
 
 def _typical_interval(record: Record) -> float:

@@ -9,7 +9,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError
-from smcpn.model.ode import ODE, Arguments
+from smcpn.model.ode import ODE, Arguments, callers_scope
 from smcpn.model.trace import called, function_name, scalars
 
 
@@ -35,7 +35,7 @@ def sde(function: Callable[..., Any]) -> ODE:
     ... def stock(price, *, mu, sigma):
     ...     return mu * price, sigma * price
     """
-    arguments, name = Arguments.of(function), function_name(function)
+    arguments, name = Arguments.of(function, callers_scope()), function_name(function)
     returned = called(function, arguments.positional, arguments.keyword)
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise InputError(

@@ -67,7 +67,7 @@ def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, A
 def trace(
     function: Callable[..., Any],
     positional: list[ca.SX],
-    keyword: Mapping[str, ca.SX | float],
+    keyword: Mapping[str, Any],
 ) -> list[ca.SX]:
     """Evaluate ``function`` on symbols and return its outputs as a list of scalar graphs.
 
@@ -82,7 +82,7 @@ def trace(
 def called(
     function: Callable[..., Any],
     positional: list[ca.SX],
-    keyword: Mapping[str, ca.SX | float],
+    keyword: Mapping[str, Any],
 ) -> Any:
     """Evaluate ``function`` on symbols and return what it returns.
 

@@ -1,0 +1,1 @@
+"""Functions that nobody knows, as expression graphs of finitely many parameters with priors."""
