@@ -303,9 +303,7 @@ class ParticleLikelihood(CompiledEstimate):
         self._recursion, self.solver = recursion, solver
         constants = np.array(recursion.constant_values(solver))
         rows = self._written(records)
-        super().__init__(
-            recursion.filters, constants, rows, state_particles, look_ahead, threads
-        )
+        super().__init__(recursion.filters, constants, rows, state_particles, look_ahead, threads)
 
     def _written(self, records: Sequence[Record]) -> list[Rows]:
         model, steps, interval = (
