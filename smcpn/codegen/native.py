@@ -22,6 +22,7 @@ from llvmlite import binding, ir
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
+from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
 from smcpn.signals import uninterrupted
@@ -129,6 +130,20 @@ def native(plan: Plan) -> Native:
             write_update(module, plan, advance)
 
     return Native.of(code(plan.text, write), bool(plan.n_outputs))
+
+
+@dataclass(frozen=True)
+class NativeSweep:
+    """The machine code of a reverse pass, in memory; ``run`` takes `SWEEP_ARGUMENTS`."""
+
+    run: Any
+    code: Code
+
+
+def native_sweep(plan: SweepPlan) -> NativeSweep:
+    """Return the machine code of a reverse pass, compiled now or at an earlier start."""
+    compiled = code(plan.text, lambda module: write_sweep(module, plan))
+    return NativeSweep(compiled.function("sweep", len(SWEEP_ARGUMENTS)), compiled)
 
 
 def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:

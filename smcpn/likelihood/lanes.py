@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
+from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -229,6 +230,23 @@ class LaneLikelihood(CompiledLikelihood):
     def detached(self) -> CompiledLikelihood:
         """The same on one thread, of machine code and rows only: it can be pickled."""
         return CompiledLikelihood(self._kernel.detached(), self._rows)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all particles take the same steps."""
+        return self._kernel.program.in_step
+
+    def value_and_gradient(self, values: Array, sweep: SweepKernel) -> tuple[Array, Array]:
+        """Sum of what the samples emit first, (N,), and its gradient (N, d), by a reverse pass.
+
+        Parameters
+        ----------
+        sweep : SweepKernel
+            Of the program of this kernel.
+        """
+        theta = np.ascontiguousarray(values.T)
+        total, gradient = sweep.value_and_gradient(self._kernel, theta, self._rows)
+        return total, gradient.T
 
     def tangent(self) -> LaneLikelihood:
         """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).

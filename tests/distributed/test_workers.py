@@ -239,7 +239,7 @@ class Client:
 
 @pytest.mark.parametrize("given", [Client(), "loki:3", "loky:0", "loky", 4, "dask"])
 def test_what_is_no_executor_is_refused(given):
-    with pytest.raises(InputError, match="^executor is"):
+    with pytest.raises(InputError, match=r"^executor is"):
         identified(executor=given)
 
 
