@@ -160,19 +160,22 @@ class Maximum:
         return float(self.values[self.names.index(name)])
 
     def to_posterior(self) -> Posterior:
-        """Return the one particle of a `Posterior`, to simulate and validate with."""
+        """Return the one particle of a `Posterior`, to simulate, validate and plot with."""
         return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
 
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
+        found = self.to_posterior()
         rows = [
             [name, describe(distribution), f"{value:.6g}"]
             for (name, distribution), value in zip(
                 self.problem.prior.distributions.items(), self.values, strict=True
             )
+            if name not in found.names_of_functions
         ]
         lines = [
             align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
+            *found.function_lines(),
             "",
             *self.figures(),
             *(f"warning          {warning}" for warning in self.warnings),
