@@ -160,7 +160,7 @@ def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Tab
             row.prior,
         ]
         for row in posterior.table()
-        if row.name not in posterior.names_of_functions
+        if row.name not in posterior.problem.ode.priors
     ]
     return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
 
@@ -377,7 +377,7 @@ def _function_sections(posterior: WeightedDraws) -> list[tuple[str, list[Picture
 
 
 def _parameter_pictures(posterior: WeightedDraws, truth: dict[str, float]) -> list[Picture]:
-    if posterior.names_of_functions >= set(posterior.names):
+    if set(posterior.problem.ode.priors) >= set(posterior.names):
         return []
     return [
         Picture.of(

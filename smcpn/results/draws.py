@@ -146,7 +146,7 @@ class WeightedDraws(Populations, WithFunctions):
     def summary(self) -> str:
         """The parameter table and the figures of the run, as text."""
         columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        of_functions = self.names_of_functions
+        of_functions = self.problem.ode.priors
         rows = [
             [row.name, row.prior, *row.figures, row.flag]
             for row in self.table()

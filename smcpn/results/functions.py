@@ -195,12 +195,6 @@ class WithFunctions(ABC):
             self.step_length,
         )  # fmt: skip
 
-    @property
-    def names_of_functions(self) -> set[str]:
-        """Names of the parameters that belong to unknown functions."""
-        functions = self.problem.ode.functions.items()
-        return {name + of for name, one in functions for of in one.function.priors}
-
     def function_lines(self) -> list[str]:
         """Lines of a summary, one for each unknown function."""
         return [self._line(name) for name in self.problem.ode.functions]

@@ -165,7 +165,7 @@ class Laplace(WithFunctions):
         return self.maximum.solver
 
     @property
-    def likelihood(self) -> str:
+    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
         return self.maximum.function.likelihood
 
@@ -311,7 +311,7 @@ class Laplace(WithFunctions):
     def summary(self) -> str:
         """The parameter table and the figures, as text."""
         columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        of_functions = self.names_of_functions
+        of_functions = self.problem.ode.priors
         rows = [
             [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
             for row, mode in zip(self.table(), self.maximum.values, strict=True)
