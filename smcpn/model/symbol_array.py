@@ -38,18 +38,7 @@ class SymbolArray(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Apply a function of numpy to every entry, or reduce or accumulate by it."""
-        arrays = [_objects(one) for one in inputs]
-        out = kwargs.pop("out", None)
-        if out is not None:
-            kwargs["out"] = tuple(np.asarray(one) for one in out)
-        if ufunc.signature is None:
-            kwargs.pop("dtype", None)
-            kwargs.pop("casting", None)
-            ufunc = np.frompyfunc(
-                _at_symbols(ufunc), ufunc.nin, ufunc.nout, identity=ufunc.identity
-            )
-        found = getattr(ufunc, method)(*arrays, **kwargs)
-        return _viewed(found) if out is None else out[0]
+        return _universal_function(ufunc, method, inputs, kwargs)
 
     def __array_function__(
         self, func: Any, types: Any, args: Iterable[Any], kwargs: Mapping[str, Any]
@@ -61,6 +50,19 @@ class SymbolArray(np.ndarray):
         if func is np.linalg.norm and "ord" not in kwargs and len(given) == 1:
             return np.sqrt(np.sum(np.square(given[0]), **kwargs))
         return _viewed(super().__array_function__(func, (SymbolArray,), given, kwargs))
+
+
+def _universal_function(ufunc: Any, method: str, inputs: Any, named: Mapping[str, Any]) -> Any:
+    arrays = [_objects(one) for one in inputs]
+    options = {name: one for name, one in named.items() if name != "out"}
+    if "out" in named:
+        options["out"] = tuple(np.asarray(one) for one in named["out"])
+    if ufunc.signature is None:
+        options = {name: one for name, one in options.items() if name not in ("dtype", "casting")}
+        one = _at_symbols(ufunc)
+        ufunc = np.frompyfunc(one, ufunc.nin, ufunc.nout, identity=ufunc.identity)
+    found = getattr(ufunc, method)(*arrays, **options)
+    return named["out"][0] if "out" in named else _viewed(found)
 
 
 def elementwise(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -92,9 +94,7 @@ def _universal(method: Any) -> Any:
     @wraps(method)
     def call(self: Any, ufunc: Any, kind: str, *inputs: Any, **named: Any) -> Any:
         if any(map(_is_array, inputs)):
-            return _EMPTY.__array_ufunc__(  # pyright: ignore[reportOptionalCall]
-                ufunc, kind, *inputs, **named
-            )
+            return _universal_function(ufunc, kind, inputs, named)
         return method(self, ufunc, kind, *inputs, **named)
 
     return call
@@ -132,7 +132,7 @@ def _is_array(one: Any) -> bool:
 
 def _at_symbols(ufunc: Any) -> Callable[..., Any]:
     """A function of numpy on scalars, of which some are expressions."""
-    function = _LACKING.get(ufunc.__name__, ufunc)
+    function: Any = _LACKING.get(ufunc.__name__, ufunc)
 
     def call(*arguments: Any) -> Any:
         found = function(*arguments)

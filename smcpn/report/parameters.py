@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -37,31 +37,32 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
     Returns
     -------
     Figure
-        A row of two axes per parameter: left over the prior's range, each density scaled to its
-        own peak; right over the posterior's range, as densities.
+        A row of two axes per parameter, but for those of unknown functions: left over the prior's
+        range, each density scaled to its own peak; right over the posterior's range, as densities.
 
     Raises
     ------
     InputError
-        If ``truth`` names no parameter of the posterior.
+        If ``truth`` names no parameter of the posterior, or all belong to unknown functions.
     """
-    truth = check_truth(posterior, truth)
-    drawing = figure(0.7 + ROW_HEIGHT * len(posterior.names))
-    rows = drawing.subplots(len(posterior.names), 2, squeeze=False)
+    truth, names = check_truth(posterior, truth), plain_names(posterior)
+    drawing = figure(0.7 + ROW_HEIGHT * len(names))
+    rows = drawing.subplots(len(names), 2, squeeze=False)
     draws = posterior.problem.prior.natural(
         posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
     )
-    for j, (name, row) in enumerate(zip(posterior.names, rows, strict=True)):
+    for name, row in zip(names, rows, strict=True):
+        j = posterior.names.index(name)
         relative = bool(truth.get(name))
         unit = truth[name] if relative else _power_of_ten(posterior[name])
-        distribution = posterior.problem.prior.distributions[name]
+        prior = partial(posterior.problem.prior.density, name)
         limits = [
             _range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
             _range(posterior[name] / unit, posterior.weights),
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
         for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
-            _plot_prior(axes, distribution, unit, low, high, own_peak)
+            _plot_prior(axes, prior, unit, low, high, own_peak)
             _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
                 axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
@@ -94,11 +95,12 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
         the sampler's coordinates.
     """
     truth = check_truth(posterior, truth)
-    names, d = posterior.names, len(posterior.names)
+    names = plain_names(posterior)
+    d, columns = len(names), [posterior.names.index(name) for name in names]
     side = max(WIDTH, 1.2 * d)
     drawing = figure(side if d > 1 else 3.0, side)
     grid = drawing.subplots(d, d, squeeze=False)
-    correlation = posterior_correlation(posterior.theta, posterior.weights)
+    correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
     units = {name: _power_of_ten(posterior[name]) for name in names}
     points = posterior.resample(min(DRAWS, len(posterior.theta)))
     for i in range(d):
@@ -119,6 +121,21 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
             labels = [_label(name, units[name], False) for name in (x, y)]
             _label_edges(axes, *labels, bottom=i == d - 1, left=j == 0, diagonal=i == j)
     return drawing
+
+
+def plain_names(posterior: WeightedDraws) -> list[str]:
+    """Names of the parameters that do not belong to unknown functions.
+
+    Raises
+    ------
+    InputError
+        If all do.
+    """
+    names = [name for name in posterior.names if name not in posterior.problem.ode.priors]
+    if not names:
+        functions = listed(posterior.problem.ode.functions)
+        raise InputError(f"all parameters belong to functions: use plot_function ({functions})")
+    return names
 
 
 def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> dict[str, float]:
@@ -159,12 +176,15 @@ def _range(values: Array, weights: Array) -> tuple[float, float]:
 
 
 def _plot_prior(
-    axes: Axes, distribution: Any, unit: float, low: float, high: float, own_peak: bool
+    axes: Axes,
+    prior: Callable[[Array], Array],
+    unit: float,
+    low: float,
+    high: float,
+    own_peak: bool,
 ) -> None:
     x = np.linspace(low, high, 160)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        density = np.exp(np.asarray(distribution.logpdf(x * unit), dtype=float)) * abs(unit)
-    density = np.nan_to_num(density, posinf=0.0)
+    density = prior(x * unit) * abs(unit)
     density = density / (density.max() or 1.0) if own_peak else density
     axes.fill_between(x, density, color=LIGHT, lw=0)
     axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")
