@@ -13,6 +13,7 @@ from scipy import stats
 
 from smcpn.arguments import Positive, checked, whole
 from smcpn.errors import InputError, one_of
+from smcpn.functions.activation import softplus
 from smcpn.functions.smoothness import SmoothBasis
 from smcpn.functions.uniform_spline import CONSTANT, EVEN, LINEAR, NEITHER, ODD, UniformSpline
 from smcpn.functions.unknown import Interval, UnknownFunction, labels
@@ -38,8 +39,8 @@ class Spline(UnknownFunction):
 
     An odd function has no level, an even one no line, and either has one parameter less beyond.
     Of a monotone function this is the logarithm of the increments of c, after a parameter for its
-    value at the middle; a positive one is ``size`` times the exponential of such a function, which
-    is constant beyond.
+    value at the middle. A positive one is ``size`` times the exponential of such a function, which
+    is constant beyond; increments are then log(1 + e^x) in place of e^x.
 
     Attributes
     ----------
@@ -72,8 +73,6 @@ class Spline(UnknownFunction):
         heavy = stats.t(_TAILS, scale=self.size)
         lines = self._basis.straight.shape[1]
         first = [orders, standard][:lines] if self._of_logarithms else [heavy] * lines
-        if self.monotone and self.positive:
-            first[0] = standard
         if self._has_level:
             first.insert(0, orders if self.positive else heavy)
         last = [standard] * (self._basis.curved.shape[1] + self._beyond)
@@ -132,9 +131,11 @@ class Spline(UnknownFunction):
         if not self.monotone:
             return self._walk(own)
         level = own.pop(0) if self._has_level else ca.SX(0)
-        rise = (1.0 if self.positive else self.size) / (self.knots - 1)
-        rises = rise * ca.exp(self._walk(own))
-        heights = ca.vertcat(0, ca.cumsum(rises if self.monotone == INCREASING else -rises))
+        walk = self._walk(own)
+        # Of a logarithm the increments do not grow exponentially with the walk.
+        rises = softplus(walk) if self.positive else self.size * ca.exp(walk)
+        rises = rises / (self.knots - 1) * (1 if self.monotone == INCREASING else -1)
+        heights = ca.vertcat(0, ca.cumsum(rises))
         return heights - ca.DM(self._spline.taylor()[[0]]) @ heights + level
 
     def _walk(self, own: Sequence[ca.SX]) -> ca.SX:
