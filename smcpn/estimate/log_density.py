@@ -19,8 +19,6 @@ FAR = 20.0
 """Coordinates this far from the prior's median are at the edge of its support: there a bound is
 2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""
 _WIDE = 5.0
-_DRAWS = 1001
-_QUARTILES_OF_NORMAL = 1.3489795
 _STENCILS = (1e-2, 1e-4, 1e-6)
 """Spacings of differences, in prior standard deviations; the next where one meets a bound."""
 _FIRST = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
@@ -51,11 +49,7 @@ class LogDensity:
             raise InputError(f"target is {target!r}: choose one of {', '.join(TARGETS)}")
         self.log_likelihood, self.target = log_likelihood, target
         self.prior = log_likelihood.problem.prior
-        theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
-        quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
-        spread = (three - quarter) / _QUARTILES_OF_NORMAL
-        # A prior may be narrower than the spacing of numbers.
-        self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))
+        self.centre, self.scale = self.prior.centre_and_spread
         self.bounds = _bounds(self.prior, self.centre, self.scale)
 
     @property
