@@ -23,6 +23,7 @@ from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve
 from .results.compare import ModelComparison, compare
+from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.posterior import Posterior
@@ -50,6 +51,7 @@ __all__ = [
     "Bernoulli",
     "CheckpointWarning",
     "Discovery",
+    "IdentifiedFunction",
     "IndependentMetropolis",
     "InputError",
     "Laplace",
