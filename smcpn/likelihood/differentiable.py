@@ -55,11 +55,9 @@ class DifferentiableLanes:
 
     def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
         """See `DifferentiableLikelihood.value_and_gradient`."""
-        n, d = values.shape
-        size = max(1, MOST_BYTES // (16 * d * d))
-        parts = [
-            self._log_likelihood.value_and_gradient(values[k : k + size]) for k in range(0, n, size)
-        ]
+        (n, d), function = values.shape, self._log_likelihood
+        size = n if function.reverses else max(1, MOST_BYTES // (16 * d * d))
+        parts = [function.value_and_gradient(values[k : k + size]) for k in range(0, n, size)]
         total, gradient = (np.concatenate(part) for part in zip(*parts, strict=True))
         return total, gradient
 

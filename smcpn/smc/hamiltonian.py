@@ -326,11 +326,9 @@ class GradientMoves(MoveStrategy):
         kernel.tuning.end()
         rounds.system = ParticleSystem.concatenate(visited).take(slice(n))
         record = rounds.record(kernel)
-        evaluations = record.evaluations + kernel.gradients
         return rounds.system, replace(
             record,
-            evaluations=evaluations,
-            increments=evaluations * target.n_samples,
+            increments=record.increments + kernel.gradients * target.n_samples,
             gradients=kernel.gradients,
             step=kernel.tuning.step,
             time=kernel.tuning.time,

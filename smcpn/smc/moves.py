@@ -237,7 +237,7 @@ class Rejuvenation:
     accepted : int
         Proposals accepted, by all kernels that were used.
     increments : int
-        Likelihood increments, one a sample, of all evaluations together.
+        Likelihood increments, one a sample, of all evaluations and gradients together.
     diverged : int
         Proposals whose solution was NaN or infinite.
     log_pair_ratio : float
@@ -253,7 +253,7 @@ class Rejuvenation:
     state_particles : int
         Of each filter of an estimated likelihood; 0 for an exact one.
     gradients : int
-        Gradients of the likelihood evaluated, among the evaluations.
+        Parameter vectors at which the gradient was evaluated, besides.
     step, time : float
         Length of the leapfrog steps and time of the trajectories that were learned, in the
         coordinates of the metric; 0 for moves without.

@@ -175,7 +175,7 @@ class Cost:
 def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
     """Cost of a run of ``particles`` particles that has assimilated ``sample`` samples."""
     last = rejuvenations[-1] if rejuvenations else None
-    following = (last.evaluations if last else particles) * (sample + 1)
+    following = (last.evaluations + last.gradients if last else particles) * (sample + 1)
     seconds = float("nan")
     if last is not None and last.increments:
         seconds = last.seconds * following / last.increments
