@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.model.problem import Problem
+from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
@@ -29,6 +30,7 @@ class DifferentiableLanes:
     lanes: LaneLikelihood
     problem: Problem
     name: str
+    solver: Solver
     threads: int | None = None
 
     @property
@@ -63,4 +65,4 @@ class DifferentiableLanes:
 
     @cached_property
     def _log_likelihood(self) -> LogLikelihood:
-        return LogLikelihood(self.problem, self.name, self.lanes.solver, self.threads)
+        return LogLikelihood(self.problem, self.name, self.solver, self.threads)
