@@ -10,6 +10,8 @@ from .discovery.results.discovery import Discovery
 from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
+from .functions.gaussian_process import gaussian_process
+from .functions.network import network
 from .functions.spline import spline
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
@@ -85,11 +87,13 @@ __all__ = [
     "datasets",
     "discover",
     "fourier",
+    "gaussian_process",
     "identify",
     "laplace",
     "load",
     "maximise",
     "models",
+    "network",
     "ode",
     "polynomials",
     "resume",
