@@ -11,6 +11,7 @@ from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .functions.spline import spline
+from .estimate.nuts.nuts import nuts
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
@@ -25,6 +26,7 @@ from .pn.solve import solve
 from .results.compare import ModelComparison, compare
 from .results.laplace import Laplace
 from .results.maximum import Maximum
+from .results.nuts import NutsPosterior
 from .results.posterior import Posterior
 from .results.robust import Robust
 from .run.identify import identify
@@ -60,6 +62,7 @@ __all__ = [
     "ModelComparison",
     "MoveSettings",
     "NestedFilter",
+    "NutsPosterior",
     "Online",
     "Poisson",
     "Posterior",
@@ -85,6 +88,7 @@ __all__ = [
     "load",
     "maximise",
     "models",
+    "nuts",
     "ode",
     "polynomials",
     "resume",

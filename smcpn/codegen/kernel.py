@@ -145,6 +145,16 @@ class LaneKernel:
         level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
         _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Where ``start`` and ``advance`` are, for compiled code that calls them."""
+        return self.native.addresses
+
+    @property
+    def work(self) -> int:
+        """Numbers in the array for the lanes, which begins with a line of the cache."""
+        return self._work
+
     def with_constants(self, values: tuple[float, ...]) -> LaneKernel:
         """The same compiled code with other values of the program's constants."""
         other = copy(self)

@@ -48,6 +48,12 @@ class Native:
     update: Any
     _engine: Any
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Addresses of `start` and `advance`."""
+        find = self._engine.get_function_address
+        return find("start"), find("advance")
+
 
 def native(plan: Plan) -> Native:
     """Return the machine code of a kernel, compiled now or at an earlier start."""

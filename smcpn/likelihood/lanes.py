@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -136,6 +136,11 @@ class LaneLikelihood:
     def n_emitted(self) -> int:
         """Numbers that a sample emits."""
         return self._kernel.program.emitted.numel()
+
+    @property
+    def rows(self) -> Sequence[Rows]:
+        """Rows of each record."""
+        return self._rows
 
     @property
     def n_samples(self) -> int:
