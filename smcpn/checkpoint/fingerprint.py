@@ -31,6 +31,7 @@ def model_fingerprint(problem: Problem) -> str:
             "names": [ode.states, ode.inputs, ode.parameters],
             "priors": [[name, _identity(name, d)] for name, d in prior.distributions.items()],
             "coordinates": [coordinate.name for coordinate in prior.maps],
+            "scales": dict(prior.scales),
             "fixed": dict(problem.fixed),
         }
     )

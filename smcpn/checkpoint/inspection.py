@@ -86,6 +86,7 @@ def _parameter_lines(header: Header, sampler: Snapshot) -> list[str]:
                 for entry in header.problem["priors"]
             },
             header.problem["coordinates"],
+            header.problem["scales"],
         )
     except (KeyError, InputError):
         return []

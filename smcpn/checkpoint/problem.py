@@ -81,6 +81,7 @@ class ProblemDocument(Document):
     ode: ODEDocument
     priors: list[NamedPrior]
     coordinates: dict[Name, Name]
+    scales: dict[Name, Name | Number]
     fixed: dict[Name, Number]
     diffusion: Line
     given: GivenDocument
@@ -300,6 +301,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
             for name, distribution in problem.prior.distributions.items()
         ],
         "coordinates": dict(problem.prior.coordinates),
+        "scales": dict(problem.prior.scales),
         "fixed": dict(problem.fixed),
         "diffusion": problem.diffusion or "",
         "given": {
@@ -358,6 +360,7 @@ def restored_problem(
     prior = Prior(
         {prior.name: restored_prior(prior.name, prior.distribution) for prior in stored.priors},
         stored.coordinates,
+        stored.scales,
     )
     observe = stored.given.observe
     model = _restored_model(

@@ -114,11 +114,11 @@ class _Layout:
             ("interval", self.interval, "q"),
         ):
             if graph is not None:
-                shared = _shared(graph, rows)
+                shared = shared_block(graph, rows)
                 lane = self._sample(shared) if name == "sample" else self._update(graph, shared)
                 blocks |= {f"{name}_shared": shared, f"{name}_lane": lane}
         if self.moments is not None:
-            shared = _shared(self.moments, "s")
+            shared = shared_block(self.moments, "s")
             blocks |= {"moments_shared": shared, "moments_lane": self._moments(shared)}
         return Plan(
             blocks=blocks,
@@ -149,7 +149,7 @@ class _Layout:
         row = Vector(self.program.start_row, "r", Level.LANE)
         graph = lower(self.program.start, [theta, row], "c")
         return Block(
-            arguments=_elements(graph.read(Level.LANE), "pr"),
+            arguments=elements(graph.read(Level.LANE), "pr"),
             statements=tuple(graph.by_level[Level.LANE]),
             stores=tuple(enumerate(graph.outputs)),
         )
@@ -171,7 +171,7 @@ class _Layout:
         states = [Value("m", k, Level.LANE) for k in range(self.n_state)]
         outputs = zip(states, graph.outputs, strict=True)
         return Block(
-            arguments=_values(shared.results),
+            arguments=only_values(shared.results),
             loads=self._loads(value for value in self.slot if value in read),
             statements=tuple(graph.by_level[Level.LANE]),
             stores=tuple((self.slot[m], value) for m, value in outputs if value != m),
@@ -184,7 +184,7 @@ class _Layout:
         sums = [Value("sum", e, Level.LANE) for e in range(self.n_emitted)]
         added = zip(sums, totals, self.sample.outputs, strict=True)
         return Block(
-            arguments=_values(shared.results),
+            arguments=only_values(shared.results),
             loads=(
                 *self._loads(value for value in self.slot if value in read),
                 *((total, self.totals_slot + e) for e, total in enumerate(totals)),
@@ -205,7 +205,7 @@ class _Layout:
         assert graph is not None
         read = graph.read(Level.LANE)
         return Block(
-            arguments=_values(shared.results),
+            arguments=only_values(shared.results),
             loads=self._loads(value for value in self.slot if value in read),
             statements=tuple(graph.by_level[Level.LANE]),
             stores=tuple(enumerate(graph.outputs, self.moments_slot)),
@@ -215,9 +215,9 @@ class _Layout:
         return tuple((value, self.slot[value]) for value in values)
 
 
-def _shared(graph: Statements, rows: str) -> Block:
+def shared_block(graph: Statements, rows: str) -> Block:
     """Statements that run once for all lanes, of the elements of rows that they take."""
-    arguments = _elements(graph.read(Level.SHARED, Level.LANE), rows)
+    arguments = elements(graph.read(Level.SHARED, Level.LANE), rows)
     in_lanes = graph.read(Level.LANE)
     known = [*arguments, *(s.target for s in graph.by_level[Level.SHARED])]
     return Block(
@@ -227,11 +227,12 @@ def _shared(graph: Statements, rows: str) -> Block:
     )
 
 
-def _elements(read: Iterable[Operand], vectors: str) -> tuple[Value, ...]:
+def elements(read: Iterable[Operand], vectors: str) -> tuple[Value, ...]:
     """What is read of some vectors, in order."""
-    own = [value for value in _values(read) if value.vector in tuple(vectors)]
+    own = [value for value in only_values(read) if value.vector in tuple(vectors)]
     return tuple(sorted(own, key=lambda value: (vectors.index(value.vector), value.index)))
 
 
-def _values(operands: Iterable[Operand]) -> tuple[Value, ...]:
+def only_values(operands: Iterable[Operand]) -> tuple[Value, ...]:
+    """Operands that are no literals."""
     return tuple(operand for operand in operands if isinstance(operand, Value))

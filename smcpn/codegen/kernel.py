@@ -246,7 +246,7 @@ class LaneKernel:
         blocks = -(-n // self.lanes)
         begins = rows.begins
         steps = int(begins[last - 1] - begins[max(first, 1) - 1]) if last > first else 0
-        parts = _parts(blocks, steps * n, self.threads or processors())
+        parts = block_parts(blocks, steps * n, self.threads or processors())
         if len(parts) == 1:
             self._run(arrays, rows, samples, parts[0])
         else:
@@ -346,7 +346,8 @@ def processors() -> int:
         return os.cpu_count() or 1
 
 
-def _parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
+def block_parts(blocks: int, work: int, threads: int) -> list[tuple[int, int]]:
+    """Cut the blocks of a kernel into tasks for threads; one where the work is small."""
     if threads == 1 or blocks == 1 or work < INLINE_STEPS:
         return [(0, blocks)]
     n_parts = min(blocks, threads * TASKS_PER_THREAD)

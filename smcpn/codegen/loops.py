@@ -19,19 +19,19 @@ from smcpn.codegen.machine_code import Block, Writer
 from smcpn.codegen.terms import DOUBLE, vector
 
 INTEGER = ir.IntType(64)
-_NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
+NUMBERS, _COUNTS = DOUBLE.as_pointer(), INTEGER.as_pointer()
 _VOID = ir.VoidType()
 
 ARGUMENTS = {
-    "theta": _NUMBERS, "particles": INTEGER, "state": _NUMBERS, "following": _NUMBERS,
-    "intervals": _NUMBERS, "inputs": _NUMBERS, "gains": _NUMBERS, "n_gains": INTEGER,
-    "samples": _NUMBERS, "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER,
-    "emitted": _NUMBERS, "moments": _NUMBERS, "totals": _NUMBERS, "first_block": INTEGER,
-    "last_block": INTEGER, "work": _NUMBERS,
+    "theta": NUMBERS, "particles": INTEGER, "state": NUMBERS, "following": NUMBERS,
+    "intervals": NUMBERS, "inputs": NUMBERS, "gains": NUMBERS, "n_gains": INTEGER,
+    "samples": NUMBERS, "begins": _COUNTS, "recur": INTEGER, "first": INTEGER, "last": INTEGER,
+    "emitted": NUMBERS, "moments": NUMBERS, "totals": NUMBERS, "first_block": INTEGER,
+    "last_block": INTEGER, "work": NUMBERS,
 }  # fmt: skip
 """What `advance` is called with; ``emitted`` and ``moments`` are null where nothing is stored."""
 START_ARGUMENTS = {
-    "theta": _NUMBERS, "particles": INTEGER, "row": _NUMBERS, "state": _NUMBERS, "work": _NUMBERS,
+    "theta": NUMBERS, "particles": INTEGER, "row": NUMBERS, "state": NUMBERS, "work": NUMBERS,
 }  # fmt: skip
 
 ARRAY = 2**20
@@ -166,13 +166,13 @@ class Function:
                     instruction.flags = list(flags)
 
 
-def _copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callable[..., None]:
+def copies(module: ir.Module, name: str, lanes: int, into_lanes: bool) -> Callable[..., None]:
     """Define a function that copies rows of particles into lanes of the work array, or back.
 
     Lanes beyond the last particle repeat it. Returns what writes a call.
     """
     arguments = {
-        "work": _NUMBERS, "array": _NUMBERS, "rows": INTEGER, "particles": INTEGER,
+        "work": NUMBERS, "array": NUMBERS, "rows": INTEGER, "particles": INTEGER,
         "base": INTEGER, "live": INTEGER,
     }  # fmt: skip
     made = Function(module, name, arguments)
@@ -284,7 +284,7 @@ def _moments(module: ir.Module, plan: Plan) -> Callable[..., None]:
 
     It is a function of its own, so that the arithmetic of the rest does not depend on it.
     """
-    made = Function(module, "moments", {"work": _NUMBERS, "row": _NUMBERS})
+    made = Function(module, "moments", {"work": NUMBERS, "row": NUMBERS})
     made.function.linkage = "internal"
     made.function.attributes.add("noinline")
     shared = Shared(made, plan.blocks["moments_shared"], {"s": made["row"]})
@@ -301,8 +301,8 @@ def write_advance(module: ir.Module, plan: Plan) -> ir.Function:
     """Write ``advance``: particles through samples, a block of lanes after the other."""
     made = Function(module, "advance", ARGUMENTS)
     made.function.attributes.add("noinline")
-    gather = _copies(module, "gather", plan.lanes, into_lanes=True)
-    scatter = _copies(module, "scatter", plan.lanes, into_lanes=False)
+    gather = copies(module, "gather", plan.lanes, into_lanes=True)
+    scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
     moments = _moments(module, plan) if plan.n_moments else None
     builder, particles, lanes = made.builder, made["particles"], number(plan.lanes)
 

@@ -77,6 +77,11 @@ class LaneProgram:
     left: int | None = None
     control: tuple[int, ...] = ()
 
+    @property
+    def in_step(self) -> bool:
+        """Whether all particles take the same steps."""
+        return self.left is None and not self.control
+
 
 class Level(IntFlag):
     """The inputs that a value depends on; a union of levels depends on both."""

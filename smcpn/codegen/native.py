@@ -22,6 +22,7 @@ from llvmlite import binding, ir
 from smcpn.codegen import store
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
+from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.weights import write_update
 from smcpn.signals import uninterrupted
 
@@ -71,6 +72,20 @@ def native(plan: Plan) -> Native:
         _callable(engine, "update", 4) if plan.n_outputs else None,
         engine,
     )
+
+
+@dataclass(frozen=True)
+class NativeSweep:
+    """The machine code of a reverse pass, in memory; ``run`` takes `SWEEP_ARGUMENTS`."""
+
+    run: Any
+    _engine: Any
+
+
+def native_sweep(plan: SweepPlan) -> NativeSweep:
+    """Return the machine code of a reverse pass, compiled now or at an earlier start."""
+    engine = loaded(plan.text, lambda module: write_sweep(module, plan))
+    return NativeSweep(_callable(engine, "sweep", len(SWEEP_ARGUMENTS)), engine)
 
 
 def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:

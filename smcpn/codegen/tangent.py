@@ -15,9 +15,9 @@ import casadi as ca
 from smcpn.codegen.lower import LaneProgram
 from smcpn.model.expression import CONSTANT, INPUT, OPERANDS, OUTPUT, applied, instructions
 
-_SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
+SELECTIONS = frozenset({"fmax", "fmin", "if_else_zero"})
 """Operations that pass an operand on or do not."""
-_SINGULAR = frozenset({"sqrt", "pow", "constpow", "hypot", "atan2"})
+SINGULAR = frozenset({"sqrt", "pow", "constpow", "hypot", "atan2"})
 """Operations that are finite where their derivative is not."""
 
 
@@ -95,7 +95,7 @@ def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> c
     """Derivative of an operation, of those of its operands; None where it is zero throughout."""
     parts = [
         _part(operation, k, operands, slope, rate)
-        for k, (slope, rate) in enumerate(zip(_slopes(operation, operands), rates, strict=True))
+        for k, (slope, rate) in enumerate(zip(slopes(operation, operands), rates, strict=True))
         if rate is not None and slope.nnz()
     ]
     return sum(parts[1:], parts[0]) if parts else None
@@ -103,17 +103,17 @@ def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> c
 
 def _part(operation: str, k: int, operands: list[ca.SX], slope: ca.SX, rate: ca.SX) -> ca.SX:
     """Contribution of the k-th operand to the derivative of an operation: slope times rate."""
-    if operation in _SELECTIONS:
+    if operation in SELECTIONS:
         return applied("if_else_zero", [slope, rate])
     if operation == "pow" and k == 1:
         # Zero to any positive power is zero, though its logarithm is not finite.
         return applied("if_else_zero", [operands[0], slope * rate])
-    if operation in _SINGULAR:
+    if operation in SINGULAR:
         return applied("if_else_zero", [rate, slope * rate])
     return slope * rate
 
 
-def _slopes(operation: str, operands: list[ca.SX]) -> list[ca.SX]:
+def slopes(operation: str, operands: list[ca.SX]) -> list[ca.SX]:
     """Partial derivatives of an operation."""
     if operation in ("fmax", "fmin"):
         # CasADi's are halves at a tie, and NaN where an operand is.

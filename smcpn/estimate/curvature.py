@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.estimate.log_density import LogDensity, prior_expansion
+from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.gradient import DIFFERENCE
 from smcpn.likelihood.information import fisher_information, score_information
+from smcpn.model.prior_expansion import prior_expansion
 
 Array = NDArray[np.float64]
 
@@ -74,7 +75,7 @@ def _within(eigenvalues: Array, factor: float) -> NDArray[np.bool_]:
 def _posterior_information(density: LogDensity, theta: Array, information: Array) -> Array:
     """Information of the likelihood and of the prior, in units of the spread of the prior."""
     slopes = density.prior.slopes(theta[None, :])[0][0] * density.scale
-    prior = prior_expansion(density.prior, theta[None, :], density.scale)[2][0]
+    prior = prior_expansion(density.prior, theta[None, :], density.scale).diagonal[0]
     own = np.maximum(-prior * density.scale**2, 0.0)
     return information * np.outer(slopes, slopes) + np.diag(own)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
-from smcpn.model.prior import Identity, Prior, support, total_log_density
+from smcpn.model.prior import Identity, Prior, support
+from smcpn.model.prior_expansion import prior_expansion
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
 Array = NDArray[np.float64]
@@ -21,11 +22,6 @@ FAR = 20.0
 _WIDE = 5.0
 _DRAWS = 1001
 _QUARTILES_OF_NORMAL = 1.3489795
-_STENCILS = (1e-2, 1e-4, 1e-6)
-"""Spacings of differences, in prior standard deviations; the next where one meets a bound."""
-_FIRST = (4 / 5, -1 / 5, 4 / 105, -1 / 280)
-_CENTRE, _SECOND = -205 / 72, (8 / 5, -1 / 5, 8 / 315, -1 / 560)
-"""Weights of central differences of eighth order, of the points one to four spacings away."""
 
 
 class LogDensity:
@@ -90,8 +86,8 @@ class LogDensity:
             total, gradient = self.log_likelihood.value_and_gradient(values)
             gradient = gradient * self.prior.slopes(theta)[0]
             if self.target == POSTERIOR:
-                log_prior, slopes, _ = prior_expansion(self.prior, theta, self.scale)
-                total, gradient = total + log_prior, gradient + slopes
+                prior = prior_expansion(self.prior, theta, self.scale)
+                total, gradient = total + prior.value, gradient + prior.gradient
         return np.where(np.isfinite(total), total, -np.inf), gradient
 
     def expansion(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array]:
@@ -107,8 +103,9 @@ class LogDensity:
             second, gradient = gradient * bends, gradient * slopes
             second[:, self.noise] = 0.0
             if self.target == POSTERIOR:
-                log_prior, first, prior_second = prior_expansion(self.prior, theta, self.scale)
-                total, gradient, second = total + log_prior, gradient + first, second + prior_second
+                prior = prior_expansion(self.prior, theta, self.scale)
+                total, gradient = total + prior.value, gradient + prior.gradient
+                second = second + prior.diagonal
             information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(slopes.T))
         return np.where(np.isfinite(total), total, -np.inf), gradient, information
 
@@ -121,40 +118,10 @@ class LogDensity:
             hessian = hessian * first[:, :, None] * first[:, None, :]
             diagonal = gradient * second
             if self.target == POSTERIOR:
-                diagonal += prior_expansion(self.prior, theta, self.scale)[2]
+                prior = prior_expansion(self.prior, theta, self.scale)
+                diagonal += prior.diagonal
+                prior.add_mixed(hessian)
             return hessian + diagonal[:, :, None] * np.eye(theta.shape[1])
-
-
-def prior_expansion(prior: Prior, theta: Array, scale: Array) -> tuple[Array, Array, Array]:
-    """`Prior.log_density` (n,), with first and second derivative along each coordinate, (n, d).
-
-    A prior is any object with a ``logpdf``, of one number; these are differences of eighth order,
-    exact to about 1e-12 where it is smooth.
-    """
-    n, d = theta.shape
-    here, first, second = np.empty((n, d)), np.full((n, d), np.nan), np.full((n, d), np.nan)
-    for share in _STENCILS:
-        spacing = share * scale
-        points = theta + np.arange(-4, 5)[:, None, None] * spacing
-        along = prior.log_densities(points.reshape(-1, d)).reshape(9, n, d)
-        missing, here, pairs = (
-            np.isnan(first),
-            along[4],
-            list(zip(along[5:], along[3::-1], strict=True)),
-        )
-        with np.errstate(over="ignore", invalid="ignore"):
-            slope = sum(w * (up - down) for w, (up, down) in zip(_FIRST, pairs, strict=True))
-            bend = sum(w * (up + down) for w, (up, down) in zip(_SECOND, pairs, strict=True))
-            bend += _CENTRE * here
-        first = np.where(missing, _finite(slope / spacing), first)
-        second = np.where(missing, _finite(bend / spacing**2), second)
-        if np.isfinite(first).all():
-            break
-    return total_log_density(here), first, second
-
-
-def _finite(values: Array) -> Array:
-    return np.where(np.isfinite(values), values, np.nan)
 
 
 def _bounds(prior: Prior, centre: Array, scale: Array) -> Array:

@@ -16,7 +16,7 @@ from smcpn.functions.unknown import UnknownFunction
 
 @dataclass(frozen=True)
 class Spline(UnknownFunction):
-    """f(v) = scale sum_i w_i B_i(v), with w_i ~ N(0, 1) and an unknown scale.
+    """f(v) = sum_i w_i B_i(v), with w_i ~ N(0, scale^2) and an unknown scale.
 
     Attributes
     ----------
@@ -39,14 +39,19 @@ class Spline(UnknownFunction):
         weights = {f"[{k}]": stats.norm(0.0, 1.0) for k in range(number)}
         return weights | {".scale": stats.lognorm(1.0)}
 
+    @property
+    def scales(self) -> Mapping[str, str]:
+        """See `UnknownFunction.scales`."""
+        return dict.fromkeys(list(self.priors)[:-1], ".scale")
+
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """See `UnknownFunction.graph`."""
-        weights, scale = parameters[:-1], parameters[-1]
+        weights = parameters[:-1]
         if self.odd:
             last = weights[::-1]
             middle = [ca.SX(0)] if self.knots % 2 else []
             weights = ca.vertcat(-last, *middle, weights)
-        return scale * ca.dot(weights, self._basis(arguments[0]))
+        return ca.dot(weights, self._basis(arguments[0]))
 
     def _basis(self, v: ca.SX) -> ca.SX:
         """Every B-spline at v, (knots, 1)."""

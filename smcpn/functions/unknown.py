@@ -30,6 +30,11 @@ class UnknownFunction(ABC):
     def priors(self) -> Mapping[str, Any]:
         """Default prior of each parameter; ``[0]`` or ``.scale`` follows the function's name."""
 
+    @property
+    def scales(self) -> Mapping[str, str]:
+        """Parameters whose prior is that of x / s, with the parameter s."""
+        return {}
+
     @abstractmethod
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """Value at scalar arguments for parameters (p, 1) in the order of `priors`, (1, 1)."""

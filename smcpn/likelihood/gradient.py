@@ -1,8 +1,10 @@
 """The log-likelihood of a problem as a function of its parameters, with exact derivatives.
 
-The gradient is that of the recursion itself, solver and filter, not of the ODE behind it: forward
-tangents of the compiled kernel, one lane for every pair of parameters and direction. So it is exact
-to rounding for any number of steps, and as fast as the likelihood for as many particles.
+The gradient is that of the recursion itself, solver and filter, not of the ODE behind it, so that
+it is exact to rounding for any number of steps. Of few parameters it is made of forward tangents of
+the compiled kernel, one lane for every pair of parameters and direction, as fast as the likelihood
+for as many particles. Of many it is a reverse pass (`smcpn.codegen.sweep`): the time of a few
+values, however many parameters there are.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from smcpn.likelihood.expansion import expansion_program, products, tangent_prog
 from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
+    Recursion,
     build_likelihood,
     likelihood_name,
     require_exact,
@@ -41,6 +44,9 @@ which is one to ten: 1e-6 of the curvature. Rounding leaves 1e-9. A shorter step
 close by, which the width of a posterior does see."""
 NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
+FORWARD = 20
+"""Parameters up to which a gradient is made of tangents. A reverse pass takes the time of three to
+five values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
 MOST_BYTES = 2**26
 """Memory of what a block of samples emits."""
 
@@ -170,8 +176,13 @@ class LogLikelihood:
         return self._derivative(values, directions)
 
     def value_and_gradient(self, values: Numbers) -> tuple[Array, Array]:
-        """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d)."""
-        return self._gradient(self._checked("values", values))
+        """Log-likelihood (N,) and gradient (N, d) at parameter values (N, d).
+
+        Of more than 20 parameters by a reverse pass, but for `AdaptiveEKF1`, whose steps are not
+        those of all particles.
+        """
+        values = self._checked("values", values)
+        return self._reverse_gradient(values) if self.reverses else self._gradient(values)
 
     def hessian(self, values: Numbers, difference: Positive = DIFFERENCE) -> Array:
         """Hessian (N, d, d) at parameter values (N, d), symmetric."""
@@ -207,16 +218,19 @@ class LogLikelihood:
         return gradient, hessian
 
     @cached_property
+    def reverses(self) -> bool:
+        """Whether `value_and_gradient` is a reverse pass."""
+        return len(self.names) > FORWARD and self._value.in_step
+
+    @cached_property
     def tangent(self) -> LaneLikelihood:
         """Likelihood of the samples with its derivative, see `LaneLikelihood.tangent`.
 
         Where `expands`, the samples emit `information_rows` after these.
         """
-        kind, grid = LIKELIHOODS[self.likelihood], Grid.of(self.problem.records)
-        recursion = kind.traced(self.problem, self.solver, grid)
         write = expansion_program if self.expands else tangent_program
         return self._value.running(
-            recursion.kernel(self.solver, self._threads, write, TANGENT_LANES)
+            self._recursion.kernel(self.solver, self._threads, write, TANGENT_LANES)
         )
 
     @property
@@ -254,14 +268,21 @@ class LogLikelihood:
                 for row in range(2, len(sums)):
                     information += products(emitted[:, row].reshape(-1, n, d))
         total, slope = sums[0].reshape(n, d)[:, 0], sums[1].reshape(n, d)
-        known = np.isfinite(total)
-        return np.where(known, total, -np.inf), np.where(known[:, None], slope, np.nan), information
+        return *_known(total, slope), information
+
+    @property
+    def _recursion(self) -> Recursion:
+        """As it was compiled for these records."""
+        grid = Grid.of(self.problem.records)
+        return LIKELIHOODS[self.likelihood].traced(self.problem, self.solver, grid)
+
+    def _reverse_gradient(self, values: Array) -> tuple[Array, Array]:
+        with np.errstate(all="ignore"):
+            return _known(*self._value.value_and_gradient(values, self._recursion.sweep))
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            total, slope = self.tangent.total(np.hstack([values, directions]))[:2]
-        known = np.isfinite(total)
-        return np.where(known, total, -np.inf), np.where(known, slope, np.nan)
+            return _known(*self.tangent.total(np.hstack([values, directions]))[:2])
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:
         n, d = values.shape
@@ -292,6 +313,13 @@ class LogLikelihood:
                 f"{listed(self.names)}"
             )
         return values
+
+
+def _known(total: Array, slope: Array) -> tuple[Array, Array]:
+    """Log-likelihood, -inf where the solution diverges, and derivatives, NaN there."""
+    known = np.isfinite(total)
+    each = known.reshape(-1, *[1] * (slope.ndim - 1))
+    return np.where(known, total, -np.inf), np.where(each, slope, np.nan)
 
 
 def _pairs(values: Array) -> tuple[Array, Array]:

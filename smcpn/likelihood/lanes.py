@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -143,6 +144,11 @@ class LaneLikelihood:
         return self._rows
 
     @property
+    def in_step(self) -> bool:
+        """Whether all particles take the same steps."""
+        return self._kernel.program.in_step
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return int(self._begins[-1])
@@ -183,6 +189,18 @@ class LaneLikelihood:
     def total(self, values: Array) -> Array:
         """Sum of all that the samples emit, (e, N)."""
         return self._run(values, self.start(values), 0, self.n_samples, store=False)[2]
+
+    def value_and_gradient(self, values: Array, sweep: SweepKernel) -> tuple[Array, Array]:
+        """Sum of what the samples emit first, (N,), and its gradient (N, d), by a reverse pass.
+
+        Parameters
+        ----------
+        sweep : SweepKernel
+            Of the program of this kernel.
+        """
+        theta = np.ascontiguousarray(values.T)
+        total, gradient = sweep.value_and_gradient(self._kernel, theta, self._rows)
+        return total, gradient.T
 
     def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.sweep import SweepKernel
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
@@ -220,6 +221,11 @@ class Recursion(ABC):
             self._kernels[write] = LaneKernel(write(self), threads, most_lanes)
         kernel = self._kernels[write].with_constants(self.constant_values(solver))
         return kernel.with_threads(threads)
+
+    @cached_property
+    def sweep(self) -> SweepKernel:
+        """The reverse pass of the log density, compiled at its first use."""
+        return SweepKernel(weighing_program(self))
 
     @cached_property
     def _kernels(self) -> dict[Callable[[Self], LaneProgram], LaneKernel]:

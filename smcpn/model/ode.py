@@ -67,6 +67,15 @@ class ODE:
         }
 
     @property
+    def scales(self) -> dict[str, str]:
+        """Scale of the default prior of each parameter of its unknown functions that has one."""
+        return {
+            name + of: name + scale
+            for name, one in self.functions.items()
+            for of, scale in one.function.scales.items()
+        }
+
+    @property
     def drift(self) -> ODE:
         """The same equation without the noise of a stochastic one."""
         return replace(self, diffusion=None)

@@ -17,9 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, check_fields, checked
-from smcpn.errors import InputError, shown
+from smcpn.errors import InputError, real_number, shown
 
 Array = NDArray[np.float64]
+
+_DRAWS = 1001
+_QUARTILES_OF_NORMAL = 1.3489795
 
 
 def draw(distribution: Any, rng: np.random.Generator, size: int) -> Array:
@@ -71,6 +74,12 @@ def support(distribution: Any) -> tuple[float, float]:
     except NotImplementedError:
         return -np.inf, np.inf
     return lower, upper
+
+
+def described(prior: Prior, name: str) -> str:
+    """Short text of the prior of a parameter, its scale included."""
+    text, scale = describe(prior.distributions[name]), prior.scales.get(name)
+    return text if scale is None else f"{text} * {scale}"
 
 
 def describe(distribution: Any) -> str:
@@ -225,6 +234,43 @@ class Logit:
         return slope, -slope * np.tanh(0.5 * z)
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """Which columns of a prior are multiplied by which others, or by known numbers.
+
+    Attributes
+    ----------
+    columns : ndarray of int, (m,)
+    by : ndarray of int, (m,)
+        Column of the scale; -1 where it is known.
+    known : ndarray, (m,)
+        The known scales.
+    """
+
+    columns: NDArray[np.int64]
+    by: NDArray[np.int64]
+    known: Array
+
+    def of(self, values: Array) -> Array:
+        """The scales, (n, m), among parameter values (n, d)."""
+        return np.where(self.by < 0, self.known, values[:, self.by])
+
+    def multiplied(self, theta: Array, values: Array) -> Array:
+        """Coordinates (n, d) times the scales of these values."""
+        if len(self.columns):
+            theta[:, self.columns] *= self.of(values)
+        return theta
+
+    def divided(self, theta: Array, values: Array) -> Array:
+        """Coordinates (n, d) over the scales of these values."""
+        if not len(self.columns):
+            return theta
+        divided = theta.copy()
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            divided[:, self.columns] /= self.of(values)
+        return divided
+
+
 @checked
 @dataclass(frozen=True)
 class Prior:
@@ -238,19 +284,26 @@ class Prior:
     coordinates : mapping of str to str, optional
         ``"identity"``, ``"log"`` or ``"logit"`` for parameters whose unconstrained coordinate
         should not follow from the support of the prior.
+    scales : mapping of str to str or float, optional
+        Parameters whose distribution is that of x / s: the name of s, a positive parameter, or its
+        value. p(x | s) = p(x / s) / s, so that a scale that many parameters share is learned from
+        them.
 
     Raises
     ------
     InputError
-        If a prior has no ``rvs`` and ``logpdf``, or a coordinate does not fit the support.
+        If a prior has no ``rvs`` and ``logpdf``, a coordinate does not fit the support, or a scale
+        is not positive.
     """
 
     distributions: Mapping[str, Distribution]
     coordinates: Mapping[str, str] = field(default_factory=dict)
+    scales: Mapping[str, str | float] = field(default_factory=dict)
     maps: tuple[Coordinate, ...] = field(init=False, repr=False)
+    scaling: Scaling = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_fields(self, "distributions", "coordinates")
+        check_fields(self, "distributions", "coordinates", "scales")
         if not self.distributions:
             raise InputError(
                 "prior is empty: give at least one parameter a distribution", argument="prior"
@@ -263,6 +316,7 @@ class Prior:
             )
         maps = [_coordinate(n, d, self.coordinates.get(n)) for n, d in self.distributions.items()]
         object.__setattr__(self, "maps", tuple(maps))
+        object.__setattr__(self, "scaling", _scaling(self))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -279,7 +333,8 @@ class Prior:
             coordinate.unconstrained(coordinate.inside(draw(d, rng, size)))
             for coordinate, d in zip(self.maps, self.distributions.values(), strict=True)
         ]
-        return np.stack(columns, axis=1)
+        theta = np.stack(columns, axis=1)
+        return self.scaling.multiplied(theta, self.natural(theta))
 
     def natural(self, theta: Array) -> Array:
         """Map unconstrained (n, d) to parameter values (n, d)."""
@@ -305,8 +360,24 @@ class Prior:
         return total_log_density(self.log_densities(theta))
 
     def log_densities(self, theta: Array) -> Array:
-        """Log density of each unconstrained coordinate, log-Jacobian included, (n, d)."""
+        """Log density of each unconstrained coordinate, log-Jacobian included, (n, d).
+
+        Where a parameter has a scale it is the density given that.
+        """
         self._check("theta", theta)
+        if not self.scales:
+            return self.unscaled_log_densities(theta)
+        log_scales = np.log(self.scaling.of(self.natural(theta)))
+        result = self.unscaled_log_densities(self.standardised(theta))
+        result[:, self.scaling.columns] -= log_scales
+        return result
+
+    def standardised(self, theta: Array) -> Array:
+        """Coordinates whose densities are independent: those of x / s where x has a scale s."""
+        return self.scaling.divided(theta, self.natural(theta))
+
+    def unscaled_log_densities(self, theta: Array) -> Array:
+        """As `log_densities`, of coordinates that were `standardised`."""
         result = np.empty(theta.shape)
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             values = self.natural(theta)
@@ -327,6 +398,24 @@ class Prior:
             (columns, _log_density_of([distributions[j] for j in columns]))
             for columns in members.values()
         ]
+
+    def density(self, name: str, values: Array) -> Array:
+        """Prior density of a parameter at values (m,); where it has a scale, averaged over that."""
+        distribution, scale = self.distributions[name], self.scales.get(name, 1.0)
+        drawn = np.array([scale])
+        if isinstance(scale, str):
+            drawn = draw(self.distributions[scale], np.random.default_rng(0), _DRAWS)
+        with np.errstate(all="ignore"):
+            each = np.exp(distribution.logpdf(values / drawn[:, None])) / drawn[:, None]
+        return np.nan_to_num(each.mean(axis=0), posinf=0.0)
+
+    @cached_property
+    def unscaled_spread(self) -> Array:
+        """Spread of the distribution of each scaled parameter over its scale, (m,)."""
+        rng = np.random.default_rng(0)
+        scaled = [self.distributions[name] for name in self.scales]
+        quartiles = [np.quantile(draw(d, rng, _DRAWS), (0.25, 0.75)) for d in scaled]
+        return np.diff(quartiles, axis=1)[:, 0] / _QUARTILES_OF_NORMAL
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions made on the way cannot be pickled, and are made again.
@@ -375,6 +464,47 @@ def _log_density_of(distributions: list[Any]) -> Callable[[Array], Array]:
     ]
     kwds = {key: np.array([d.kwds[key] for d in distributions], dtype=float) for key in one.kwds}
     return lambda values: one.dist.logpdf(values, *args, **kwds)
+
+
+def _scaling(prior: Prior) -> Scaling:
+    """Columns of the scales of a prior.
+
+    Raises
+    ------
+    InputError
+        If a scale is not positive, is scaled itself, or multiplies what has bounds.
+    """
+    names = list(prior.names)
+    columns, by, known = [], [], []
+    for name, scale in prior.scales.items():
+        argument = f"scales.{name}"
+        if name not in names:
+            raise InputError(f"scales names '{name}', which has no prior", argument=argument)
+        if not isinstance(prior.maps[names.index(name)], Identity):
+            raise InputError(
+                f"prior of '{name}' has bounds and the scale {shown(scale)}: give a distribution "
+                "on the whole line, such as stats.norm()",
+                argument=argument,
+            )
+        if isinstance(scale, str):
+            fits = scale in names and scale not in prior.scales
+            map_ = prior.maps[names.index(scale)] if fits else None
+            if not (isinstance(map_, (Log, Logit)) and map_.natural(np.array(-40.0)) >= 0.0):
+                raise InputError(
+                    f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
+                    "such as stats.lognorm(1.0)",
+                    argument=argument,
+                )
+        else:
+            scale = real_number(f"scale of '{name}'", scale, argument=argument)
+            if scale <= 0.0:
+                raise InputError(
+                    f"scale of '{name}' is {scale:g}: give a positive number", argument=argument
+                )
+        columns.append(names.index(name))
+        by.append(names.index(scale) if isinstance(scale, str) else -1)
+        known.append(1.0 if isinstance(scale, str) else scale)
+    return Scaling(np.array(columns, int), np.array(by, int), np.array(known, float))
 
 
 def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:

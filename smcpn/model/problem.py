@@ -134,7 +134,8 @@ class Problem:
         self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
         self._check_records()
         self._check_values([as_density(sd) for sd in given_noise])
-        free, fixed = _split_prior(prior, ode)
+        default = ode.priors
+        free, fixed = _split_prior(prior, ode, default)
         interval = _typical_interval(self.records[0])
         _check_noise(given_noise, self.records, interval, fixed, free)
         disturbance = Disturbance.of(process_noise, ode)
@@ -165,7 +166,13 @@ class Problem:
                 f"({listed(ode.parameters)}): remove it or correct its name",
                 argument=f"prior.{unused[0]}",
             )
-        self.prior = Prior({**free, **added}, {} if coordinates is None else coordinates)
+        # A prior that a user gives is that of the parameter, whatever scales its default.
+        scales = {
+            name: scale if scale in free else fixed[scale]
+            for name, scale in ode.scales.items()
+            if free.get(name) is default[name]
+        }
+        self.prior = Prior({**free, **added}, coordinates or {}, scales)
         self.fixed = fixed
 
     @classmethod
@@ -320,14 +327,16 @@ def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
 
 
 def _split_prior(
-    prior: Mapping[str, Distribution | float | Mapping[str, Any]], ode: ODE
+    prior: Mapping[str, Distribution | float | Mapping[str, Any]],
+    ode: ODE,
+    default: Mapping[str, Distribution],
 ) -> tuple[dict[str, Distribution], dict[str, float]]:
     if not isinstance(prior, Mapping):
         raise InputError(
             f"prior is {type(prior).__name__}: give a dict of name to distribution",
             argument="prior",
         )
-    free: dict[str, Any] = ode.priors
+    free: dict[str, Any] = dict(default)
     fixed = dict(ode.defaults)
     for name, value in _flat(prior, ode).items():
         if isinstance(value, (int, float, np.number)):

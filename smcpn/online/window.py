@@ -85,7 +85,10 @@ class FreeStart:
         if model.process_noise is not None:
             noise.append(ca.vec(model.process_noise.columns))
         graph = ca.vertcat(model.rhs, model.outputs, *noise, *diffusion)
-        numbers = [j for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])]
+        used = {prior.names[j] for j in range(len(prior)) if ca.depends_on(graph, model.theta[j])}
+        self._scales = {name: s for name, s in prior.scales.items() if name in used}
+        used |= set(self._scales.values())
+        numbers = [j for j, name in enumerate(prior.names) if name in used]
         names = [prior.names[j] for j in numbers]
         self._kept = {name: prior.distributions[name] for name in names}
         self._coordinates = {n: c for n, c in prior.coordinates.items() if n in names}
@@ -120,7 +123,7 @@ class FreeStart:
             f"{state}(0)": stats.norm(m, s)
             for state, m, s in zip(self._states, mean.tolist(), sd.tolist(), strict=True)
         }
-        return Prior({**self._kept, **starts}, self._coordinates)
+        return Prior({**self._kept, **starts}, self._coordinates, self._scales)
 
 
 class Forgetting:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -54,14 +54,14 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
     for j, (name, row) in enumerate(zip(posterior.names, rows, strict=True)):
         relative = bool(truth.get(name))
         unit = truth[name] if relative else _power_of_ten(posterior[name])
-        distribution = posterior.problem.prior.distributions[name]
+        prior = partial(posterior.problem.prior.density, name)
         limits = [
             _range(draws[:, j] / unit, np.full(DRAWS, 1 / DRAWS)),
             _range(posterior[name] / unit, posterior.weights),
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
         for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
-            _plot_prior(axes, distribution, unit, low, high, own_peak)
+            _plot_prior(axes, prior, unit, low, high, own_peak)
             _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
                 axes.axvline(truth[name] / unit, color=ACCENT, ls="--", lw=1.2, label="truth")
@@ -159,12 +159,15 @@ def _range(values: Array, weights: Array) -> tuple[float, float]:
 
 
 def _plot_prior(
-    axes: Axes, distribution: Any, unit: float, low: float, high: float, own_peak: bool
+    axes: Axes,
+    prior: Callable[[Array], Array],
+    unit: float,
+    low: float,
+    high: float,
+    own_peak: bool,
 ) -> None:
     x = np.linspace(low, high, 160)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        density = np.exp(np.asarray(distribution.logpdf(x * unit), dtype=float)) * abs(unit)
-    density = np.nan_to_num(density, posinf=0.0)
+    density = prior(x * unit) * abs(unit)
     density = density / (density.max() or 1.0) if own_peak else density
     axes.fill_between(x, density, color=LIGHT, lw=0)
     axes.plot(x, density, color=MIDDLE, lw=1.0, ls="-.", label="prior")

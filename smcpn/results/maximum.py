@@ -12,7 +12,7 @@ from smcpn.columns import align
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
-from smcpn.model.prior import describe
+from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
@@ -166,10 +166,8 @@ class Maximum:
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
         rows = [
-            [name, describe(distribution), f"{value:.6g}"]
-            for (name, distribution), value in zip(
-                self.problem.prior.distributions.items(), self.values, strict=True
-            )
+            [name, described(self.problem.prior, name), f"{value:.6g}"]
+            for name, value in zip(self.names, self.values, strict=True)
         ]
         lines = [
             align([["parameter", "prior", self._kind], *rows], left=(0, 1)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.model.prior import Prior, describe
+from smcpn.model.prior import Prior, described
 from smcpn.validation.correlation import RIDGE
 
 PRIOR_DOMINATED = 0.7
@@ -107,7 +107,7 @@ def parameter_rows(
     return [
         ParameterRow(
             name=name,
-            prior=describe(distribution),
+            prior=described(prior, name),
             prior_sd=float(prior_sd[j]),
             mean=mean[name],
             sd=sd[name],
@@ -116,5 +116,5 @@ def parameter_rows(
             neighbour=names[closest[j]] if len(names) > 1 else "",
             correlation=float(others[j, closest[j]]),
         )
-        for j, (name, distribution) in enumerate(prior.distributions.items())
+        for j, name in enumerate(names)
     ]

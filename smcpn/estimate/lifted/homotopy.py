@@ -33,7 +33,8 @@ from smcpn.estimate.lifted.linearisation import Field
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.records import PathProblem
 from smcpn.estimate.lifted.smoothing import Linear, smoothed
-from smcpn.estimate.log_density import LogDensity, prior_expansion
+from smcpn.estimate.log_density import LogDensity
+from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import POSTERIOR
 
@@ -274,7 +275,8 @@ class Homotopy:
         density, (searches, d) = self._density, theta.shape
         gradient, curvature = np.zeros((searches, d)), np.zeros((searches, d, d))
         if density.target == POSTERIOR:
-            _, first, second = prior_expansion(density.prior, theta, density.scale)
+            prior = prior_expansion(density.prior, theta, density.scale)
+            first, second = prior.gradient, prior.diagonal
             gradient += np.where(np.isfinite(first), first, 0.0)
             curvature += np.where(second < 0.0, -second, 0.0)[:, :, None] * np.eye(d)
         if self._learned:

@@ -27,8 +27,9 @@ DATA = (
 )  # fmt: skip
 """Numbers that `log_density` finds in its data, in this order; from ``start`` on addresses.
 
-Of each parameter ``coordinates`` has its kind, bound and sign or width, ``prior`` the first node,
-the spacing, and value and slope at each node."""
+Of each parameter ``coordinates`` has its kind, bound, and sign or width, and the column of its
+scale or -1, and the known scale; ``prior`` the first node, the spacing, and value and slope at each
+node, of the coordinate over the scale."""
 RECORD = (
     "start", "intervals", "inputs", "gains", "n_gains", "samples", "begins", "recur", "length",
 )  # fmt: skip
@@ -119,24 +120,31 @@ def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
     start, advance = head[10], head[11]
     constants = carray(_doubles(head[12]), n_constants)
     factor = carray(_doubles(head[14]), (d, d))
-    coordinates = carray(_doubles(head[15]), (d, 3))
+    coordinates = carray(_doubles(head[15]), (d, 5))
     prior = carray(_doubles(head[16]), (d, 2 * cells + 4))
     records = carray(_integers(head[17]), (n_records, 9))
-    columns, slopes, of_prior = np.zeros((rows, d)), np.empty(d), np.empty(d)
-    total = 0.0
-    _placed(position, gradient, data)
+    columns, slopes, of_prior = np.zeros((rows, d)), np.empty(d), np.zeros(d)
+    total, theta = 0.0, np.empty(d)
+    _placed(position, theta, data)
     for i in range(d):
-        x, slopes[i] = _value_of(coordinates[i], gradient[i])
-        log_prior, of_prior[i] = _prior_of(prior[i], cells, gradient[i])
-        total += log_prior
-        columns[i] = x
+        columns[i], slopes[i] = _value_of(coordinates[i], theta[i])
         columns[d + i, i] = 1.0
+    for i in range(d):
+        by, scale = int(coordinates[i, 3]), coordinates[i, 4]
+        if by >= 0:
+            scale = columns[by, 0]
+        y = theta[i] / scale
+        log_prior, slope = _prior_of(prior[i], cells, y)
+        total += log_prior - np.log(scale)
+        of_prior[i] += slope / scale
+        if by >= 0:
+            of_prior[by] -= (1.0 + y * slope) * slopes[by] / scale
     for k in range(n_constants):
         columns[2 * d + k] = constants[k]
     if not np.isfinite(total):
         return 1
     state, following = np.empty((n_state, d)), np.empty((n_state, d))
-    sums, slope, log_likelihood = np.empty((n_emitted, d)), np.zeros(d), 0.0
+    sums, along, log_likelihood = np.empty((n_emitted, d)), np.zeros(d), 0.0
     kept = np.empty(work + _LINE // 8)
     lanes = -(-kept.ctypes.data // _LINE) * _LINE
     for r in range(n_records):
@@ -154,19 +162,18 @@ def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
                 ),
             )  # fmt: skip
             log_likelihood += sums[0, 0]
-            slope += sums[1]
+            along += sums[1]
             state, following = following, state
             first = last
     total += log_likelihood
     for i in range(d):
-        slope[i] = slope[i] * slopes[i] + of_prior[i]
+        along[i] = along[i] * slopes[i] + of_prior[i]
     known = np.isfinite(total)
     for j in range(d):
-        along = 0.0
+        gradient[j] = 0.0
         for i in range(d):
-            along += factor[i, j] * slope[i]
-        gradient[j] = along
-        known = known and np.isfinite(along)
+            gradient[j] += factor[i, j] * along[i]
+        known = known and np.isfinite(gradient[j])
     value[0] = total
     return 0 if known else 1
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, address
 from smcpn.codegen.lower import LaneProgram
-from smcpn.estimate.log_density import LogDensity, prior_expansion
+from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import machine_code
 from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
 from smcpn.likelihood.expansion import tangent_program
@@ -22,14 +22,16 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
 from smcpn.model.prior import Coordinate, Identity, Log, Logit, Prior
+from smcpn.model.prior_expansion import along_coordinates
 
 Array = NDArray[np.float64]
 
 MOST_PARAMETERS = 24
 """Beyond, a gradient takes so long that a call from Python is nothing, and reverse mode less."""
 CELLS = 8192
-REACH = 40.0
-"""Spreads of a prior on either side of its median that are tabulated."""
+DRAWS = 1001
+REACH = 30.0
+"""Ranges between the quartiles on either side of a prior's median that are tabulated."""
 EXACT = 1e-7
 """Largest error of a tabulated log density, relative to one or to its size; Python evaluates others."""
 
@@ -60,7 +62,7 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
     """
     prior, d = density.prior, len(density.prior)
     maps = None if d > MOST_PARAMETERS else coordinate_numbers(prior)
-    table = None if maps is None else prior_table(prior, density.centre, density.scale)
+    table = None if maps is None else prior_table(prior)
     if maps is None or table is None:
         return None
     kernel, likelihood = _gradient_kernel(density.log_likelihood)
@@ -121,9 +123,16 @@ def _record(rows: Any) -> list[int]:
 
 
 def coordinate_numbers(prior: Prior) -> Array | None:
-    """Kind, bound, and sign or width of each coordinate, (d, 3); None for a kind not known."""
+    """Kind, bound, and sign or width of each coordinate, its scale's column or -1, known scale.
+
+    The result is (d, 5); None for a kind that is not known.
+    """
     numbers = [_numbers(coordinate) for coordinate in prior.maps]
-    return None if None in numbers else np.array(numbers, dtype=np.float64)
+    if None in numbers:
+        return None
+    scales = np.tile([-1.0, 1.0], (len(prior), 1))
+    scales[prior.scaling.columns] = np.column_stack([prior.scaling.by, prior.scaling.known])
+    return np.hstack([np.array(numbers, dtype=np.float64), scales])
 
 
 def _numbers(coordinate: Coordinate) -> tuple[float, float, float] | None:
@@ -138,18 +147,20 @@ def _numbers(coordinate: Coordinate) -> tuple[float, float, float] | None:
             return None
 
 
-def prior_table(prior: Prior, centre: Array, scale: Array) -> Array | None:
+def prior_table(prior: Prior) -> Array | None:
     """First node, spacing, and value and slope at each node, (d, 2 + 2 nodes).
 
-    None where the cubic between the nodes is not the log density, as at a kink or a bound.
+    They are those of coordinates over their scales. None where the cubic between the nodes is not
+    the log density, as at a kink or a bound.
     """
-    d, first = len(prior), centre - REACH * scale
-    spacing = 2.0 * REACH * scale / CELLS
+    d, y = len(prior), prior.standardised(prior.sample(np.random.default_rng(0), DRAWS))
+    quarter, centre, three = np.quantile(y, (0.25, 0.5, 0.75), axis=0)
+    spread = three - quarter
+    first, spacing = centre - REACH * spread, 2.0 * REACH * spread / CELLS
     nodes = first + np.arange(CELLS + 1)[:, None] * spacing
-    values = prior.log_densities(nodes)
-    slopes = prior_expansion(prior, nodes, scale)[1]
+    values, slopes, _ = along_coordinates(prior, nodes, spread)
     middle = 0.5 * (values[1:] + values[:-1]) + spacing / 8.0 * (slopes[:-1] - slopes[1:])
-    exact = prior.log_densities(nodes[:-1] + 0.5 * spacing)
+    exact = prior.unscaled_log_densities(nodes[:-1] + 0.5 * spacing)
     close = np.abs(middle - exact) <= EXACT * np.maximum(1.0, np.abs(exact))
     if not close.all():
         return None

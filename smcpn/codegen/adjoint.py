@@ -1,0 +1,214 @@
+"""Products with the transposed Jacobian of a graph, by reverse accumulation, and what they need.
+
+The graphs of a recursion are functions of numbers that a particle computes once, its parameters or
+functions of these, and of its state. A reverse pass accumulates the derivatives by these numbers,
+and goes on to the parameters once, at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import casadi as ca
+
+from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
+from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
+
+_LINEAR = frozenset({"add", "sub", "neg", "twice"})
+"""Operations whose slopes are numbers."""
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """A recursion over numbers that a particle computes once.
+
+    Attributes
+    ----------
+    program : LaneProgram
+        Its ``theta`` are symbols of these numbers, (w, 1); ``start`` is still of the parameters.
+    parameters : casadi.SX
+        Symbols of the parameters, (p, 1).
+    numbers : casadi.SX
+        The numbers, (w, 1), of parameters and constants.
+    """
+
+    program: LaneProgram
+    parameters: ca.SX
+    numbers: ca.SX
+
+
+def hoisted(program: LaneProgram) -> Hoisted:
+    """Take everything that depends on parameters alone out of ``interval``, ``step``, ``emitted``.
+
+    The numbers are the largest parts of the graphs that depend on parameters and on neither state
+    nor rows. What depends on the constants only stays where it is.
+    """
+    graphs = [g for g in (program.interval, program.step, program.emitted) if g is not None]
+    sizes = [graph.numel() for graph in graphs]
+    free = ca.symvar(joined := ca.vertcat(*graphs))
+    function = ca.Function("graphs", [ca.vertcat(*free)], [ca.cse(ca.densify(joined))])
+    parameters, constants = _hashes(program.theta), _hashes(program.constants)
+    values: dict[int, ca.SX] = {}
+    of_parameters: set[int] = set()
+    in_time: set[int] = set()
+    symbols: dict[int, ca.SX] = {}
+    outputs = ca.SX.zeros(joined.numel(), 1)
+
+    def read(row: int) -> ca.SX:
+        """A value where time goes on: a parameter or what is made of parameters is a symbol."""
+        if row in in_time or row not in of_parameters:
+            return values[row]
+        return symbols.setdefault(row, ca.SX.sym(f"number_{len(symbols)}"))
+
+    for row, (operation, operands, constant) in enumerate(instructions(function)):
+        if operation == OUTPUT:
+            outputs[operands[2]] = read(operands[0])
+        elif operation == INPUT:
+            values[row] = symbol = free[operands[1]]
+            if symbol.element_hash() in parameters:
+                of_parameters.add(row)
+            elif symbol.element_hash() not in constants:
+                in_time.add(row)
+        elif operation == CONSTANT:
+            values[row] = ca.SX(constant)
+        else:
+            if not in_time.isdisjoint(operands):
+                in_time.add(row)
+            if not of_parameters.isdisjoint(operands):
+                of_parameters.add(row)
+            taken = [read(k) if row in in_time else values[k] for k in operands]
+            values[row] = applied(operation, taken)
+    edges = [0, *(sum(sizes[: k + 1]) for k in range(len(sizes)))]
+    parts = ca.vertsplit(outputs, edges)
+    return Hoisted(
+        replace(
+            program,
+            theta=ca.vertcat(ca.SX(0, 1), *symbols.values()),
+            interval=parts[0] if program.interval is not None else None,
+            step=parts[-2],
+            emitted=parts[-1],
+        ),
+        program.theta,
+        ca.vertcat(ca.SX(0, 1), *(values[row] for row in symbols)),
+    )
+
+
+def _hashes(symbols: ca.SX) -> set[int]:
+    return {symbols[k].element_hash() for k in range(symbols.numel())}
+
+
+def transposed(graph: ca.SX, symbols: Sequence[ca.SX], weights: ca.SX) -> list[ca.SX]:
+    """Products J' w of the Jacobians of a column of graphs, by each column of symbols.
+
+    The rules of single operations are those of `smcpn.codegen.tangent`, from the outputs to the
+    inputs. An entry that is zero throughout is structurally zero.
+
+    Parameters
+    ----------
+    graph : casadi.SX, (m, 1)
+    symbols : sequence of casadi.SX, (n, 1) each
+    weights : casadi.SX, (m, 1)
+    """
+    free = ca.symvar(graph)
+    function = ca.Function("graph", [ca.vertcat(*free)], [ca.cse(ca.densify(graph))])
+    rows = list(instructions(function))
+    values = _values(rows, free)
+    wanted = {column[k].element_hash() for column in symbols for k in range(column.numel())}
+    moving = _moving(rows, free, wanted)
+    # As in a tangent, nothing comes of a branch that is not taken, and what does not move is not
+    # moved by an infinite slope.
+    selected, singular = _below(rows, SELECTIONS), _below(rows, SINGULAR)
+    sums: dict[int, ca.SX] = {}
+    found: dict[int, ca.SX] = {}
+    for row in reversed(range(len(rows))):
+        operation, operands, _ = rows[row]
+        if operation == OUTPUT:
+            if operands[0] in moving:
+                _add(sums, operands[0], weights[operands[2]])
+            continue
+        total = sums.pop(row, None)
+        if total is None:
+            continue
+        if operation == INPUT:
+            found[free[operands[1]].element_hash()] = total
+            continue
+        taken = [values[k] for k in operands]
+        for k, slope in enumerate(slopes(operation, taken)):
+            if operands[k] not in moving or not slope.nnz():
+                continue
+            part = _part(operation, k, taken, slope, total)
+            if operation not in _LINEAR:
+                part = applied("if_else_zero", [total, part]) if row in selected else part
+                part = applied("if_else_zero", [slope, part]) if row in singular else part
+            _add(sums, operands[k], part)
+    return [_gathered(column, found) for column in symbols]
+
+
+def _add(sums: dict[int, ca.SX], row: int, term: ca.SX) -> None:
+    sums[row] = sums[row] + term if row in sums else term
+
+
+def _gathered(symbols: ca.SX, found: dict[int, ca.SX]) -> ca.SX:
+    """Column of what was found for each symbol, sparse where there is nothing."""
+    column = ca.SX(symbols.numel(), 1)
+    for k in range(symbols.numel()):
+        product = found.get(symbols[k].element_hash())
+        if product is not None and not product.is_zero():
+            column[k] = product
+    return column
+
+
+def _values(rows: Sequence[tuple[str, tuple[int, ...], float]], free: list[ca.SX]) -> list[ca.SX]:
+    values: list[ca.SX] = []
+    for operation, operands, constant in rows:
+        if operation == OUTPUT:
+            values.append(ca.SX())
+        elif operation == INPUT:
+            values.append(free[operands[1]])
+        elif operation == CONSTANT:
+            values.append(ca.SX(constant))
+        else:
+            values.append(applied(operation, [values[k] for k in operands]))
+    return values
+
+
+def _moving(
+    rows: Sequence[tuple[str, tuple[int, ...], float]], free: list[ca.SX], wanted: set[int]
+) -> set[int]:
+    """Rows that depend on the symbols with these hashes."""
+    moving: set[int] = set()
+    for row, (operation, operands, _) in enumerate(rows):
+        if operation == INPUT:
+            depends = free[operands[1]].element_hash() in wanted
+        else:
+            depends = operation not in (CONSTANT, OUTPUT) and not moving.isdisjoint(operands)
+        if depends:
+            moving.add(row)
+    return moving
+
+
+def _below(
+    rows: Sequence[tuple[str, tuple[int, ...], float]], operations: frozenset[str]
+) -> set[int]:
+    """Rows on which one of these operations depends."""
+    below: set[int] = set()
+    for row in reversed(range(len(rows))):
+        operation, operands, _ = rows[row]
+        inner = operation not in (INPUT, CONSTANT, OUTPUT)
+        if inner and (operation in operations or row in below):
+            below.update(operands)
+    return below
+
+
+def _part(operation: str, k: int, operands: list[ca.SX], slope: ca.SX, total: ca.SX) -> ca.SX:
+    """Contribution of an operation to what its k-th operand receives: slope times ``total``."""
+    if operation in SELECTIONS:
+        return applied("if_else_zero", [slope, total])
+    product = slope * total
+    if operation == "pow" and k == 1:
+        product = applied("if_else_zero", [operands[0], product])
+    if operation in SINGULAR:
+        product = applied("if_else_zero", [total, product])
+    return product

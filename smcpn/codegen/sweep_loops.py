@@ -1,0 +1,210 @@
+"""Write the loops of a reverse pass around its blocks of statements, as one LLVM module.
+
+A block of lanes runs through the samples of a segment and keeps the state before every interval and
+step on a *tape*, then goes back over it:
+
+    for each block of LANES particles:
+        for each sample, for each of its steps:
+            state after the step -> tape
+        for each sample, from the last:
+            add the sample's derivatives to those of the state and of the numbers of a particle
+            for each of its steps, from the last:
+                state before the step <- tape
+                derivatives by the state after it -> by the state before it
+                add its derivatives by the numbers of a particle
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from llvmlite import ir
+
+from smcpn.codegen.loops import (
+    ARRAY,
+    FAST,
+    INTEGER,
+    NUMBERS,
+    Function,
+    Shared,
+    copies,
+    number,
+    run_lanes,
+)
+from smcpn.codegen.machine_code import Block
+
+SWEEP_ARGUMENTS = {
+    "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,
+    "slopes": NUMBERS, "totals": NUMBERS, "intervals": NUMBERS, "inputs": NUMBERS,
+    "gains": NUMBERS, "n_gains": INTEGER, "samples": NUMBERS, "begins": INTEGER.as_pointer(),
+    "recur": INTEGER, "first": INTEGER, "last": INTEGER, "first_block": INTEGER,
+    "last_block": INTEGER, "work": NUMBERS, "tape": NUMBERS,
+}  # fmt: skip
+"""What `sweep` is called with."""
+
+WORK, HERE, NEXT = 0, ARRAY, 2 * ARRAY
+"""First slots of the work array, of the state on the tape, and of that after it."""
+
+
+@dataclass(frozen=True)
+class SweepPlan:
+    """A reverse pass as blocks of statements, and where its values are in the work array.
+
+    Attributes
+    ----------
+    blocks : dict of str to Block
+        As of `smcpn.codegen.loops.Plan`: forward ``interval`` and ``step``, and backward
+        ``sample_back``, ``interval_back`` and ``step_back``; and ``hoist_lane``.
+    lanes, width : int
+        Particles of a block, and how many of them one instruction runs.
+    n_state, n_numbers, n_slopes : int
+        Of ``n_numbers`` the first ``n_slopes`` move.
+    adjoint_slot, slopes_slot, total_slot, slots : int
+        First slots of the derivatives by state and numbers and of the sum of what is emitted,
+        and the number of all.
+    widths : dict of str to int
+        Numbers in a row of each array of rows, by the name of its vector in the statements.
+    """
+
+    blocks: dict[str, Block]
+    lanes: int
+    width: int
+    n_state: int
+    n_numbers: int
+    n_slopes: int
+    adjoint_slot: int
+    slopes_slot: int
+    total_slot: int
+    slots: int
+    widths: dict[str, int]
+
+    @property
+    def text(self) -> str:
+        """All that the machine code depends on, but for the modules that write it."""
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        blocks = (f"{name}{block}" for name, block in self.blocks.items())
+        return f"sweep {sizes}\n" + "\n".join(blocks)
+
+    @property
+    def begun(self) -> int:
+        """States of an interval on the tape besides those of its steps."""
+        return int("interval_lane" in self.blocks)
+
+
+def write_sweep(module: ir.Module, plan: SweepPlan) -> None:
+    """Write ``sweep``: a segment forward and back, a block of lanes after the other."""
+    made = Function(module, "sweep", SWEEP_ARGUMENTS)
+    _Sweep(module, made, plan).write()
+    made.finish(FAST)
+
+
+class _Sweep:
+    def __init__(self, module: ir.Module, made: Function, plan: SweepPlan) -> None:
+        self._made, self._plan = made, plan
+        self._gather = copies(module, "gather", plan.lanes, into_lanes=True)
+        self._scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
+        # The state is at hand at the sample before the first, or at the first of all.
+        self._origin = made.sum(self._larger(made["first"], number(1)), number(-1))
+        begin = made.at(made["begins"], self._origin)
+        self._before = made.builder.load(begin)
+
+    def write(self) -> None:
+        """Write all blocks of particles."""
+        made, plan = self._made, self._plan
+        particles = made["particles"]
+        kept = (
+            ("adjoint", plan.adjoint_slot, plan.n_state),
+            ("slopes", plan.slopes_slot, plan.n_slopes),
+            ("totals", plan.total_slot, 1),
+        )
+        with made.loop(made["first_block"], made["last_block"]) as block:
+            base = made.times(block, number(plan.lanes))
+            live = made.smaller(number(plan.lanes), made.builder.sub(particles, base))
+            place = (particles, base, live)
+            self._gather(made, made["tape"], made["state"], number(plan.n_state), *place)
+            self._gather(made, self._slots(0), made["numbers"], number(plan.n_numbers), *place)
+            for name, slot, size in kept:
+                self._gather(made, self._slots(slot), made[name], number(size), *place)
+            run_lanes(made, plan.blocks["hoist_lane"], plan.lanes, plan.width)
+            self._forward()
+            self._back()
+            for name, slot, size in kept:
+                self._scatter(made, self._slots(slot), made[name], number(size), *place)
+
+    def _forward(self) -> None:
+        made = self._made
+        with made.loop(made.sum(self._origin, number(1)), made["last"]) as sample:
+            before, begin, end = self._interval(sample)
+            if self._plan.begun:
+                self._run("interval", self._place(before, before), {"q": ("intervals", before)})
+            with made.loop(begin, end) as step:
+                self._run("step", self._place_of_step(before, step), self._step_rows(step, begin))
+
+    def _back(self) -> None:
+        made, builder = self._made, self._made.builder
+        with made.loop(made["first"], made["last"]) as count:
+            sample = self._mirrored(count, made["first"], made["last"])
+            self._run("sample_back", self._place(sample, sample), {"s": ("samples", sample)})
+            with made.where(builder.icmp_signed(">", sample, number(0))):
+                before, begin, end = self._interval(sample)
+                with made.loop(begin, end) as place:
+                    step = self._mirrored(place, begin, end)
+                    here = self._place_of_step(before, step)
+                    self._run("step_back", here, self._step_rows(step, begin))
+                if self._plan.begun:
+                    rows = {"q": ("intervals", before)}
+                    self._run("interval_back", self._place(before, before), rows)
+
+    def _run(self, name: str, state: Any, rows: dict[str, tuple[str, Any]]) -> None:
+        """Write a block on the state at a place of the tape, and rows by array and number."""
+        made, plan = self._made, self._plan
+        places = {
+            vector: made.at(made[array], made.times(row, number(plan.widths[vector])))
+            for vector, (array, row) in rows.items()
+        }
+        size = number(plan.n_state * plan.lanes)
+        here = made.at(made["tape"], made.times(state, size))
+        arrays = [made["work"], here, made.at(here, size)]
+        shared = Shared(made, plan.blocks[f"{name}_shared"], places)
+        run_lanes(made, plan.blocks[f"{name}_lane"], plan.lanes, plan.width, shared, arrays)
+
+    def _interval(self, sample: Any) -> tuple[Any, Any, Any]:
+        """Number of the interval before a sample, its first step and the one after its last."""
+        made = self._made
+        before = made.sum(sample, number(-1))
+        begin = made.builder.load(made.at(made["begins"], before))
+        return before, begin, made.builder.load(made.at(made["begins"], sample))
+
+    def _step_rows(self, step: Any, begin: Any) -> dict[str, tuple[str, Any]]:
+        made, builder = self._made, self._made.builder
+        since = builder.sub(step, made.times(made["recur"], begin))
+        gain = made.smaller(since, builder.sub(made["n_gains"], number(1)))
+        return {"r": ("inputs", step), "g": ("gains", gain)}
+
+    def _place(self, sample: Any, intervals: Any) -> Any:
+        """Where on the tape the state at a sample is, after so many intervals."""
+        made = self._made
+        steps = made.builder.load(made.at(made["begins"], sample))
+        return self._place_after(steps, intervals)
+
+    def _place_of_step(self, before: Any, step: Any) -> Any:
+        """Where on the tape the state before a step is, after the beginning of its interval."""
+        return self._place_after(step, self._made.sum(before, number(1)))
+
+    def _place_after(self, steps: Any, intervals: Any) -> Any:
+        made, builder = self._made, self._made.builder
+        begun = made.times(builder.sub(intervals, self._origin), number(self._plan.begun))
+        return made.sum(builder.sub(steps, self._before), begun)
+
+    def _slots(self, first: int) -> Any:
+        return self._made.at(self._made["work"], number(first * self._plan.lanes))
+
+    def _mirrored(self, index: Any, begin: Any, end: Any) -> Any:
+        """Index as far from the end of a range as it is from its beginning."""
+        made = self._made
+        return made.builder.sub(made.sum(begin, end, number(-1)), index)
+
+    def _larger(self, left: Any, right: Any) -> Any:
+        builder = self._made.builder
+        return builder.select(builder.icmp_signed(">", left, right), left, right)

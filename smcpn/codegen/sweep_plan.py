@@ -1,0 +1,180 @@
+"""Lay out the values of a reverse pass in lanes, and divide its statements into blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import casadi as ca
+
+from smcpn.codegen.adjoint import transposed
+from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, only_values, shared_block
+from smcpn.codegen.lower import (
+    LaneProgram,
+    Level,
+    Literal,
+    Statement,
+    Statements,
+    Value,
+    Vector,
+    lower,
+)
+from smcpn.codegen.machine_code import Block
+from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
+from smcpn.codegen.terms import WIDTH
+
+MOST_LANES = 16
+"""Of a reverse pass. A block that is not full costs as much as a full one."""
+_ADJOINT = "l"
+
+
+def sweep_plan(program: LaneProgram) -> SweepPlan:
+    """Return the plan of the reverse pass of what a program emits first.
+
+    Its ``theta`` are numbers that a particle computes once, see `smcpn.codegen.adjoint.hoisted`.
+    """
+    return _Layout(program).plan()
+
+
+class _Layout:
+    """Places of a lane's values in the work array and on the tape."""
+
+    def __init__(self, program: LaneProgram) -> None:
+        self._program = program
+        self._adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
+        self._numbers = ca.vertcat(program.theta, program.constants)
+        graphs = {"step": (program.step, {"r": program.step_row, "g": program.gain_row})}
+        if program.interval is not None:
+            graphs["interval"] = (program.interval, {"q": program.interval_row})
+        emitted, one = program.emitted[0], ca.SX(1.0)
+        sample = ca.vertcat(emitted, self._transposed(emitted, one, keep=True))
+        self._forward = {
+            name: self._lowered(graph, name, rows) for name, (graph, rows) in graphs.items()
+        }
+        self._back = {
+            name: self._lowered(self._transposed(graph, self._adjoint), f"{name}_back", rows)
+            for name, (graph, rows) in graphs.items()
+        }
+        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row})
+        self._assign()
+
+    def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
+        """Derivatives by state and numbers; added to those by the state where they are kept."""
+        state, theta = self._program.state, self._program.theta
+        by_state, by_numbers = transposed(graph, [state, theta], weights)
+        return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
+
+    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX]) -> Statements:
+        vectors = [
+            Vector(self._numbers, "p", Level.PARTICLE),
+            Vector(self._program.state, "m", Level.LANE),
+            Vector(self._adjoint, _ADJOINT, Level.LANE),
+            *(Vector(symbols, row, Level.SHARED) for row, symbols in rows.items()),
+        ]
+        return lower(graph, vectors, f"{name}_")
+
+    def _assign(self) -> None:
+        """Give every value that lasts a slot."""
+        program = self._program
+        graphs = [*self._forward.values(), *self._back.values()]
+        self._hoisted = [pair for graph in graphs for pair in graph.by_level[Level.PARTICLE]]
+        needed = {value for graph in graphs for value in graph.read(Level.LANE)}
+        values = [Value("p", k, Level.PARTICLE) for k in range(self._numbers.numel())]
+        values += [s.target for s in self._hoisted if s.target in needed]
+        self._slot = {value: slot for slot, value in enumerate(values)}
+        self._adjoint_slot = len(values)
+        self._slopes_slot = self._adjoint_slot + program.state.numel()
+        self._total_slot = self._slopes_slot + program.theta.numel()
+        self._slots = self._total_slot + 1
+        for k in range(program.state.numel()):
+            self._slot[Value("m", k, Level.LANE)] = HERE + k
+            self._slot[Value(_ADJOINT, k, Level.LANE)] = self._adjoint_slot + k
+
+    def plan(self) -> SweepPlan:
+        """Make the blocks."""
+        program = self._program
+        lanes = MOST_LANES
+        while lanes > LEAST_LANES and self._slots * lanes * 8 > WORKING_SET:
+            lanes //= 2
+        blocks = {"hoist_lane": self._hoist()}
+        for name, graph in self._forward.items():
+            shared = shared_block(graph, "rgq")
+            blocks |= {f"{name}_shared": shared, f"{name}_lane": self._ahead(graph, shared)}
+        for name, graph in self._back.items():
+            shared = shared_block(graph, "rgqs")
+            lane = self._returning(graph, shared, first=int(name == "sample"))
+            blocks |= {f"{name}_back_shared": shared, f"{name}_back_lane": lane}
+        return SweepPlan(
+            blocks=blocks,
+            lanes=lanes,
+            width=WIDTH,
+            n_state=program.state.numel(),
+            n_numbers=self._numbers.numel(),
+            n_slopes=program.theta.numel(),
+            adjoint_slot=self._adjoint_slot,
+            slopes_slot=self._slopes_slot,
+            total_slot=self._total_slot,
+            slots=self._slots,
+            widths={
+                "r": program.step_row.numel(),
+                "g": program.gain_row.numel(),
+                "s": program.sample_row.numel(),
+                "q": program.interval_row.numel(),
+            },
+        )
+
+    def _hoist(self) -> Block:
+        """Values that are computed once per particle."""
+        read = {operand for s in self._hoisted for operand in s.operands}
+        return Block(
+            loads=self._loads(v for v in self._slot if v.vector == "p" and v in read),
+            statements=tuple(self._hoisted),
+            stores=tuple(
+                (self._slot[s.target], s.target) for s in self._hoisted if s.target in self._slot
+            ),
+        )
+
+    def _ahead(self, graph: Statements, shared: Block) -> Block:
+        """The next state, in the next place on the tape."""
+        read = graph.read(Level.LANE)
+        return Block(
+            arguments=only_values(shared.results),
+            loads=self._loads(value for value in self._slot if value in read),
+            statements=tuple(graph.by_level[Level.LANE]),
+            stores=tuple(enumerate(graph.outputs, NEXT)),
+        )
+
+    def _returning(self, graph: Statements, shared: Block, first: int) -> Block:
+        """Derivatives by what was before; those by the numbers add up, as ``first`` outputs do."""
+        read, outputs = graph.read(Level.LANE), graph.outputs
+        after = first + self._program.state.numel()
+        places = [self._total_slot] * first
+        places += range(self._adjoint_slot, self._adjoint_slot + len(outputs) - first)
+        summed = [
+            (place, output)
+            for k, (place, output) in enumerate(zip(places, outputs, strict=True))
+            if (k < first or k >= after) and output != Literal(0.0)
+        ]
+        before = [Value("before", place, Level.LANE) for place, _ in summed]
+        sums = [Value("sum", place, Level.LANE) for place, _ in summed]
+        adjoint = zip(places[first:after], outputs[first:after], strict=True)
+        return Block(
+            arguments=only_values(shared.results),
+            loads=(
+                *self._loads(value for value in self._slot if value in read),
+                *((value, place) for value, (place, _) in zip(before, summed, strict=True)),
+            ),
+            statements=(
+                *graph.by_level[Level.LANE],
+                *(
+                    Statement(total, "add", (value, output))
+                    for total, value, (_, output) in zip(sums, before, summed, strict=True)
+                ),
+            ),
+            stores=(
+                *((place, output) for place, output in adjoint),
+                *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
+            ),
+        )
+
+    def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
+        return tuple((value, self._slot[value]) for value in values)
