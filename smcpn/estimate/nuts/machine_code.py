@@ -35,6 +35,7 @@ RECORD = (
 )  # fmt: skip
 """Numbers that it finds of each record."""
 _LINE = 64
+_LARGEST = np.finfo(float).max
 
 
 @intrinsic
@@ -98,6 +99,12 @@ def _prior_of(table: Any, cells: int, z: float) -> tuple[float, float]:
     return value + slope * (z - first - spacing * (k + s)), slope
 
 
+@compiled
+def _is_number(x: float) -> bool:
+    """Whether it is finite; the arithmetic that numba's own test takes is one of finite numbers."""
+    return bool(abs(x) <= _LARGEST)
+
+
 @allocating
 def _placed(position: Any, theta: Any, data: Any) -> int:
     """Write centre + factor position."""
@@ -141,7 +148,7 @@ def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
             of_prior[by] -= (1.0 + y * slope) * slopes[by] / scale
     for k in range(n_constants):
         columns[2 * d + k] = constants[k]
-    if not np.isfinite(total):
+    if not _is_number(total):
         return 1
     state, following = np.empty((n_state, d)), np.empty((n_state, d))
     sums, along, log_likelihood = np.empty((n_emitted, d)), np.zeros(d), 0.0
@@ -168,12 +175,12 @@ def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
     total += log_likelihood
     for i in range(d):
         along[i] = along[i] * slopes[i] + of_prior[i]
-    known = np.isfinite(total)
+    known = _is_number(total)
     for j in range(d):
         gradient[j] = 0.0
         for i in range(d):
             gradient[j] += factor[i, j] * along[i]
-        known = known and np.isfinite(gradient[j])
+        known = known and _is_number(gradient[j])
     value[0] = total
     return 0 if known else 1
 

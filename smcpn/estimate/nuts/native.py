@@ -32,6 +32,8 @@ CELLS = 8192
 DRAWS = 1001
 REACH = 30.0
 """Ranges between the quartiles on either side of a prior's median that are tabulated."""
+NEEDED = 8.0
+"""As many have to be exact."""
 EXACT = 1e-7
 """Largest error of a tabulated log density, relative to one or to its size; Python evaluates others."""
 
@@ -151,18 +153,28 @@ def prior_table(prior: Prior) -> Array | None:
     """First node, spacing, and value and slope at each node, (d, 2 + 2 nodes).
 
     They are those of coordinates over their scales. None where the cubic between the nodes is not
-    the log density, as at a kink or a bound.
+    the log density `NEEDED` far, as at a kink or a bound. Farther out, where a bounded parameter
+    rounds to its bound, the table goes on straight.
     """
     d, y = len(prior), prior.standardised(prior.sample(np.random.default_rng(0), DRAWS))
     quarter, centre, three = np.quantile(y, (0.25, 0.5, 0.75), axis=0)
     spread = three - quarter
     first, spacing = centre - REACH * spread, 2.0 * REACH * spread / CELLS
-    nodes = first + np.arange(CELLS + 1)[:, None] * spacing
-    values, slopes, _ = along_coordinates(prior, nodes, spread)
-    middle = 0.5 * (values[1:] + values[:-1]) + spacing / 8.0 * (slopes[:-1] - slopes[1:])
-    exact = prior.unscaled_log_densities(nodes[:-1] + 0.5 * spacing)
-    close = np.abs(middle - exact) <= EXACT * np.maximum(1.0, np.abs(exact))
-    if not close.all():
+    numbers = np.arange(CELLS + 1)[:, None]
+    nodes = first + numbers * spacing
+    with np.errstate(all="ignore"):
+        values, slopes, _ = along_coordinates(prior, nodes, spread)
+        middle = 0.5 * (values[1:] + values[:-1]) + spacing / 8.0 * (slopes[:-1] - slopes[1:])
+        exact = prior.unscaled_log_densities(nodes[:-1] + 0.5 * spacing)
+        close = np.abs(middle - exact) <= EXACT * np.maximum(1.0, np.abs(exact))
+    half, needed = CELLS // 2, int(CELLS * NEEDED / (2.0 * REACH))
+    below, above = (np.logical_and.accumulate(side).sum(axis=0) for side in (
+        close[:half][::-1], close[half:],
+    ))  # fmt: skip
+    if min(below.min(), above.min()) < needed:
         return None
+    inside = np.clip(numbers, half - below, half + above)
+    values, slopes = (np.take_along_axis(each, inside, axis=0) for each in (values, slopes))
+    values += slopes * spacing * (numbers - inside)
     table = np.stack([values, slopes], axis=2).transpose(1, 0, 2).reshape(d, -1)
     return np.ascontiguousarray(np.hstack([np.column_stack([first, spacing]), table]))

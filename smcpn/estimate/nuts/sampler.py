@@ -184,16 +184,22 @@ def _run(
 
 
 def _chains(draws: list[Any], stats: list[Any], tune: int, interrupted: bool) -> Chains:
-    """Cut the tables of the chains to the draws after tuning that all of them have.
+    """Cut the tables of the chains to draws that all of them have.
+
+    An interrupt leaves chains of different lengths: as many are kept as make most draws.
 
     Raises
     ------
     KeyboardInterrupt
-        If an interrupt left none.
+        If there are no draws after tuning.
     """
-    length = min(table.num_rows for table in stats)
-    if length <= tune:
-        raise KeyboardInterrupt("nuts was interrupted before the first draw")
+    longest = sorted((table.num_rows for table in stats), reverse=True)
+    made = [(k + 1) * max(rows - tune, 0) for k, rows in enumerate(longest)]
+    if max(made) == 0:
+        raise KeyboardInterrupt("smcpn.nuts was interrupted before the first draw after tuning")
+    length = longest[int(np.argmax(made))]
+    kept = [k for k, table in enumerate(stats) if table.num_rows >= length]
+    draws, stats = [draws[k] for k in kept], [stats[k] for k in kept]
 
     def column(name: str) -> Any:
         parts = [np.asarray(table.column(name).to_numpy())[:length] for table in stats]
