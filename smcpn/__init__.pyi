@@ -24,6 +24,7 @@ from .online import NestedFilter, Online
 from .pn.solution import Solution
 from .pn.solve import solve
 from .results.compare import ModelComparison, compare
+from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
@@ -52,6 +53,7 @@ __all__ = [
     "Bernoulli",
     "CheckpointWarning",
     "Discovery",
+    "IdentifiedFunction",
     "IndependentMetropolis",
     "InputError",
     "Laplace",

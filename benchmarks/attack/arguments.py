@@ -294,6 +294,7 @@ def world() -> dict[str, Any]:
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
         nested, filtered.states(parameters=5), found,
+        smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}
     return {type(one).__name__: one for one in objects} | named

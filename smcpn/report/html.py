@@ -28,6 +28,7 @@ from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.report.functions import FIGURED, function_figure
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.states import states_figure
@@ -155,6 +156,7 @@ def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Tab
             row.prior,
         ]
         for row in posterior.table()
+        if row.name not in posterior.problem.ode.priors
     ]
     return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
 
@@ -278,6 +280,7 @@ def write_report(
         facts=summary_facts(posterior),
         parameters=parameter_table(posterior, known),
         parameter_pictures=_parameter_pictures(posterior, known),
+        functions=_function_sections(posterior),
         scores=Table(columns, score_rows),
         tests=_test_pictures(simulations),
         likelihoods=likelihood_table(compared),
@@ -354,7 +357,24 @@ def template(name: str) -> Any:
     return environment.get_template(name)
 
 
+def _function_sections(posterior: WeightedDraws) -> list[tuple[str, list[Picture]]]:
+    """Line of a summary and figure of every unknown function."""
+    sections: list[tuple[str, list[Picture]]] = []
+    for name, line in zip(posterior.problem.ode.functions, posterior.function_lines(), strict=True):
+        pictures: list[Picture] = []
+        if len(posterior.visited[name].arguments) in FIGURED:
+            caption = (
+                "The function and where the data that tell of it end: beyond the places that the "
+                "records visit, the prior decides."
+            )
+            pictures.append(Picture.of(function_figure(posterior.function(name)), caption))
+        sections.append((" ".join(line.split()), pictures))
+    return sections
+
+
 def _parameter_pictures(posterior: WeightedDraws, truth: dict[str, float]) -> list[Picture]:
+    if set(posterior.problem.ode.priors) >= set(posterior.names):
+        return []
     return [
         Picture.of(
             parameters_figure(posterior, truth),
@@ -368,8 +388,10 @@ def _parameter_pictures(posterior: WeightedDraws, truth: dict[str, float]) -> li
     ]
 
 
-def _test_pictures(simulations: Mapping[str, Simulation]) -> list[tuple[str, list[Picture]]]:
-    """Name and figures of each test: every output, with its frequency response where it has one."""
+def _test_pictures(
+    simulations: Mapping[str, Simulation],
+) -> list[tuple[str, tuple[str, ...], list[Picture]]]:
+    """Name, warnings and figures of each test: every output, its frequency response if any."""
     tests = []
     for name, simulation in simulations.items():
         pictures = []
@@ -382,7 +404,7 @@ def _test_pictures(simulations: Mapping[str, Simulation]) -> list[tuple[str, lis
                 continue
             caption = "Frequency response by the same estimator, of data and of the simulation."
             pictures.append(Picture.of(frequency_figure(response), caption))
-        tests.append((name, pictures))
+        tests.append((name, simulation.warnings, pictures))
     return tests
 
 

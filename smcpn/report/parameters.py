@@ -37,21 +37,22 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
     Returns
     -------
     Figure
-        A row of two axes per parameter: left over the prior's range, each density scaled to its
-        own peak; right over the posterior's range, as densities.
+        A row of two axes per parameter, but for those of unknown functions: left over the prior's
+        range, each density scaled to its own peak; right over the posterior's range, as densities.
 
     Raises
     ------
     InputError
-        If ``truth`` names no parameter of the posterior.
+        If ``truth`` names no parameter of the posterior, or all belong to unknown functions.
     """
-    truth = check_truth(posterior, truth)
-    drawing = figure(0.7 + ROW_HEIGHT * len(posterior.names))
-    rows = drawing.subplots(len(posterior.names), 2, squeeze=False)
+    truth, names = check_truth(posterior, truth), plain_names(posterior)
+    drawing = figure(0.7 + ROW_HEIGHT * len(names))
+    rows = drawing.subplots(len(names), 2, squeeze=False)
     draws = posterior.problem.prior.natural(
         posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
     )
-    for j, (name, row) in enumerate(zip(posterior.names, rows, strict=True)):
+    for name, row in zip(names, rows, strict=True):
+        j = posterior.names.index(name)
         relative = bool(truth.get(name))
         unit = truth[name] if relative else _power_of_ten(posterior[name])
         prior = partial(posterior.problem.prior.density, name)
@@ -94,11 +95,12 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
         the sampler's coordinates.
     """
     truth = check_truth(posterior, truth)
-    names, d = posterior.names, len(posterior.names)
+    names = plain_names(posterior)
+    d, columns = len(names), [posterior.names.index(name) for name in names]
     side = max(WIDTH, 1.2 * d)
     drawing = figure(side if d > 1 else 3.0, side)
     grid = drawing.subplots(d, d, squeeze=False)
-    correlation = posterior_correlation(posterior.theta, posterior.weights)
+    correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
     units = {name: _power_of_ten(posterior[name]) for name in names}
     points = posterior.resample(min(DRAWS, len(posterior.theta)))
     for i in range(d):
@@ -119,6 +121,21 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
             labels = [_label(name, units[name], False) for name in (x, y)]
             _label_edges(axes, *labels, bottom=i == d - 1, left=j == 0, diagonal=i == j)
     return drawing
+
+
+def plain_names(posterior: WeightedDraws) -> list[str]:
+    """Names of the parameters that do not belong to unknown functions.
+
+    Raises
+    ------
+    InputError
+        If all do.
+    """
+    names = [name for name in posterior.names if name not in posterior.problem.ode.priors]
+    if not names:
+        functions = listed(posterior.problem.ode.functions)
+        raise InputError(f"all parameters belong to functions: use plot_function ({functions})")
+    return names
 
 
 def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> dict[str, float]:

@@ -14,6 +14,7 @@ from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
+from smcpn.results.functions import WithFunctions
 from smcpn.results.method import MethodRecord
 from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.smc.particles import normalise
@@ -45,7 +46,7 @@ class Timing:
 
 @checked
 @dataclass(frozen=True)
-class WeightedDraws(Populations):
+class WeightedDraws(Populations, WithFunctions):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Problem
@@ -112,12 +113,6 @@ class WeightedDraws(Populations):
         """Name of the likelihood, also where it is the solver's default."""
         return likelihood_name(self.problem, self.solver, self.likelihood)
 
-    @property
-    def step_length(self) -> float:
-        """Seconds of a solver step in the identification."""
-        longest = self.solver.interval or self.problem.records[0].interval
-        return longest / int(self.solver.steps)
-
     def chosen(self, particles: Count | None = None) -> tuple[Array, Array]:
         """Return values (n, d) and weights (n,) of so many particles of equal weight.
 
@@ -126,8 +121,15 @@ class WeightedDraws(Populations):
         """
         if particles is None or particles >= len(self.theta):
             return self.values, self.weights
-        index = systematic(self.weights, np.random.default_rng(self.seed or 0), particles)
-        return self.values[index], np.full(particles, 1.0 / particles)
+        return self.equal_draws(particles), np.full(particles, 1.0 / particles)
+
+    def equal_draws(self, size: Count) -> Array:
+        """Draw parameter values of equal weight, (size, d), or one for each particle if fewer.
+
+        They are drawn by systematic resampling with the seed of the run.
+        """
+        rng = np.random.default_rng(self.seed or 0)
+        return self.values[systematic(self.weights, rng, min(size, len(self.theta)))]
 
     def resample(self, size: Count | None = None, seed: Seed = 0) -> dict[str, Array]:
         """Draw equally weighted parameter values, one array of ``size`` (N) per name."""
@@ -144,10 +146,16 @@ class WeightedDraws(Populations):
     def summary(self) -> str:
         """The parameter table and the figures of the run, as text."""
         columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
-        rows = [[row.name, row.prior, *row.figures, row.flag] for row in self.table()]
+        of_functions = self.problem.ode.priors
+        rows = [
+            [row.name, row.prior, *row.figures, row.flag]
+            for row in self.table()
+            if row.name not in of_functions
+        ]
         timing = self.timing
         lines = [
             align([columns, *rows], left=(0, 1, 7)),
+            *self.function_lines(),
             "",
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",

@@ -12,6 +12,7 @@ from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.columns import align
 from smcpn.errors import InputError, listed
 from smcpn.model.problem import Problem
+from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import ParameterRow, parameter_rows
@@ -116,7 +117,7 @@ class Mode:
 
 @checked
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(WithFunctions):
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
 
     Attributes
@@ -154,17 +155,17 @@ class Laplace:
         return not self.reason
 
     @property
-    def problem(self) -> Problem:
+    def problem(self) -> Problem:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The problem."""
         return self.maximum.problem
 
     @property
-    def solver(self) -> Solver:
+    def solver(self) -> Solver:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The solver, its steps resolved."""
         return self.maximum.solver
 
     @property
-    def likelihood(self) -> str:
+    def likelihood(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Name of the likelihood."""
         return self.maximum.function.likelihood
 
@@ -294,6 +295,10 @@ class Laplace:
         factor, rng = self.factor, np.random.default_rng(seed)
         return self.mode + rng.standard_normal((size, len(self.mode))) @ factor.T
 
+    def equal_draws(self, size: Count) -> Array:
+        """Draw parameter values, (size, d), the same at every call; see `draw`."""
+        return self.draw(size)
+
     def table(self) -> list[ParameterRow]:
         """The parameter table as data, as of a `Posterior`."""
         sd = np.sqrt(np.diag(self.covariance))
@@ -306,12 +311,15 @@ class Laplace:
     def summary(self) -> str:
         """The parameter table and the figures, as text."""
         columns = ["parameter", "prior", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
+        of_functions = self.problem.ode.priors
         rows = [
             [row.name, row.prior, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
             for row, mode in zip(self.table(), self.maximum.values, strict=True)
+            if row.name not in of_functions
         ]
         lines = [
             align([columns, *rows], left=(0, 1, 8)),
+            *self.function_lines(),
             "",
             f"log-evidence     {self.log_evidence:.2f} (Laplace)",
             *self.maximum.figures(),

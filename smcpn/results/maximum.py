@@ -160,17 +160,20 @@ class Maximum:
         return float(self.values[self.names.index(name)])
 
     def to_posterior(self) -> Posterior:
-        """Return the one particle of a `Posterior`, to simulate and validate with."""
+        """Return the one particle of a `Posterior`, to simulate, validate and plot with."""
         return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
 
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
+        ode = self.problem.ode
         rows = [
             [name, described(self.problem.prior, name), f"{value:.6g}"]
             for name, value in zip(self.names, self.values, strict=True)
+            if name not in ode.priors
         ]
         lines = [
             align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
+            *(self.to_posterior().function_lines() if ode.functions else ()),
             "",
             *self.figures(),
             *(f"warning          {warning}" for warning in self.warnings),

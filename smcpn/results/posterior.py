@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,14 +115,16 @@ class Posterior(WeightedDraws):
         """
         values, weights = self.chosen(particles)
         if initialise:
-            return simulate_started(
+            run = simulate_started(
                 self.problem, record, values, weights, initialise,
                 observe, steps, self.step_length,
             )  # fmt: skip
-        return simulate_particles(
-            self.problem, record, values, weights, observe, steps,
-            step_length=self.step_length, like=like,
-        )  # fmt: skip
+        else:
+            run = simulate_particles(
+                self.problem, record, values, weights, observe, steps,
+                step_length=self.step_length, like=like,
+            )  # fmt: skip
+        return replace(run, warnings=self._beyond(record, initialise, like))
 
     def predict(
         self,

@@ -166,19 +166,37 @@ def simulate_started(
     InputError
         If ``samples`` are fewer than 2 or more than the record has.
     """
-    if not 2 <= samples < len(record):
-        raise InputError(
-            f"initialise is {samples}: choose 2 to {len(record) - 1} samples of {record.name}"
-        )
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel())
-    interval = float(np.diff(record.t[:samples]).mean())
-    per_sample = WINDOW_STEPS if step_length is None else max(1, round(interval / step_length))
-    initial = fitted_initial_states(model, record[:samples], values, per_sample)
+    initial = started_states(model, record, values, samples, step_length)
     simulator = Simulator(model, record, steps, step_length, initial)
     return simulate_particles(
         problem, record.hide(0, samples), values, weights, observe, simulator=simulator
     )
+
+
+def started_states(
+    model: Model, record: Record, values: Array, samples: int, step_length: float | None
+) -> Array:
+    """Least-squares initial states (N, n_states) of a record by its first ``samples``.
+
+    Parameters
+    ----------
+    step_length : float or None
+        Seconds of a Runge-Kutta step, about.
+
+    Raises
+    ------
+    InputError
+        As of `simulate_started`.
+    """
+    if not 2 <= samples < len(record):
+        raise InputError(
+            f"initialise is {samples}: choose 2 to {len(record) - 1} samples of {record.name}"
+        )
+    interval = float(np.diff(record.t[:samples]).mean())
+    per_sample = WINDOW_STEPS if step_length is None else max(1, round(interval / step_length))
+    return fitted_initial_states(model, record[:samples], values, per_sample)
 
 
 def _first_guess(model: Model, window: Record, values: Array) -> Array:

@@ -81,6 +81,9 @@ class Simulation:
         Runge-Kutta steps per sample.
     diverged : float
         Weight of the particles whose simulation diverged; they count nowhere else.
+    warnings : tuple of str
+        One sentence for each unknown function that is evaluated beyond what the records learned
+        from visit.
     """
 
     record: Record
@@ -97,6 +100,7 @@ class Simulation:
     weights: Array
     steps: int
     diverged: float = 0.0
+    warnings: tuple[str, ...] = ()
 
     @property
     def lower(self) -> Array:

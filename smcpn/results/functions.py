@@ -1,0 +1,267 @@
+"""Unknown functions as identified: values with their band, and where the data tell of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import Count, Numbers, Probability, checked
+from smcpn.errors import InputError, one_of
+from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.problem import Problem
+from smcpn.model.record import Record
+from smcpn.simulation.visited import Visited, remark, visited_by, visited_by_records
+from smcpn.solver import Solver
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Array = NDArray[np.float64]
+
+DRAWS = 400
+"""Draws of a function, by default."""
+FEW_DRAWS = 64
+"""Draws for the trajectories, and for the line of a summary."""
+POINTS, SIDE = 161, 31
+"""Default points of a function of one variable; of two, in each direction."""
+MARGIN = 0.3
+"""By which the default points go beyond the visited range on either side, in that range."""
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class IdentifiedFunction:
+    """Draws of an unknown function from a posterior, at given points.
+
+    Attributes
+    ----------
+    name : str
+        In the model.
+    arguments : tuple of str
+        Labels of its variables.
+    points : ndarray, (m,), or (m, variables) where there are several
+    draws : ndarray, (n, m)
+        Equally weighted values.
+    places : ndarray, (K, variables)
+        Arguments that the trajectories of the records learned from give it, sample by sample:
+        medians over the posterior.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    points: Array
+    draws: Array = field(repr=False)
+    places: Array = field(repr=False)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self.name}({', '.join(self.arguments)}): {len(self.draws)} draws at "
+            f"{len(self.points)} points, visited {self._visited}>"
+        )
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean at every point, (m,)."""
+        return self.draws.mean(axis=0)
+
+    @property
+    def sd(self) -> Array:
+        """Posterior standard deviation at every point, (m,)."""
+        return self.draws.std(axis=0)
+
+    def interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
+        """Lower and upper end of the central ``level`` of the posterior, each (m,)."""
+        lower, upper = np.quantile(self.draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return lower, upper
+
+    @property
+    def visited(self) -> Array:
+        """Smallest and largest value of each variable in `places`, (variables, 2)."""
+        return self._visited.range
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Of every point, whether it is in the visited range, (m,).
+
+        Of several variables: whether it is near one of `places`, within 5 % of their ranges.
+        """
+        return self._visited.contains(self.points.reshape(len(self.points), -1))
+
+    @property
+    def _visited(self) -> Visited:
+        return Visited(self.arguments, self.places)
+
+    def plot(self, truth: Callable[..., Any] | None = None) -> Figure:
+        """Plot mean, 95 % band, some draws, and where the data end; see `Posterior.plot_function`.
+
+        Raises
+        ------
+        InputError
+            If it has more than two variables, or ``truth`` does not take its points.
+        """
+        from smcpn.report.functions import function_figure
+
+        return function_figure(self, truth)
+
+
+@checked
+class WithFunctions(ABC):
+    """Of a posterior: the unknown functions of its model."""
+
+    problem: Problem
+    solver: Solver
+    likelihood: str | None
+
+    @abstractmethod
+    def equal_draws(self, size: Count) -> Array:
+        """Parameter values (at most size, d) of equal weight, the same at every call."""
+
+    @property
+    def step_length(self) -> float:
+        """Seconds of a solver step in the identification."""
+        longest = self.solver.interval or self.problem.records[0].interval
+        return longest / int(self.solver.steps)
+
+    def function(
+        self, name: str, at: Numbers | None = None, *, draws: Count = DRAWS
+    ) -> IdentifiedFunction:
+        """Return draws of an unknown function of the model, with mean and band.
+
+        Parameters
+        ----------
+        name : str
+            Of the argument of the model: ``"friction"``.
+        at : array_like, shape (m,) or (m, variables), optional
+            Where; by default the visited range and 30 % of it on either side, where the band shows
+            how little is known. Of more than two variables: the visited places.
+        draws : int
+            From the posterior, at most.
+
+        Raises
+        ------
+        InputError
+            If the model has no such function, or ``at`` does not have its variables.
+
+        Examples
+        --------
+        >>> found = posterior.function("friction", np.linspace(-1, 1, 50))  # doctest: +SKIP
+        >>> found.mean, found.interval(0.95), found.visited  # doctest: +SKIP
+        """
+        functions = self.problem.ode.functions
+        if not functions:
+            raise InputError(
+                f"model '{self.problem.ode.name}' has no unknown function: "
+                "see posterior.summary() for its parameters",
+                argument="name",
+            )
+        function = functions[one_of("name", name, functions)].function
+        visited = self.visited[name]
+        points = _default_points(visited) if at is None else _points(at, function)
+        values = _evaluated(function, points, self._parameters(name, self.equal_draws(draws)))
+        shaped = points[:, 0] if points.shape[1] == 1 else points
+        return IdentifiedFunction(name, function.arguments, shaped, values, visited.places)
+
+    def plot_function(self, name: str, truth: Callable[..., Any] | None = None) -> Figure:
+        """Plot an unknown function of the model, and where the data that tell of it end.
+
+        Of one variable: mean, 95 % band, some draws, and below how often the records visit it. Of
+        two: contours of mean and standard deviation, with the visited places.
+
+        Parameters
+        ----------
+        name : str
+        truth : callable, optional
+            The true function, of arrays, to draw beside.
+
+        Raises
+        ------
+        InputError
+            As of `function`, and if it has more than two variables.
+        """
+        return self.function(name).plot(truth)
+
+    @cached_property
+    def visited(self) -> dict[str, Visited]:
+        """Arguments of each unknown function along the trajectories of the records, by its name."""
+        return visited_by_records(
+            self.problem, self.solver, self.likelihood, self.equal_draws(FEW_DRAWS),
+            self.step_length,
+        )  # fmt: skip
+
+    def function_lines(self) -> list[str]:
+        """Lines of a summary, one for each unknown function."""
+        return [self._line(name) for name in self.problem.ode.functions]
+
+    def _line(self, name: str) -> str:
+        function = self.problem.ode.functions[name].function
+        label = f"{name}({', '.join(function.arguments)})"
+        try:
+            visited = self.visited[name]
+        except InputError as error:
+            return f"{label:<16} its visited range is not known: {error}"
+        order = np.argsort(visited.places[:, 0], kind="stable")
+        some = visited.places[order[np.linspace(0, len(order) - 1, 50).astype(int)]]
+        draws = self._parameters(name, self.equal_draws(FEW_DRAWS))
+        sd = _evaluated(function, some, draws).std(axis=0)
+        spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(draws) > 1 else ""
+        return f"{label:<16} visited {visited}{spread}"
+
+    def _beyond(
+        self, record: Record, initialise: int = 0, like: Record | None = None
+    ) -> tuple[str, ...]:
+        """Sentences on functions that a free simulation of a record takes out of their range."""
+        if not self.problem.ode.functions or any(record is one for one in self.problem.records):
+            return ()
+        values = self.equal_draws(FEW_DRAWS)
+        now = visited_by(self.problem, record, values, self.step_length, initialise, like)
+        said = [remark(name, self.visited[name], places) for name, places in now.items()]
+        return tuple(one for one in said if one)
+
+    def _parameters(self, name: str, values: Array) -> Array:
+        """Parameters (N, p) of a function, of parameter values (N, d)."""
+        problem = self.problem
+        return np.column_stack(
+            [
+                values[:, problem.names.index(one)]
+                if one in problem.names
+                else np.full(len(values), problem.fixed[one])
+                for one in (name + of for of in problem.ode.functions[name].function.priors)
+            ]
+        )
+
+
+def _points(at: Array, function: UnknownFunction) -> Array:
+    """Points as (m, variables)."""
+    variables = len(function.arguments)
+    points = at[:, None] if at.ndim == 1 and variables == 1 else at
+    if points.ndim != 2 or points.shape[1] != variables or not points.size:
+        expected = "(m,)" if variables == 1 else f"(m, {variables})"
+        raise InputError(f"at has shape {at.shape}: give points of shape {expected}", argument="at")
+    return points
+
+
+def _default_points(visited: Visited) -> Array:
+    """The visited range and its surroundings, (m, variables)."""
+    low, high = visited.range.T
+    margin = MARGIN * np.where(high > low, high - low, 1.0)
+    if len(low) > 2:
+        return visited.places
+    number = POINTS if len(low) == 1 else SIDE
+    axes = [np.linspace(a, b, number) for a, b in zip(low - margin, high + margin, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(low))
+
+
+def _evaluated(function: UnknownFunction, points: Array, parameters: Array) -> Array:
+    """Values (N, m) at points (m, variables), for parameters (N, p)."""
+    arguments = ca.SX.sym("arguments", points.shape[1], 1)
+    symbols = ca.SX.sym("parameters", parameters.shape[1], 1)
+    graph = function.graph(ca.vertsplit(arguments), symbols)
+    evaluate = ca.Function("function", [arguments, symbols], [graph])
+    return np.array([np.array(evaluate(points.T, one))[0] for one in parameters])

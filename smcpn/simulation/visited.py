@@ -1,0 +1,218 @@
+"""Where trajectories evaluate the unknown functions of a model."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import KDTree
+
+from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
+from smcpn.simulation.initialisation import started_states
+from smcpn.simulation.particles import starting_like
+from smcpn.simulation.simulator import Simulator
+from smcpn.simulation.states import states_of_particles
+from smcpn.solver import Solver
+
+Array = NDArray[np.float64]
+
+NEAR = 0.05
+"""Distance from a place, in ranges of each variable, up to which a plane counts as visited."""
+SLACK = 0.01
+"""Part of the range by which a record may go beyond it without a remark."""
+
+
+@dataclass(frozen=True)
+class Visited:
+    """Arguments at which the trajectories of records evaluate an unknown function.
+
+    Attributes
+    ----------
+    arguments : tuple of str
+        Labels of its variables.
+    places : ndarray, (K, variables)
+        Of every sample and call.
+    """
+
+    arguments: tuple[str, ...]
+    places: Array
+
+    @property
+    def range(self) -> Array:
+        """Smallest and largest value of each variable, (variables, 2)."""
+        return np.column_stack([self.places.min(axis=0), self.places.max(axis=0)])
+
+    def contains(self, points: Array, slack: float = 0.0) -> NDArray[np.bool_]:
+        """Whether points (m, variables) lie in the range; of several variables, near a place.
+
+        Parameters
+        ----------
+        slack : float
+            Part of the range by which it is widened.
+        """
+        low, high = self.range.T
+        width = np.where(high > low, high - low, 1.0)
+        if self.places.shape[1] == 1:
+            inside = (points >= low - slack * width) & (points <= high + slack * width)
+            return inside[:, 0]
+        distance, _ = KDTree(self.places / width).query(points / width)
+        return np.asarray(distance) <= NEAR + slack
+
+    def __str__(self) -> str:
+        return _ranges(self.arguments, self.range)
+
+
+def _ranges(arguments: tuple[str, ...], ranges: Array) -> str:
+    """``v from -1 to 1``, for every variable."""
+    pairs = zip(arguments, ranges, strict=True)
+    return " and ".join(f"{name} from {low:.3g} to {high:.3g}" for name, (low, high) in pairs)
+
+
+def visited_by_records(
+    problem: Problem, solver: Solver, likelihood: str | None, values: Array, step_length: float
+) -> dict[str, Visited]:
+    """Places along the trajectories of the records learned from, by the name of the function.
+
+    Simulated for each parameter vector, of which every sample takes the median; where the problem
+    has process noise, of the smoothed states.
+
+    Parameters
+    ----------
+    values : ndarray, (N, d)
+        Equally weighted parameter values.
+    step_length : float
+        Seconds, about which the steps of the simulation are chosen.
+    """
+    model = _places_model(problem)
+    if problem.model.process_noise is None:
+        paths = [
+            _simulated(problem, model, record, values, step_length) for record in problem.records
+        ]
+    else:
+        paths = [
+            _smoothed(problem, solver, likelihood, model, record, values)
+            for record in problem.records
+        ]
+    return _by_function(problem, np.concatenate(paths))
+
+
+def visited_by(
+    problem: Problem,
+    record: Record,
+    values: Array,
+    step_length: float,
+    initialise: int = 0,
+    like: Record | None = None,
+) -> dict[str, Visited]:
+    """Places along the free simulation of a record; parameters as of `visited_by_records`.
+
+    Parameters
+    ----------
+    initialise : int
+        As of `smcpn.Posterior.simulate`.
+    like : Record, optional
+        As of `smcpn.Posterior.simulate`.
+    """
+    model = _places_model(problem)
+    path = _simulated(problem, model, record, values, step_length, initialise, like)
+    return _by_function(problem, path)
+
+
+def remark(name: str, learned: Visited, now: Visited) -> str:
+    """Sentence on places that lie beyond those of the records learned from, or ""."""
+    beyond = ~learned.contains(now.places, SLACK)
+    if not beyond.any():
+        return ""
+    return (
+        f"{name} is evaluated at {now}, but learned from {learned}: {beyond.mean():.2g} of the "
+        "samples lie beyond, where its prior decides"
+    )
+
+
+def _places_model(problem: Problem) -> Model:
+    """The model with the arguments of its functions as outputs, one call below the other."""
+    ode, model = problem.ode, problem.model
+    parameters = ca.vertcat(
+        *[
+            model.theta[problem.names.index(name)]
+            if name in problem.names
+            else ca.SX(problem.fixed[name])
+            for name in ode.parameters
+        ]
+    )
+    calls = [
+        ca.vec(one.places(model.x, model.u, model.t, parameters).T)
+        for one in ode.functions.values()
+    ]
+    outputs = ca.vertcat(*calls)
+    none = ca.SX.zeros(*outputs.shape)
+    return replace(
+        model, outputs=outputs, noise_variance=none, noise_correlation=none, density=None
+    )
+
+
+def _simulated(
+    problem: Problem,
+    model: Model,
+    record: Record,
+    values: Array,
+    step_length: float,
+    initialise: int = 0,
+    like: Record | None = None,
+) -> Array:
+    """Median over parameter vectors of the outputs of a free simulation, (T, q)."""
+    initial = None
+    if initialise:
+        initial = started_states(problem.model, record, values, initialise, step_length)
+    else:
+        model = starting_like(problem, model, record if like is None else like)
+    blind = record.unmeasured(model.outputs.numel())
+    simulator = Simulator(model, blind, "auto", step_length, initial)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of runs that all diverge
+        parts = simulator(np.ascontiguousarray(values.T))
+        return np.concatenate([np.nanmedian(part, axis=2) for _, _, part in parts])
+
+
+def _smoothed(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str | None,
+    model: Model,
+    record: Record,
+    values: Array,
+) -> Array:
+    """Outputs at the smoothed mean of the states and the mean of the parameters, (T, q)."""
+    weights = np.full(len(values), 1.0 / len(values))
+    states = states_of_particles(
+        problem,
+        solver,
+        likelihood,
+        record,
+        values,
+        weights,
+        draws=0,
+        parameters=len(values),
+        seed=0,
+    )
+    numbers = model.with_numbers()
+    symbols = [numbers.x, numbers.u, numbers.t, numbers.theta]
+    outputs = ca.Function("places", symbols, [numbers.outputs]).map(len(record))
+    mean = np.repeat(values.mean(axis=0)[:, None], len(record), axis=1)
+    return np.array(outputs(states.mean.T, record.u.T, record.t[None, :], mean)).T
+
+
+def _by_function(problem: Problem, paths: Array) -> dict[str, Visited]:
+    """Split the outputs (T, q) of `_places_model` into the places of each function."""
+    found: dict[str, Visited] = {}
+    begin = 0
+    for name, one in problem.ode.functions.items():
+        calls, variables = one.places.size_out(0)
+        part = paths[:, begin : begin + calls * variables].reshape(-1, variables)
+        found[name] = Visited(one.function.arguments, part[np.isfinite(part).all(axis=1)])
+        begin += calls * variables
+    return found
