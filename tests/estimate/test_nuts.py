@@ -91,7 +91,11 @@ def test_table_of_a_smooth_prior_holds_between_its_nodes(distribution):
     z, (f0, g0), (f1, g1) = first + spacing * (k + 0.3), nodes[k].T, nodes[k + 1].T
     s, g0, g1 = 0.3, g0 * spacing, g1 * spacing
     cubic = f0 + s * (g0 + s * (3 * (f1 - f0) - 2 * g0 - g1 + s * (2 * (f0 - f1) + g0 + g1)))
-    np.testing.assert_allclose(cubic, prior.log_density(z[:, None]), rtol=1e-7, atol=1e-7)
+    exact = prior.log_density(z[:, None])
+    # Farther out the density of a bounded parameter is rounding.
+    probable = exact > exact.max() - 60
+    assert probable.sum() > 50
+    np.testing.assert_allclose(cubic[probable], exact[probable], rtol=1e-7, atol=1e-7)
 
 
 def test_prior_with_a_kink_or_bounds_has_no_table():
@@ -239,6 +243,7 @@ def test_interrupt_ends_with_what_there_is(monkeypatch, native):
     signals = [threading.Timer(1.0, ctypes.pythonapi.PyErr_SetInterrupt)]
     laplace = smcpn.laplace(line(), solver=RK4, seed=1)
     signals[0].start()
-    with pytest.warns(SamplerWarning, match="interrupted after"):
-        found = smcpn.nuts(line(), 10**6, tune=5, start=laplace, **QUIET)
+    with warnings.catch_warnings(record=True):
+        found = smcpn.nuts(line(), 10**6, tune=50, start=laplace, threads=4, **QUIET)
+    assert "was interrupted after" in found.warnings[-1]
     assert 0 < len(found.theta) < 4 * 10**6
