@@ -10,8 +10,8 @@ from .discovery.results.discovery import Discovery
 from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
-from .functions.spline import spline
 from .estimate.nuts.nuts import nuts
+from .functions.spline import spline
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT

@@ -31,6 +31,7 @@ from benchmarks.attack.child import ended
 from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST, InputError
 from smcpn.results.maximum import StartResult
+from smcpn.results.nuts import ChainStatistics
 
 SEED = 17
 CALLS, QUICK_CALLS = 3000, 300

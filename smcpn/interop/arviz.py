@@ -69,9 +69,7 @@ def observed(problem: Problem) -> Group:
     return {f"y_{number}": record.y for number, record in enumerate(problem.records)}
 
 
-def arviz_groups(
-    populations: Populations, problem: Problem, seed: int = 0
-) -> dict[str, Group]:
+def arviz_groups(populations: Populations, problem: Problem, seed: int = 0) -> dict[str, Group]:
     """Return the groups of variables of an ArviZ DataTree, replicates along ``chain``.
 
     ArviZ does not know weighted samples: the group ``posterior`` is an equally weighted resample

@@ -10,9 +10,6 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from scipy import stats
-
-import smcpn
 from models import (
     LINE_NOISE,
     decay,
@@ -23,6 +20,9 @@ from models import (
     line_record,
     two_modes,
 )
+from scipy import stats
+
+import smcpn
 from smcpn import InputError, LogLikelihood, Prior, Problem
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import sampler
@@ -43,7 +43,9 @@ def falling(v, *, drag):
 
 def falling_problem() -> Problem:
     y = np.tanh(np.linspace(0.0, 1.0, 12)) + 0.02 * np.random.default_rng(0).normal(size=12)
-    return Problem(falling, smcpn.Record(y=y, dt=0.2), observe="v", noise=0.02, initial=[0.0], prior={})
+    return Problem(
+        falling, smcpn.Record(y=y, dt=0.2), observe="v", noise=0.02, initial=[0.0], prior={}
+    )
 
 
 def wide_problem() -> Problem:

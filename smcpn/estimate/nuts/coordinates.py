@@ -41,7 +41,7 @@ class Coordinates:
         rng = np.random.default_rng(seed)
         k = rng.choice(len(self.modes.shares), p=self.modes.shares)
         theta = self.modes.means[k] + self.modes.factors[k] @ rng.standard_normal(len(self.centre))
-        return np.linalg.solve(self.factor, theta - self.centre)
+        return np.asarray(np.linalg.solve(self.factor, theta - self.centre), dtype=np.float64)
 
     def theta(self, positions: Array) -> Array:
         """Unconstrained coordinates of positions, both (n, d)."""
@@ -70,7 +70,7 @@ def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:
     covariance = bounded_covariance(precision, density.scale)
     if not np.isfinite(covariance).all():
         covariance = np.diag(density.scale**2)
-    factor = np.linalg.cholesky(covariance)
+    factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     one = Modes(
         shares=np.ones(1),
         means=centre[None, :],

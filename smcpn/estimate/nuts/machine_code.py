@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.numpy_support import carray
 
 from smcpn.codegen.cache import allocating, compiled, entry_point
 from smcpn.codegen.clock import CLOCK
@@ -35,10 +36,12 @@ RECORD = (
 )  # fmt: skip
 """Numbers that it finds of each record."""
 _LINE = 64
+_compiling: Any = intrinsic
+"""For a type checker: without the context, which numba adds, calls have an argument less."""
 _LARGEST = np.finfo(float).max
 
 
-@intrinsic
+@_compiling
 def _doubles(typing_context: Any, address: Any) -> Any:
     """Doubles at an address."""
 
@@ -48,7 +51,7 @@ def _doubles(typing_context: Any, address: Any) -> Any:
     return types.CPointer(types.float64)(address), write
 
 
-@intrinsic
+@_compiling
 def _integers(typing_context: Any, address: Any) -> Any:
     """Integers at an address."""
 
@@ -58,7 +61,7 @@ def _integers(typing_context: Any, address: Any) -> Any:
     return types.CPointer(types.int64)(address), write
 
 
-@intrinsic
+@_compiling
 def _run(typing_context: Any, address: Any, arguments: Any) -> Any:
     """Call the kernel's function at an address with a tuple of integers."""
 
@@ -203,7 +206,7 @@ SIGNATURES = {
 
 
 def address_of(function: Any) -> int:
-    """Address at which C finds `log_density` or `coordinates`, compiled now or at an earlier start."""
+    """Address for C of `log_density` or `coordinates`, compiled now or at an earlier start."""
     began = time.perf_counter()
     dispatcher, signature = entry_point(function), SIGNATURES[function]
     dispatcher.compile(signature.args)

@@ -35,7 +35,7 @@ REACH = 30.0
 NEEDED = 8.0
 """As many have to be exact."""
 EXACT = 1e-7
-"""Largest error of a tabulated log density, relative to one or to its size; Python evaluates others."""
+"""Largest error of a tabulated log density, relative to its size where that is above one."""
 
 
 @dataclass(frozen=True)

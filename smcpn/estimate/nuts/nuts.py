@@ -171,13 +171,11 @@ def _posterior(
     particles = equally_weighted(
         start.maximum, found.theta.reshape(-1, d), float("nan"), seed, tuple(said)
     )
-    return NutsPosterior(
-        **vars(particles)
-        | {"r_hat": r_hat, "replicate": np.repeat(np.arange(chains), draws)},
-        statistics=found.statistics,
-        ess_bulk=bulk,
-        ess_tail=tail,
-    )
+    same: dict[str, Any] = vars(particles) | {
+        "r_hat": r_hat,
+        "replicate": np.repeat(np.arange(chains), draws),
+    }
+    return NutsPosterior(**same, statistics=found.statistics, ess_bulk=bulk, ess_tail=tail)
 
 
 def _diagnostics(chains: int) -> list[Any]:
