@@ -68,7 +68,7 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
     if maps is None or table is None:
         return None
     kernel, likelihood = _gradient_kernel(density.log_likelihood)
-    constants = np.array(kernel.program.constant_values)
+    constants, sizes = np.array(kernel.constant_values), kernel.sizes
     centre, factor = np.ascontiguousarray(centre), np.ascontiguousarray(factor)
     records = np.array([_record(rows) for rows in likelihood.rows], dtype=np.int64)
     start, advance = kernel.addresses
@@ -76,10 +76,10 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
         "parameters": d,
         "rows": 2 * d + len(constants),
         "constants": len(constants),
-        "state": kernel.program.state.numel(),
-        "emitted": kernel.program.emitted.numel(),
-        "work": kernel.work,
-        "blocks": -(-d // kernel.lanes),
+        "state": sizes.state,
+        "emitted": sizes.emitted,
+        "work": sizes.slots * sizes.lanes,
+        "blocks": -(-d // sizes.lanes),
         "cells": CELLS,
         "records": len(records),
         "chunk": CHUNK,
