@@ -122,7 +122,7 @@ class Native:
     @property
     def addresses(self) -> tuple[int, int]:
         """Addresses of `start` and `advance`."""
-        find = self._engine.get_function_address
+        find = self.code.engine.get_function_address
         return find("start"), find("advance")
 
 
