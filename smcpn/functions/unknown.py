@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import casadi as ca
+
+from smcpn.arguments import check_fields
+
+FUNCTIONS: dict[str, type[UnknownFunction]] = {}
+"""Every kind of unknown function by the name of its class, which is its name in files."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,12 @@ class UnknownFunction(ABC):
     """
 
     arguments: tuple[str, ...]
+
+    def __init_subclass__(cls) -> None:
+        FUNCTIONS[cls.__name__] = cls
+
+    def __post_init__(self) -> None:
+        check_fields(self, *(field.name for field in fields(self)))
 
     @property
     @abstractmethod
