@@ -1,9 +1,12 @@
-"""Unknown functions of a model as documents: the name of the kind, and its settings."""
+"""Unknown functions of a model as documents: the name of the kind, and its settings.
+
+A function is made again by the public function that made it, which checks what it is given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -11,7 +14,7 @@ from pydantic import Field
 from smcpn.checkpoint.container import DAMAGED
 from smcpn.checkpoint.documents import Document, Line, Name, Number, Whole, parsed
 from smcpn.errors import InputError, NotStorableError, listed, shown
-from smcpn.functions.kinds import FUNCTIONS
+from smcpn.functions.kinds import NAMES, kind_of
 from smcpn.functions.unknown import UnknownFunction
 
 MOST_ENTRIES = 64
@@ -28,31 +31,41 @@ Setting = (
 
 
 class FunctionDocument(Document):
-    """An unknown function: its name in the model, the name of its class, and its fields."""
+    """An unknown function: its name in the model, its kind, its variables and other settings."""
 
     name: Name
     kind: Name
+    arguments: Annotated[list[Line], Field(max_length=MOST_ENTRIES)]
     settings: Annotated[dict[Name, Setting], Field(max_length=MOST_ENTRIES)]
 
 
 def function_document(name: str, function: UnknownFunction) -> dict[str, Any]:
-    """Return a function as its kind and plain settings.
+    """Return a function as its kind and plain settings, those of the default left out.
 
     Raises
     ------
     NotStorableError
         If it does not come back the same from these.
     """
-    settings = {field.name: _plain(getattr(function, field.name)) for field in fields(function)}
-    document = {"name": name, "kind": type(function).__name__, "settings": settings}
+    document = {
+        "name": name,
+        "kind": kind_of(function),
+        "arguments": list(function.arguments),
+        "settings": {
+            one.name: _plain(getattr(function, one.name))
+            for one in fields(function)
+            if one.name != "arguments" and getattr(function, one.name) != one.default
+        },
+    }
     try:
         same = restored_function(parsed(FunctionDocument, document)) == function
     except InputError:
         same = False
     if not same:
         raise NotStorableError(
-            f"function '{name}' is {shown(function)}, whose fields are no plain numbers and texts, "
-            "and cannot be stored in a file: resume from the script"
+            f"function '{name}' is {shown(function)} and cannot be stored in a file: make it by "
+            f"{listed(NAMES)} of smcpn to be able to resume from the file alone; otherwise resume "
+            "from the script"
         )
     return document
 
@@ -65,19 +78,22 @@ def restored_function(document: FunctionDocument) -> UnknownFunction:
     InputError
         If the kind is not known here, or does not take these settings.
     """
-    kind, settings = FUNCTIONS.get(document.kind), document.settings
-    if kind is None:
+    if document.kind not in NAMES:
         raise InputError(
-            f"the stored function '{document.name}' is a {shown(document.kind)}, which is not "
-            f"known here ({listed(FUNCTIONS)}): resume from the script that defines it"
+            f"the stored function '{document.name}' is {shown(document.kind)}, which is none of "
+            f"{listed(NAMES)}: {DAMAGED}"
         )
-    known = {field.name for field in fields(kind)}
-    if known != set(settings):
+    kind, make = NAMES[document.kind]
+    others = [one for one in fields(kind) if one.name != "arguments"]
+    required = {one.name for one in others if one.default is MISSING}
+    given = set(document.settings)
+    if not required <= given <= {one.name for one in others}:
         raise InputError(
-            f"the stored function '{document.name}' has {shown(sorted(settings))}: {DAMAGED}"
+            f"the stored function '{document.name}' has {shown(sorted(given))}: {DAMAGED}"
         )
+    settings = {name: _tuples(value) for name, value in document.settings.items()}
     try:
-        return kind(**{name: _tuples(value) for name, value in settings.items()})
+        return make(*document.arguments, **settings)
     except InputError as error:
         raise InputError(f"the stored function '{document.name}': {error}") from error
 

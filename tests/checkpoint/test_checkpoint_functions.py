@@ -1,7 +1,8 @@
 """Unknown functions and vectors in files: the same after, damaged refused in one sentence."""
 
+import inspect
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 import smcpn
 from smcpn.checkpoint import model_fingerprint, problem_document, restored_problem
-from smcpn.errors import InputError
+from smcpn.checkpoint.functions import function_document
+from smcpn.errors import InputError, NotStorableError
+from smcpn.functions.kinds import KINDS
 from smcpn.functions.spline import Spline
-from smcpn.functions.unknown import FUNCTIONS
 from tests.checkpoint.closures import FRICTION, closure_problem
 
 PROBLEM = closure_problem()
@@ -49,8 +51,8 @@ def with_setting(name, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (of_function(kind="Problem"), "'Problem', which is not known here"),
-        (of_function(kind="os.system"), "which is not known here"),
+        (of_function(kind="Problem"), "'Problem', which is none of spline"),
+        (of_function(kind="os.system"), "which is none of spline"),
         (of_function(name="f"), "has other parameters"),
         (of_function(settings={}), r"has \[\]"),
         (of_function(settings=[]), "settings' is"),
@@ -64,9 +66,10 @@ def with_setting(name, value):
         (with_setting("within", [0.0, 10**400]), "stored"),
         (with_setting("within", 3), "friction': within is 3"),
         (with_setting("odd", 1), "friction': odd is 1"),
-        (with_setting("arguments", ["v", "w"]), "friction'|does not fit"),
-        (with_setting("arguments", [["v"]]), "friction'"),
-        (with_setting("arguments", ["v"] * 1000), "stored"),
+        (of_function(arguments=["v", "w"]), "friction': spline has 2 arguments"),
+        (of_function(arguments=[["v"]]), "arguments.0' is"),
+        (of_function(arguments=["v"] * 1000), "arguments' is"),
+        (with_setting("arguments", ["v"]), "friction' has"),
         (lambda d: d["ode"]["functions"].pop(), "does not fit its names"),
         (lambda d: d["ode"]["functions"].append(d["ode"]["functions"][0]), "as names"),
         (lambda d: d["ode"]["sizes"].update(x=3), "stored size of 'x' is 3"),
@@ -92,14 +95,13 @@ ANYTHING = st.recursive(
 
 
 @settings(max_examples=60, deadline=None)
-@given(name=st.sampled_from(sorted(DOCUMENT["ode"]["functions"][0]["settings"])), value=ANYTHING)
+@given(name=st.sampled_from(["knots", "within", "odd", "size"]), value=ANYTHING)
 def test_no_setting_crashes(name, value):
     try:
         found = restored(with_setting(name, value))
     except InputError:
         return
     model_fingerprint(found)
-    found.ode.functions["friction"].function.values([0.5], np.zeros((1, 3)))
 
 
 def test_fingerprint_tells_functions_and_sizes_apart():
@@ -113,13 +115,23 @@ def test_fingerprint_tells_functions_and_sizes_apart():
         assert model_fingerprint(problem) != own
 
 
-def test_a_kind_of_the_users_own_is_known_once_it_is_defined():
+def test_a_function_of_the_users_own_is_refused():
     class Straight(Spline):
         """A spline by another name."""
 
-    assert FUNCTIONS.pop("Straight") is Straight
+    own = Straight(("v",), 5, (-1.0, 1.0))
+    with pytest.raises(NotStorableError, match=r"'f' is .*Straight.* make it by spline"):
+        function_document("f", own)
 
 
+def test_every_kind_has_a_maker():
+    for kind, make in KINDS.items():
+        names = {one.name for one in fields(kind)} - {"arguments"}
+        assert names == set(inspect.signature(make).parameters) - {"arguments"}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::smcpn.errors.SamplerWarning")
 def test_run_comes_back_with_its_function(tmp_path):
     @smcpn.ode(sizes={"x": 2})
     def model(x, *, friction=FRICTION):
