@@ -63,7 +63,7 @@ def function_document(name: str, function: UnknownFunction) -> dict[str, Any]:
         same = False
     if not same:
         raise NotStorableError(
-            f"function '{name}' is {shown(function)} and cannot be stored in a file: make it by "
+            f"function '{name}' is a {type(function).__name__} that no file can hold: make it by "
             f"{listed(NAMES)} of smcpn to be able to resume from the file alone; otherwise resume "
             "from the script"
         )
