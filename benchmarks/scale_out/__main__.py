@@ -1,7 +1,7 @@
 """Runs through executors: the same bytes, what happens when workers fail, time, and scaling.
 
-``--quick`` takes fewer kills, workers and repetitions. ``--simulate`` prints strong and weak scaling
-to a thousand cores, by a simulation with constants that are measured here.
+``--quick`` takes fewer kills, workers and repetitions. ``--simulate`` prints strong and weak
+scaling to a thousand cores, by a simulation with constants that are measured here.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ def scheduler(quick: bool) -> Iterator[Row]:
             sentence = str(error)
         seconds = time.perf_counter() - begin
         timer.join()
-        yield Row("dask, scheduler killed: seconds until it stops", round(seconds, 1), note=sentence)
+        yield Row(
+            "dask, scheduler killed: seconds until it stops", round(seconds, 1), note=sentence
+        )
         agrees = bool(sentence) and digest(smcpn.resume(file, progress=False)) == alone("ibis")
         yield Row("dask, scheduler killed, then resumed", agrees, "same bytes", agrees)
 

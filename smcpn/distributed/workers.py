@@ -102,7 +102,7 @@ class Workers:
         begin = time.perf_counter()
         wait(self._loading, WARM_SECONDS)
         self._loading = []
-        size = self.engine.size
+        size = max(1, self.engine.size)
         each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
         places = cut(len(browse), lanes, each * size)
         pieces = [browse.take(place) for place in places]
@@ -133,8 +133,8 @@ class Workers:
             executor.shutdown()
 
     def _warmed(self) -> list[Future[str]]:
-        executor = self.engine.executor
-        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(self.engine.size)]
+        executor, size = self.engine.executor, max(1, self.engine.size)
+        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
 
 
 @contextmanager
