@@ -31,6 +31,7 @@ from benchmarks.attack.child import ended
 from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST, InputError
 from smcpn.results.maximum import StartResult
+from smcpn.results.nuts import ChainStatistics
 
 SEED = 17
 CALLS, QUICK_CALLS = 3000, 300
@@ -242,8 +243,11 @@ class Target:
 CONTRACTS = frozenset(
     [
         "AR1.check", "AR1.correlation", "AR1.variance", "Bernoulli.log_density",
-        "Bernoulli.misfit", "IndependentMetropolis.document", "IndependentMetropolis.of",
-        "IndependentMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
+        "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
+        "HamiltonianMonteCarlo.rejuvenate",
+        "IndependentMetropolis.document", "IndependentMetropolis.of",
+        "IndependentMetropolis.rejuvenate", "LangevinMetropolis.document", "LangevinMetropolis.of",
+        "LangevinMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
         "ODE.functions", "ODE.table", "Online.configured", "Online.resume",
         "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
@@ -283,17 +287,23 @@ def world() -> dict[str, Any]:
     )
     nested = smcpn.NestedFilter(disturbed, solver=rk4, particles=20, seed=1, threads=1)
     filtered = smcpn.identify(disturbed, solver=rk4, particles=20, seed=1, progress=False)
+    ten, half = np.zeros((2, 10)), np.ones((2, 10), dtype=int)
+    made = ChainStatistics(ten > 1, half, half, ten > 1, ten, ten, ten, tune=5, tune_steps=10)
+    chained = smcpn.NutsPosterior(
+        **vars(posterior), statistics=made, ess_bulk=np.ones(1), ess_tail=np.ones(1)
+    )
     library = smcpn.polynomials(1)
     found = smcpn.discover(falling(), library=library, method="search")
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
+        smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
-        nested, filtered.states(parameters=5), found,
+        nested, filtered.states(parameters=5), found, chained,
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}

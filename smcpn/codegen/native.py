@@ -170,6 +170,12 @@ class Native:
     def __reduce__(self) -> tuple[Callable[..., Native], tuple[object, ...]]:
         return Native.of, (self.code, self.update is not None)
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Addresses of `start` and `advance`."""
+        find = self.code.engine.get_function_address
+        return find("start"), find("advance")
+
 
 def native(plan: Plan) -> Native:
     """Return the machine code of a kernel, compiled now or at an earlier start."""
