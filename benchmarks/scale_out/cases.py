@@ -33,7 +33,7 @@ def oscillation(samples: int) -> smcpn.Problem:
     record = smcpn.Record(u=u, dt=0.1)
     y = smcpn.simulate(duffing, record, {"c": 0.3, "k": 2.0, "k3": 0.5}, observe="x")
     y += 0.02 * np.random.default_rng(0).normal(size=y.shape)
-    prior = {name: stats.lognorm(1.0) for name in ("c", "k", "k3")}
+    prior: dict[str, Any] = {name: stats.lognorm(1.0) for name in ("c", "k", "k3")}
     record = smcpn.Record(u=u, y=y, dt=0.1)
     return smcpn.Problem(duffing, record, observe="x", noise=0.02, prior=prior)
 
@@ -42,7 +42,7 @@ def oscillation(samples: int) -> smcpn.Problem:
 def decay() -> smcpn.Problem:
     """The disturbed decay, for SMC^2."""
     y = np.random.default_rng(0).normal(size=100).cumsum() / 10 + 1.0
-    prior = {"c": stats.lognorm(0.5), "s": stats.lognorm(0.5)}
+    prior: dict[str, Any] = {"c": stats.lognorm(0.5), "s": stats.lognorm(0.5)}
     record = smcpn.Record(y=y, dt=0.2)
     return smcpn.Problem(disturbed, record, observe="x", noise=0.3, initial={"x": 1.0}, prior=prior)
 

@@ -127,7 +127,8 @@ def measured() -> tuple[Constants, dict[str, float]]:
 def driver_seconds(n: int = 100_000, d: int = 8) -> float:
     """Seconds of the driver for a proposal: fitted, drawn, its density and the prior's, taken."""
     rng = np.random.default_rng(0)
-    prior = Prior({f"p{j}": stats.norm() for j in range(d)})
+    normals: dict[str, Any] = {f"p{j}": stats.norm() for j in range(d)}
+    prior = Prior(normals)
     theta, weights = rng.normal(size=(n, d)), np.full(n, 1.0 / n)
 
     def move() -> None:
