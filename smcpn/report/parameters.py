@@ -203,9 +203,12 @@ def _plot_vector(
         )  # fmt: skip
         known = [(k, truth[n]) for k, n in zip(places, entries, strict=True) if n in truth]
         if known:
-            axes.plot(*zip(*known, strict=True), ls="", marker="_", color=ACCENT, label="truth")
+            axes.plot(
+                *zip(*known, strict=True), ls="", marker="x", ms=4.0, color=ACCENT, label="truth"
+            )
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.set_xlim(min(places) - 0.5, max(places) + 0.5)
         axes.set_xlabel("entry")
     row[0].set_ylabel(plain(vector), rotation=0, ha="right")
 
