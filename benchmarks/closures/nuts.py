@@ -56,9 +56,10 @@ class Speed:
 def predators() -> Problem:
     """Four rates, from the record in which prey and predators are seen in turns."""
     system, record = SEQUEL.system, SEQUEL.drawn(0)
+    prior: dict[str, Any] = {name: stats.lognorm(1.0) for name in system.truth}
     return Problem(
         system.ode, record, observe=list(system.ode.states), initial=list(system.start),
-        noise=noise_levels(), prior={name: stats.lognorm(1.0) for name in system.truth},
+        noise=noise_levels(), prior=prior,
     )  # fmt: skip
 
 
