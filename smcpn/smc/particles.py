@@ -415,7 +415,7 @@ def log_likelihood_gradient(
             argument="moves",
         )
     with np.errstate(all="ignore"):
-        _, slope = likelihood.value_and_gradient(prior.natural(theta))
+        slope = likelihood.gradient(prior.natural(theta))
         return slope * prior.slopes(theta)[0], prior.gradient(theta)
 
 
