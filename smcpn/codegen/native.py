@@ -119,6 +119,12 @@ class Native:
     def __reduce__(self) -> tuple[Callable[..., Native], tuple[object, ...]]:
         return Native.of, (self.code, self.update is not None)
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Addresses of `start` and `advance`."""
+        find = self.code.engine.get_function_address
+        return find("start"), find("advance")
+
 
 def native(plan: Plan) -> Native:
     """Return the machine code of a kernel, compiled now or at an earlier start."""
@@ -142,7 +148,8 @@ class NativeSweep:
 
 def native_sweep(plan: SweepPlan) -> NativeSweep:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
-    compiled = code(plan.text, lambda module: write_sweep(module, plan))
+    # Its statements are sorted already; to look for more takes as long as all the rest.
+    compiled = code(plan.text, lambda module: write_sweep(module, plan), level=0)
     return NativeSweep(compiled.function("sweep", len(SWEEP_ARGUMENTS)), compiled)
 
 
@@ -154,7 +161,7 @@ def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     return code(text, write).engine
 
 
-def code(text: str, write: Callable[[ir.Module], object]) -> Code:
+def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Code:
     """Return code that is compiled now or was at an earlier start.
 
     An interrupt waits until it is whole.
@@ -165,6 +172,8 @@ def code(text: str, write: Callable[[ir.Module], object]) -> Code:
         All that the code depends on, but for the modules of this package.
     write : callable
         Writes it to a module.
+    level : int
+        Of LLVM's optimisation of what is written.
     """
     target = Target.host()
     key = "|".join([text, _writers(), llvmlite.__version__, target.cpu, target.features])
@@ -172,7 +181,7 @@ def code(text: str, write: Callable[[ir.Module], object]) -> Code:
     with _LOCK:
         if name not in _LOADED:
             with uninterrupted(), store.locked(name):
-                _LOADED[name] = _linked(name, target, _object(name, write))
+                _LOADED[name] = _linked(name, target, _object(name, write, level))
         return _LOADED[name]
 
 
@@ -204,19 +213,19 @@ def _linked(name: str, target: Target, content: bytes) -> Code:
     return Code(name, target, content, engine)
 
 
-def _object(name: str, write: Callable[[ir.Module], object]) -> bytes:
+def _object(name: str, write: Callable[[ir.Module], object], level: int) -> bytes:
     entry = f"{name}.object"
     content = store.load(entry)
     if content is None:
         CLOCK.compiled += 1
-        content = compiled(write)
+        content = compiled(write, level)
         store.save(entry, content)
     return content
 
 
-def compiled(write: Callable[[ir.Module], object]) -> bytes:
+def compiled(write: Callable[[ir.Module], object], level: int = 1) -> bytes:
     """Compile what is written to a module to an object file."""
-    return _machine().emit_object(_optimised(write))
+    return _machine().emit_object(_optimised(write, level))
 
 
 def assembly(write: Callable[[ir.Module], object]) -> str:
@@ -224,14 +233,14 @@ def assembly(write: Callable[[ir.Module], object]) -> str:
     return _machine().emit_assembly(_optimised(write))
 
 
-def _optimised(write: Callable[[ir.Module], object]) -> Any:
+def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
     module = binding.parse_assembly(str(written))
     module.verify()
     # The statements are vectors without common parts already.
-    tuning = binding.create_pipeline_tuning_options(speed_level=1)
+    tuning = binding.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)

@@ -137,6 +137,11 @@ class CompiledLikelihood:
         return self._kernel.sizes.emitted
 
     @property
+    def rows(self) -> Sequence[Rows]:
+        """Rows of each record."""
+        return self._rows
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return int(self._begins[-1])
