@@ -36,6 +36,7 @@ from smcpn.smc.particles import (
     Start,
     Target,
     finite_or_excluded,
+    foreseen_exponent,
     log_mean_exp,
     log_ratio,
     next_exponent,
@@ -659,15 +660,28 @@ class Sampler(ABC):
     def _cross(self, target: Target) -> bool:
         """Assimilate one more part of the log increment; return whether that was the last."""
         assert self.exponent is not None
-        exponent, log_weights = next_exponent(
-            self.system.log_weights, self.system.log_increment, self.exponent, self._threshold
-        )
+        exponent, log_weights = self._next_exponent(self.exponent)
         self.system = replace(self.system, log_weights=log_weights)
         if self.system.ess < self._threshold or exponent < 1.0:
             self._rejuvenate(replace(target, exponent=exponent))
         whole = exponent >= 1.0
         self.exponent = None if whole else exponent
         return whole
+
+    def _next_exponent(self, exponent: float) -> tuple[float, Array]:
+        """Next exponent and the weights there; on a long path of chains it is foreseen."""
+        weights, increment = self.system.log_weights, self.system.log_increment
+        path: list[tuple[float, float]] = []
+        for record in reversed(self.rejuvenations):
+            following = path[-1][0] if path else 1.0
+            if not record.chains or not 0.0 < record.exponent < following:
+                break
+            path.append((record.exponent, record.ess / self.settings.particles))
+        if path and path[0][0] == exponent:
+            found = foreseen_exponent(weights, increment, path[::-1], self.settings.ess)
+            if found is not None:
+                return found
+        return next_exponent(weights, increment, exponent, self._threshold)
 
     def _rejuvenate(self, target: Target) -> None:
         target = self._exchange(target)
