@@ -8,7 +8,7 @@ autoregression): its precision has eigenvalues from 0.05 to 1900. They are tempe
 user does, from a search for the mode, and from the prior.
 
 Errors are counted in the run's own standard errors: that of the log-evidence as stated, those of
-means and variances by the chains of the last population, as the evidence is.
+means and variances by the lineages of the last population, as the evidence is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from benchmarks.rows import Row, Study, at_most
 from smcpn.model.prior import Prior
 from smcpn.run.run import Run
 from smcpn.settings import Settings as Options
-from smcpn.smc.evidence import carried_factor
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering
@@ -151,27 +150,26 @@ class Errors:
 def errors(sampler: Sampler, exact: Exact, seconds: float) -> Errors:
     """Compare a finished population with the exact posterior."""
     theta, weights, records = sampler.system.theta, sampler.system.weights, sampler.rejuvenations
-    carried = carried_factor(records[-1].carried if records else 0.0)
     centred = theta - weights @ theta
     mean, variance = theta - exact.mean, np.square(centred) - np.diag(exact.covariance)
     return Errors(
         evidence=(sampler.log_evidence - exact.log_evidence) / sampler.log_evidence_se,
-        means=_z(weights, sampler.system.lineage, mean, carried),
-        variances=_z(weights, sampler.system.lineage, variance, carried),
+        means=_z(weights, sampler.system.lineage, mean),
+        variances=_z(weights, sampler.system.lineage, variance),
         gradients=sum(record.gradients for record in records),
         parts=len(records),
         seconds=seconds,
     )
 
 
-def _z(weights: Array, chain: NDArray[np.int64], deviation: Array, factor: float) -> Array:
-    """Weighted means of (N, d) over their standard errors, by the sums over each chain, (d,)."""
+def _z(weights: Array, chain: NDArray[np.int64], deviation: Array) -> Array:
+    """Weighted means of (N, d) over their standard errors, by sums over each lineage, (d,)."""
     error = weights @ deviation
     share = weights[:, None] * (deviation - error)
     sums = np.zeros((int(chain.max()) + 1, deviation.shape[1]))
     np.add.at(sums, chain, share)
     own = len(np.unique(chain))
-    return error / np.sqrt(factor * own / (own - 1) * np.square(sums).sum(axis=0))
+    return error / np.sqrt(own / (own - 1) * np.square(sums).sum(axis=0))
 
 
 def gaussian(d: int, particles: int, seed: int) -> Errors:

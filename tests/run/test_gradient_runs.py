@@ -136,4 +136,4 @@ def test_settings_are_checked(acceptance):
     with pytest.raises(InputError, match="acceptance"):
         smcpn.HamiltonianMonteCarlo(acceptance=acceptance)
     with pytest.raises(InputError, match="length"):
-        smcpn.LangevinMetropolis(length=1)
+        smcpn.LangevinMetropolis(length=0)
