@@ -11,6 +11,8 @@ from .errors import ExecutorError, InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
+from .functions.gaussian_process import gaussian_process
+from .functions.network import network
 from .functions.spline import spline
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
@@ -89,11 +91,13 @@ __all__ = [
     "datasets",
     "discover",
     "fourier",
+    "gaussian_process",
     "identify",
     "laplace",
     "load",
     "maximise",
     "models",
+    "network",
     "nuts",
     "ode",
     "polynomials",

@@ -341,6 +341,8 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "ModelComparison.__getitem__": {"name": "one"},
         "solve": {"solver": known["EKF1"]},
         "EKF1": {"steps": 1}, "EKF0": {"steps": 1},
+        "spline": {"argument": "v", "within": (-1.0, 1.0)},
+        "gaussian_process": {"within": (-1.0, 1.0)},
     }  # fmt: skip
 
 

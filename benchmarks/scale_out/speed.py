@@ -64,7 +64,6 @@ class Barrier:
 
 def barrier(name: str, executor: Any, limit: float, times: int) -> Iterator[Row]:
     """A browse of two workers that computes next to nothing, beside two empty calls."""
-
     # dask takes equal calls for one.
     number = count()
 
