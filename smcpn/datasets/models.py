@@ -86,6 +86,21 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     return v, (force - friction - offset) / M
 
 
+EMPS_FRICTION = spline("v", knots=9, within=(-0.13, 0.13), size=20.0)
+"""In newtons, over the velocities of both records."""
+
+
+@ode
+def emps_spline(q, v, force, *, M, Fc, friction=EMPS_FRICTION, width=EMPS_WIDTH):
+    """Prismatic joint whose friction is a spline beside the Coulomb term, of either direction.
+
+    M q'' + friction(q') + Fc sign(q') = force. friction(0) is a constant force; no spline follows
+    the jump at rest, which is `emps`'s smoothed sign.
+    """
+    coulomb = Fc * v / np.sqrt(v * v + width * width)
+    return v, (force - friction(v) - coulomb) / M
+
+
 RIM = 10.0
 """Level at which a tank overflows, volts. The level of the upper tank is not measured: its unit is
 such that its rim is there too."""
