@@ -11,6 +11,7 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "pendulum",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 
