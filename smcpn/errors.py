@@ -52,6 +52,10 @@ class NotStorableError(InputError):
     """
 
 
+class ExecutorError(RuntimeError):
+    """The workers of an executor cannot go on, in one sentence; a checkpoint keeps the run."""
+
+
 def whole_number(
     name: str,
     value: Any,

@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
@@ -154,6 +155,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"
     )
+    executor: Annotated[Any, PlainValidator(checked_executor)] = None
     checkpoint: Path | None = Field(None, strict=False, description="give the name of a file")
     checkpoint_every: Real = Field(
         60.0, ge=0, allow_inf_nan=False, description="give seconds, 0 or more"

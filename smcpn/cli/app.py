@@ -24,7 +24,7 @@ from smcpn.cli.terminal import (
     remark,
     say,
 )
-from smcpn.errors import LONGEST, InputError
+from smcpn.errors import LONGEST, ExecutorError, InputError
 from smcpn.signals import exit_code, orderly_termination
 
 UsageError: type[Exception] = typer.BadParameter.mro()[1]
@@ -123,7 +123,7 @@ def main() -> None:
             sys.exit(app(standalone_mode=False))
     except UsageError as error:
         _refuse(error)
-    except InputError as error:
+    except (ExecutorError, InputError) as error:
         remark(f"smcpn: {error}")
         sys.exit(2)
     except KeyboardInterrupt:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -26,3 +29,21 @@ class KernelClock:
 
 CLOCK = KernelClock()
 """Time and work of all kernels of this process so far; only reports read it."""
+_APART = threading.local()
+
+
+def count(seconds: float, theta_steps: int = 0) -> None:
+    """Add the run of a kernel to `CLOCK`, or to that of `counted_apart` in this thread."""
+    clock = getattr(_APART, "clock", CLOCK)
+    clock.run_seconds += seconds
+    clock.theta_steps += theta_steps
+
+
+@contextmanager
+def counted_apart() -> Generator[KernelClock]:
+    """Count what kernels run in this thread on a clock of its own, not on `CLOCK`."""
+    _APART.clock = KernelClock()
+    try:
+        yield _APART.clock
+    finally:
+        del _APART.clock

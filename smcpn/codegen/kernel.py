@@ -7,18 +7,18 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.emit import MAX_LANES, kernel_code
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import native
+from smcpn.codegen.native import Native, native
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
@@ -82,6 +82,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self.samples)
 
+    def __reduce__(self) -> tuple[type[Rows], tuple[object, ...]]:
+        # Addresses are those of this process.
+        return Rows, tuple(getattr(self, one.name) for one in fields(self))
+
     @cached_property
     def begins(self) -> NDArray[np.int64]:
         """Number of the first step after each sample, (T,); the last is that of all steps."""
@@ -110,48 +114,87 @@ def address(array: Array) -> int:
     return array.__array_interface__["data"][0]
 
 
-@dataclass
-class LaneKernel:
-    """The compiled form of a `LaneProgram`.
+@dataclass(frozen=True)
+class KernelSizes:
+    """Numbers in the vectors of a program, and in the lanes of its kernel.
+
+    Attributes
+    ----------
+    theta, state, emitted, moments : int
+    start_row, interval_row, step_row, gain_row, sample_row : int
+        ``interval_row`` is None where intervals have no beginning of their own.
+    lanes, slots : int
+        Particles of a block, and values of each in the work array.
+    """
+
+    theta: int
+    state: int
+    emitted: int
+    moments: int
+    start_row: int
+    interval_row: int | None
+    step_row: int
+    gain_row: int
+    sample_row: int
+    lanes: int
+    slots: int
+
+    @classmethod
+    def of(cls, program: LaneProgram, lanes: int, slots: int) -> KernelSizes:
+        """Sizes of a program whose kernel has so many lanes and slots."""
+        return cls(
+            theta=program.theta.numel(),
+            state=program.state.numel(),
+            emitted=program.emitted.numel(),
+            moments=program.moments.numel(),
+            start_row=program.start_row.numel(),
+            interval_row=None if program.interval is None else program.interval_row.numel(),
+            step_row=program.step_row.numel(),
+            gain_row=program.gain_row.numel(),
+            sample_row=program.sample_row.numel(),
+            lanes=lanes,
+            slots=slots,
+        )
+
+
+class CompiledKernel:
+    """Machine code of a recursion over time, and the arrays that it reads.
 
     Parameters
     ----------
-    program : LaneProgram
-        What to compute.
+    native : Native
+    sizes : KernelSizes
+    constant_values : tuple of float
+        Of the program's constants.
     threads : int, optional
         Threads to use; by default all processors this process may use. Results do not depend
         on it: a particle's arithmetic is the same in every lane and on every thread.
-    most_lanes : int
-        Particles that a block has at most. A block that is not full costs as much as a full one.
     """
 
-    program: LaneProgram
-    threads: int | None = None
-    most_lanes: int = MAX_LANES
-
-    def __post_init__(self) -> None:
-        begin = time.perf_counter()
-        plan = kernel_code(self.program, self.most_lanes)
-        self.lanes = plan.lanes
-        self.native = native(plan)
-        self._work = plan.slots * plan.lanes + ALIGNED
-        self._n_emitted = self.program.emitted.numel()
-        self._n_moments = self.program.moments.numel()
-        self._n_state, self._n_theta = self.program.state.numel(), self.program.theta.numel()
+    def __init__(
+        self,
+        native: Native,
+        sizes: KernelSizes,
+        constant_values: tuple[float, ...],
+        threads: int | None = None,
+    ) -> None:
+        self.native, self.sizes, self.threads = native, sizes, threads
+        self.constant_values = constant_values
         # The rows that were found to fit last: their arrays keep their shapes.
         self._fitting: Rows | None = None
-        seconds = time.perf_counter() - begin
-        CLOCK.compile_seconds += seconds
-        level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
-        _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
 
-    def with_constants(self, values: tuple[float, ...]) -> LaneKernel:
+    @property
+    def lanes(self) -> int:
+        """Particles of a block."""
+        return self.sizes.lanes
+
+    def with_constants(self, values: tuple[float, ...]) -> Self:
         """The same compiled code with other values of the program's constants."""
         other = copy(self)
-        other.program = replace(self.program, constant_values=values)
+        other.constant_values = values
         return other
 
-    def with_threads(self, threads: int | None) -> LaneKernel:
+    def with_threads(self, threads: int | None) -> Self:
         """The same compiled code on other threads."""
         other = copy(self)
         other.threads = threads
@@ -161,11 +204,11 @@ class LaneKernel:
         """Return the state (k, N) at the first sample for parameters (p, N)."""
         begin = time.perf_counter()
         self._check(theta, rows)
-        state = np.empty((self._n_state, theta.shape[1]))
+        state = np.empty((self.sizes.state, theta.shape[1]))
         theta = self._with_constants(theta)
         _, work = self.work_array()
         self.native.start(address(theta), theta.shape[1], address(rows.start), address(state), work)
-        CLOCK.run_seconds += time.perf_counter() - begin
+        count(time.perf_counter() - begin)
         return state
 
     def advance(
@@ -203,7 +246,7 @@ class LaneKernel:
         """The program's moments at a sample, (m, N), from the state at that sample."""
         self.check_one(columns, state.shape, rows, sample)
         n = columns.shape[1]
-        moments, totals = np.empty((self._n_moments, n)), np.empty((self._n_emitted, n))
+        moments, totals = np.empty((self.sizes.moments, n)), np.empty((self.sizes.emitted, n))
         here = replace(rows, samples=rows.samples[sample : sample + 1])
         arrays = KernelArrays(columns, state, np.empty_like(state), None, moments, totals)
         self._run(arrays, here, (0, 1), (0, -(-n // self.lanes)))
@@ -224,11 +267,11 @@ class LaneKernel:
     ) -> tuple[Array, Array, Array, Array]:
         begin = time.perf_counter()
         self._check(theta, rows)
-        n, n_emitted, (first, last) = theta.shape[1], self._n_emitted, samples
-        if state.shape != (self._n_state, n) or not 0 <= first <= last <= len(rows):
+        n, n_emitted, (first, last) = theta.shape[1], self.sizes.emitted, samples
+        if state.shape != (self.sizes.state, n) or not 0 <= first <= last <= len(rows):
             raise KernelArgumentError(_SHAPES)
         emitted = np.empty((last - first if store else 0, n_emitted, n))
-        moments = np.empty((last - first if with_moments else 0, self._n_moments, n))
+        moments = np.empty((last - first if with_moments else 0, self.sizes.moments, n))
         arrays = KernelArrays(
             self._with_constants(theta), state, np.empty_like(state),
             emitted if store else None, moments if with_moments else None, np.empty((n_emitted, n)),
@@ -242,8 +285,7 @@ class LaneKernel:
         else:
             pool = thread_pool(self.threads or processors(), os.getpid())
             list(pool.map(lambda part: self._run(arrays, rows, samples, part), parts))
-        CLOCK.run_seconds += time.perf_counter() - begin
-        CLOCK.theta_steps += max(steps, 0) * n
+        count(time.perf_counter() - begin, max(steps, 0) * n)
         return arrays.following, emitted, moments, arrays.totals
 
     def _run(
@@ -264,7 +306,7 @@ class LaneKernel:
 
     def work_array(self) -> tuple[Array, int]:
         """An array for the lanes, and the address in it at which a cache line begins."""
-        kept = np.empty(self._work)
+        kept = np.empty(self.sizes.slots * self.sizes.lanes + ALIGNED)
         return kept, -(-address(kept) // LINE) * LINE
 
     def _check(self, theta: Array, rows: Rows) -> None:
@@ -272,7 +314,7 @@ class LaneKernel:
 
         The type of every array, and that it is contiguous, is checked where its address is taken.
         """
-        if theta.ndim != 2 or len(theta) != self._n_theta:
+        if theta.ndim != 2 or len(theta) != self.sizes.theta:
             raise KernelArgumentError(_SHAPES)
         if rows is not self._fitting:
             self._check_rows(rows)
@@ -288,8 +330,8 @@ class LaneKernel:
         """
         if (
             columns.ndim != 2
-            or len(columns) != self._n_theta + len(self.program.constant_values)
-            or state_shape != (self._n_state, columns.shape[1])
+            or len(columns) != self.sizes.theta + len(self.constant_values)
+            or state_shape != (self.sizes.state, columns.shape[1])
             or not 0 <= sample < len(rows.samples)
         ):
             raise KernelArgumentError(_SHAPES)
@@ -297,32 +339,69 @@ class LaneKernel:
             self._check_rows(rows)
 
     def _check_rows(self, rows: Rows) -> None:
-        program, begins = self.program, rows.begins
+        sizes, begins = self.sizes, rows.begins
         intervals = len(rows) - 1
         fits = (
             intervals >= 0
             and begins.shape == (len(rows),)
             and bool((np.diff(begins, prepend=0) >= 0).all())
-            and rows.start.shape == (program.start_row.numel(),)
-            and rows.inputs.shape == (begins[-1], program.step_row.numel())
+            and rows.start.shape == (sizes.start_row,)
+            and rows.inputs.shape == (begins[-1], sizes.step_row)
             and rows.gains.ndim == 2
-            and rows.gains.shape[1] == program.gain_row.numel()
+            and rows.gains.shape[1] == sizes.gain_row
             and len(rows.gains) > 0
-            and rows.samples.shape == (len(rows), program.sample_row.numel())
+            and rows.samples.shape == (len(rows), sizes.sample_row)
         )
-        if program.interval is not None:
-            fits = fits and rows.intervals.shape == (intervals, program.interval_row.numel())
+        if sizes.interval_row is not None:
+            fits = fits and rows.intervals.shape == (intervals, sizes.interval_row)
         if not fits:
             raise KernelArgumentError(_SHAPES)
         self._fitting = rows
 
     def _with_constants(self, theta: Array) -> Array:
-        constants = np.array(self.program.constant_values)
+        constants = np.array(self.constant_values)
         if not len(constants):
             return theta
         return np.vstack(
             [theta, np.broadcast_to(constants[:, None], (len(constants), theta.shape[1]))]
         )
+
+
+class LaneKernel(CompiledKernel):
+    """The compiled form of a `LaneProgram`.
+
+    Parameters
+    ----------
+    program : LaneProgram
+        What to compute.
+    threads : int, optional
+        See `CompiledKernel`.
+    most_lanes : int
+        Particles that a block has at most. A block that is not full costs as much as a full one.
+    """
+
+    def __init__(
+        self, program: LaneProgram, threads: int | None = None, most_lanes: int = MAX_LANES
+    ) -> None:
+        begin = time.perf_counter()
+        plan = kernel_code(program, most_lanes)
+        sizes = KernelSizes.of(program, plan.lanes, plan.slots)
+        super().__init__(native(plan), sizes, program.constant_values, threads)
+        self.program = program
+        seconds = time.perf_counter() - begin
+        CLOCK.compile_seconds += seconds
+        level = logging.INFO if seconds > NOTABLE_SECONDS else logging.DEBUG
+        _log.log(level, "kernel of %d lanes ready after %.2f s", self.lanes, seconds)
+
+    def with_constants(self, values: tuple[float, ...]) -> Self:
+        """The same compiled code with other values of the program's constants."""
+        other = super().with_constants(values)
+        other.program = replace(self.program, constant_values=values)
+        return other
+
+    def detached(self) -> CompiledKernel:
+        """The same code on one thread, without the graphs: it can be pickled."""
+        return CompiledKernel(self.native, self.sizes, self.constant_values, threads=1)
 
 
 def processors() -> int:

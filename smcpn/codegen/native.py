@@ -14,7 +14,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite
 from llvmlite import binding, ir
@@ -24,11 +24,68 @@ from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.loops import ARGUMENTS, START_ARGUMENTS, Plan, write_advance, write_start
 from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.weights import write_update
+from smcpn.errors import InputError
 from smcpn.signals import uninterrupted
 
-_LOADED: dict[str, Any] = {}
+_LOADED: dict[str, Code] = {}
 _LOCK = threading.RLock()
 """Code that another thread is still compiling is waited for."""
+
+
+class Target(NamedTuple):
+    """What machine code is compiled for: platform, processor and its features, as LLVM names them.
+
+    Code of one target computes the same bytes on every processor that has its features.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+
+    @classmethod
+    @functools.cache
+    def host(cls) -> Target:
+        """That of this machine."""
+        features = binding.get_host_cpu_features().flatten()
+        return cls(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+
+    def missing(self, machine: Target) -> list[str]:
+        """What a machine lacks to run code of this target; empty where it can."""
+        if self.triple.split("-")[0] != machine.triple.split("-")[0]:
+            return [self.triple]
+        return sorted(self._needed - machine._needed)
+
+    @property
+    def _needed(self) -> set[str]:
+        features = {name[1:] for name in self.features.split(",") if name.startswith("+")}
+        x86 = self.triple.startswith(("x86", "i686"))
+        return {name for name in features if not x86 or name.startswith(ARITHMETIC)}
+
+
+ARITHMETIC = ("avx", "bmi", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "ssse", "xop")
+"""Features of x86 that compiled arithmetic may use; others, as for encryption, do not matter."""
+
+
+@dataclass(frozen=True, eq=False)
+class Code:
+    """Machine code in memory, with the object file that it was loaded from.
+
+    It can be pickled, for another process of this user: code is nothing to be read from a file.
+    """
+
+    name: str
+    target: Target
+    content: bytes
+    engine: Any
+
+    def __reduce__(self) -> tuple[Callable[..., Code], tuple[object, ...]]:
+        return received, (self.name, self.target, self.content)
+
+    def function(self, name: str, count: int) -> Any:
+        """Return a function of `ctypes` that takes so many integers, or addresses."""
+        return ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))(
+            self.engine.get_function_address(name)
+        )
 
 
 @dataclass(frozen=True)
@@ -47,7 +104,20 @@ class Native:
     advance: Any
     start: Any
     update: Any
-    _engine: Any
+    code: Code
+
+    @classmethod
+    def of(cls, code: Code, updates: bool) -> Native:
+        """Find the functions in code."""
+        return cls(
+            code.function("advance", len(ARGUMENTS)),
+            code.function("start", len(START_ARGUMENTS)),
+            code.function("update", 4) if updates else None,
+            code,
+        )
+
+    def __reduce__(self) -> tuple[Callable[..., Native], tuple[object, ...]]:
+        return Native.of, (self.code, self.update is not None)
 
 
 def native(plan: Plan) -> Native:
@@ -59,13 +129,7 @@ def native(plan: Plan) -> Native:
         if plan.n_outputs:
             write_update(module, plan, advance)
 
-    engine = loaded(plan.text, write)
-    return Native(
-        _callable(engine, "advance", len(ARGUMENTS)),
-        _callable(engine, "start", len(START_ARGUMENTS)),
-        _callable(engine, "update", 4) if plan.n_outputs else None,
-        engine,
-    )
+    return Native.of(code(plan.text, write), bool(plan.n_outputs))
 
 
 @dataclass(frozen=True)
@@ -73,19 +137,27 @@ class NativeSweep:
     """The machine code of a reverse pass, in memory; ``run`` takes `SWEEP_ARGUMENTS`."""
 
     run: Any
-    _engine: Any
+    code: Code
 
 
 def native_sweep(plan: SweepPlan) -> NativeSweep:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
-    engine = loaded(plan.text, lambda module: write_sweep(module, plan))
-    return NativeSweep(_callable(engine, "sweep", len(SWEEP_ARGUMENTS)), engine)
+    compiled = code(plan.text, lambda module: write_sweep(module, plan))
+    return NativeSweep(compiled.function("sweep", len(SWEEP_ARGUMENTS)), compiled)
 
 
 def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
-    """Return an execution engine of LLVM with code that is compiled now or was at an earlier start.
+    """Return the execution engine of LLVM of `code`.
 
-    An interrupt waits until it is whole. The engine is to be kept as long as its code is called.
+    The engine is to be kept as long as its code is called.
+    """
+    return code(text, write).engine
+
+
+def code(text: str, write: Callable[[ir.Module], object]) -> Code:
+    """Return code that is compiled now or was at an earlier start.
+
+    An interrupt waits until it is whole.
 
     Parameters
     ----------
@@ -94,26 +166,52 @@ def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     write : callable
         Writes it to a module.
     """
-    key = "|".join([text, _writers(), llvmlite.__version__, *_processor()])
+    target = Target.host()
+    key = "|".join([text, _writers(), llvmlite.__version__, target.cpu, target.features])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
     with _LOCK:
         if name not in _LOADED:
             with uninterrupted(), store.locked(name):
-                engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
-                engine.add_object_file(binding.ObjectFileRef.from_data(_object(name, write)))
-                engine.finalize_object()
-                _LOADED[name] = engine
+                _LOADED[name] = _linked(name, target, _object(name, write))
         return _LOADED[name]
+
+
+def received(name: str, target: Target, content: bytes) -> Code:
+    """Return code that another process compiled.
+
+    Raises
+    ------
+    InputError
+        If this processor lacks features that the code uses.
+    """
+    with _LOCK:
+        if name not in _LOADED:
+            missing = target.missing(Target.host())
+            if missing:
+                raise InputError(
+                    f"the processor {Target.host().cpu} lacks {', '.join(missing)} of "
+                    f"{target.cpu}, for which the kernels were compiled"
+                )
+            _initialise()
+            _LOADED[name] = _linked(name, target, content)
+        return _LOADED[name]
+
+
+def _linked(name: str, target: Target, content: bytes) -> Code:
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(content))
+    engine.finalize_object()
+    return Code(name, target, content, engine)
 
 
 def _object(name: str, write: Callable[[ir.Module], object]) -> bytes:
     entry = f"{name}.object"
-    code = store.load(entry)
-    if code is None:
+    content = store.load(entry)
+    if content is None:
         CLOCK.compiled += 1
-        code = compiled(write)
-        store.save(entry, code)
-    return code
+        content = compiled(write)
+        store.save(entry, content)
+    return content
 
 
 def compiled(write: Callable[[ir.Module], object]) -> bytes:
@@ -140,20 +238,11 @@ def _optimised(write: Callable[[ir.Module], object]) -> Any:
     return module
 
 
-def _callable(engine: Any, name: str, count: int) -> Any:
-    kind = ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))
-    return kind(engine.get_function_address(name))
-
-
 def _machine() -> Any:
     _initialise()
-    cpu, features = _processor()
-    target = binding.Target.from_triple(binding.get_process_triple())
-    return target.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
-
-
-def _processor() -> tuple[str, str]:
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    host = Target.host()
+    target = binding.Target.from_triple(host.triple)
+    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
 
 
 @functools.cache

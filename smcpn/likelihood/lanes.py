@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel
+from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
@@ -105,43 +105,36 @@ CHUNK = 4096
 """Sampling intervals whose log-likelihood is summed before it is added to the rest."""
 
 
-class LaneLikelihood:
+class CompiledLikelihood:
     """The `Likelihood` contract on a kernel that emits the log-density of each sample first.
 
+    It is machine code and the rows of the records, no more: it can be pickled where its kernel can.
     Several records follow each other: at the first sample of each the state starts anew.
 
-    Attributes
+    Parameters
     ----------
-    solver : Solver
-        As it runs, steps resolved.
+    kernel : CompiledKernel
+    rows : sequence of Rows
+        Of each record.
     """
 
-    def __init__(
-        self, kernel: LaneKernel, records: Sequence[Record], solver: Solver, write: WriteRows
-    ) -> None:
-        self._kernel, self.solver, self._write = kernel, solver, write
-        self._read(records)
+    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows]) -> None:
+        self._kernel = kernel
+        self._take(rows)
 
-    def _read(self, records: Sequence[Record]) -> None:
-        self._records = records
-        self._rows = [self._write(record, number) for number, record in enumerate(records)]
-        self._begins = np.concatenate([[0], np.cumsum([len(r) for r in self._rows])])
+    def _take(self, rows: Sequence[Rows]) -> None:
+        self._rows = rows
+        self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
 
-    def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
-        """The same of other records on the same grid: nothing is traced or compiled."""
-        other = copy(self)
-        other._read(records)
-        return other
+    @property
+    def lanes(self) -> int:
+        """Particles that are computed together."""
+        return self._kernel.lanes
 
     @property
     def n_emitted(self) -> int:
         """Numbers that a sample emits."""
-        return self._kernel.program.emitted.numel()
-
-    @property
-    def in_step(self) -> bool:
-        """Whether all particles take the same steps."""
-        return self._kernel.program.in_step
+        return self._kernel.sizes.emitted
 
     @property
     def n_samples(self) -> int:
@@ -167,35 +160,9 @@ class LaneLikelihood:
         state, _, total = self._run(values, self.start(values), 0, b, store=False)
         return state, total[0]
 
-    def tangent(self) -> LaneLikelihood:
-        """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).
-
-        `total` and `emitted` then have two rows, log-density and derivative. Compiles.
-        """
-        program = tangent(self._kernel.program)
-        return self.running(LaneKernel(program, self._kernel.threads, TANGENT_LANES))
-
-    def running(self, kernel: LaneKernel) -> LaneLikelihood:
-        """The same records and rows with another kernel, such as a derivative's."""
-        other = copy(self)
-        other._kernel = kernel
-        return other
-
     def total(self, values: Array) -> Array:
         """Sum of all that the samples emit, (e, N)."""
         return self._run(values, self.start(values), 0, self.n_samples, store=False)[2]
-
-    def value_and_gradient(self, values: Array, sweep: SweepKernel) -> tuple[Array, Array]:
-        """Sum of what the samples emit first, (N,), and its gradient (N, d), by a reverse pass.
-
-        Parameters
-        ----------
-        sweep : SweepKernel
-            Of the program of this kernel.
-        """
-        theta = np.ascontiguousarray(values.T)
-        total, gradient = sweep.value_and_gradient(self._kernel, theta, self._rows)
-        return total, gradient.T
 
     def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""
@@ -218,7 +185,7 @@ class LaneLikelihood:
         self, values: Array, state: Array, a: int, b: int, store: bool
     ) -> tuple[Array, list[Array], Array]:
         theta = np.ascontiguousarray(values.T)
-        total, parts = np.zeros((self._kernel.program.emitted.numel(), theta.shape[1])), []
+        total, parts = np.zeros((self.n_emitted, theta.shape[1])), []
         for number, rows in enumerate(self._rows):
             begin = int(self._begins[number])
             first, last = max(a - begin, 0), min(b - begin, len(rows))
@@ -231,6 +198,69 @@ class LaneLikelihood:
                 parts.append(emitted)
                 total += sums
         return state, parts, total
+
+
+class LaneLikelihood(CompiledLikelihood):
+    """A compiled likelihood with what it is made of: kernel, records, solver, writer of rows.
+
+    Attributes
+    ----------
+    solver : Solver
+        As it runs, steps resolved.
+    """
+
+    _kernel: LaneKernel
+
+    def __init__(
+        self, kernel: LaneKernel, records: Sequence[Record], solver: Solver, write: WriteRows
+    ) -> None:
+        self.solver, self._write = solver, write
+        super().__init__(kernel, self._written(records))
+
+    def _written(self, records: Sequence[Record]) -> list[Rows]:
+        self._records = records
+        return [self._write(record, number) for number, record in enumerate(records)]
+
+    def with_records(self, records: Sequence[Record]) -> LaneLikelihood:
+        """The same of other records on the same grid: nothing is traced or compiled."""
+        other = copy(self)
+        other._take(other._written(records))
+        return other
+
+    def detached(self) -> CompiledLikelihood:
+        """The same on one thread, of machine code and rows only: it can be pickled."""
+        return CompiledLikelihood(self._kernel.detached(), self._rows)
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all particles take the same steps."""
+        return self._kernel.program.in_step
+
+    def value_and_gradient(self, values: Array, sweep: SweepKernel) -> tuple[Array, Array]:
+        """Sum of what the samples emit first, (N,), and its gradient (N, d), by a reverse pass.
+
+        Parameters
+        ----------
+        sweep : SweepKernel
+            Of the program of this kernel.
+        """
+        theta = np.ascontiguousarray(values.T)
+        total, gradient = sweep.value_and_gradient(self._kernel, theta, self._rows)
+        return total, gradient.T
+
+    def tangent(self) -> LaneLikelihood:
+        """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).
+
+        `total` and `emitted` then have two rows, log-density and derivative. Compiles.
+        """
+        program = tangent(self._kernel.program)
+        return self.running(LaneKernel(program, self._kernel.threads, TANGENT_LANES))
+
+    def running(self, kernel: LaneKernel) -> LaneLikelihood:
+        """The same records and rows with another kernel, such as a derivative's."""
+        other = copy(self)
+        other._kernel = kernel
+        return other
 
 
 def chunks(first: int, last: int) -> Iterator[tuple[int, int]]:

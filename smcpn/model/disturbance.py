@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.noise import Symbols
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Distribution, support
@@ -63,7 +64,7 @@ class Disturbance:
             )
         deviations: dict[str, float | str] = {}
         correlations: dict[tuple[str, str], float | str] = {}
-        for key, value in given.items():
+        for key, value in by_scalar(given, ode, ARGUMENT).items():
             if isinstance(key, tuple):
                 correlations[_pair(key, given, correlations, ode)] = _correlation(key, value)
             else:
@@ -163,7 +164,7 @@ def _pair(
 
 
 def _deviation(state: str, value: Any) -> float | str:
-    if isinstance(value, str) and value.isidentifier():
+    if is_name(value):
         return value
     what = f"process noise of '{state}'"
     number = real_number(what, value, _DEVIATION, argument=f"{ARGUMENT}.{state}")
@@ -173,7 +174,7 @@ def _deviation(state: str, value: Any) -> float | str:
 
 
 def _correlation(key: tuple[Any, ...], value: Any) -> float | str:
-    if isinstance(value, str) and value.isidentifier():
+    if is_name(value):
         return value
     what, label = f"correlation of the process noise of {shown(key)}", ",".join(key)
     number = real_number(what, value, _CORRELATION, argument=f"{ARGUMENT}.{label}")

@@ -11,6 +11,7 @@ import numpy as np
 from smcpn.errors import InputError, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.expression import ExpressionTable
+from smcpn.model.symbol_array import elementwise
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class FunctionCalls:
                 f"it is a function of {len(wanted)} ({', '.join(wanted)})"
             )
         if any(isinstance(one, np.ndarray) and one.ndim for one in arguments):
-            return np.vectorize(self._at, otypes=[object])(*arguments)
+            return elementwise(self._at, *arguments)
         return self._at(*arguments)
 
     def _at(self, *arguments: Any) -> ca.SX:

@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.expression import ExpressionTable
+from smcpn.model.function_call import FunctionCalls
 from smcpn.model.gaussian_noise import as_gaussian, noise_graphs
 from smcpn.model.initial import initial_states
 from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.prior import Distribution
 from smcpn.model.process_noise import ProcessNoise
+from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, trace
 
 
@@ -203,8 +205,14 @@ def observed_outputs(
     process_noise: ProcessNoise | None = None,
 ) -> ca.SX:
     """Noise-free outputs: states, derivatives (``"v'"``), or functions of either."""
-    named = {name: x[i] for i, name in enumerate(ode.states)}
-    named |= {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
+    scalars = {name: x[i] for i, name in enumerate(ode.states)}
+    scalars |= {name: u[i] for i, name in enumerate(ode.inputs)} | {TIME: t}
+    vectors = {
+        name: SymbolArray.of([scalars[one] for one in entries])
+        for name, entries in ode.wholes.items()
+        if entries[0] in scalars
+    }
+    named = scalars | vectors
     outputs: list[ca.SX] = []
     for what in observe:
         if callable(what):
@@ -255,7 +263,10 @@ def _named_output(
 
 
 def _traced_output(
-    function: Callable[..., Any], ode: ODE, named: dict[str, ca.SX], parameter: Parameter
+    function: Callable[..., Any],
+    ode: ODE,
+    named: Mapping[str, ca.SX | SymbolArray],
+    parameter: Parameter,
 ) -> list[ca.SX]:
     positional, keyword = argument_names(function)
     for name in positional:
@@ -265,8 +276,27 @@ def _traced_output(
                 f"'{ode.name}': make a parameter keyword-only",
                 argument="observe",
             )
-    values = {n: parameter(n, _default(n, default)) for n, default in keyword.items()}
+    values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
     return trace(function, [named[n] for n in positional], values)
+
+
+def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:
+    """What stands for a parameter in the body of a function: of one number, a vector, a function.
+
+    A parameter of one number may be one that the model has not; it then needs a default or a prior.
+    """
+    names = ode.wholes.get(name)
+    if names is None:
+        return parameter(name, _default(name, default))
+    if default is not inspect.Parameter.empty and name not in ode.functions:
+        raise InputError(
+            f"observe function: '{name}' has a default, but it is a vector of model '{ode.name}': "
+            "leave the default out"
+        )
+    entries = [parameter(one) for one in names]
+    if name in ode.functions:
+        return FunctionCalls(name, ode.functions[name].function, ca.vertcat(*entries))
+    return SymbolArray.of(entries)
 
 
 def _default(name: str, value: Any) -> float | None:

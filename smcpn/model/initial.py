@@ -10,6 +10,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.entries import by_scalar
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Distribution
 
@@ -29,6 +30,21 @@ class AddedParameters:
         self.distributions[name] = distribution
         self.symbols.append(ca.SX.sym(name))
         return self.symbols[-1]
+
+
+def scalar_initial(initial: Any, ode: ODE) -> Any:
+    """The argument ``initial`` of a problem, its mappings by the names of scalars.
+
+    Raises
+    ------
+    InputError
+        If one does not fit the vectors of the model.
+    """
+    if isinstance(initial, Mapping):
+        return by_scalar(initial, ode, "initial")
+    if isinstance(initial, (list, tuple)):
+        return [scalar_initial(one, ode) if isinstance(one, Mapping) else one for one in initial]
+    return initial
 
 
 def initial_states(

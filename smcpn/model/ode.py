@@ -5,15 +5,19 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
 
 import casadi as ca
+import numpy as np
 
 from smcpn.arguments import checked
-from smcpn.errors import InputError, real_number
+from smcpn.errors import InputError, nearest, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
-from smcpn.model.expression import ExpressionTable
+from smcpn.model.entries import entry_names
+from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
+from smcpn.model.symbol_array import SymbolArray
 from smcpn.model.trace import argument_names, function_name, trace
 
 TIME = "t"
@@ -30,7 +34,8 @@ class ODE:
     name : str
         Name of the Python function.
     states, inputs, parameters : tuple of str
-        Names in the order of the function's signature.
+        Names of scalars in the order of the function's signature; the entries of a vector ``x``
+        are ``x[0]``, ``x[1]``, ...
     defaults : mapping of str to float
         Values of the parameters that have one; a prior overrides it.
     rhs : casadi.Function
@@ -42,6 +47,8 @@ class ODE:
         function of the arguments of ``rhs``.
     functions : mapping of str to TracedFunction
         Unknown functions in it; their parameters are among ``parameters``.
+    sizes : mapping of str to int
+        Number of entries of each vector among states, inputs and parameters.
     """
 
     name: str
@@ -56,6 +63,7 @@ class ODE:
     functions: Mapping[str, TracedFunction] = field(
         default_factory=dict[str, "TracedFunction"], repr=False
     )
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
 
     @property
     def priors(self) -> dict[str, Any]:
@@ -65,6 +73,16 @@ class ODE:
             for name, one in self.functions.items()
             for of, prior in one.function.priors.items()
         }
+
+    @cached_property
+    def wholes(self) -> dict[str, tuple[str, ...]]:
+        """Names of the scalars of every vector, and of the parameters of every unknown function."""
+        vectors = {name: entry_names(name, size) for name, size in self.sizes.items()}
+        functions = {
+            name: tuple(name + of for of in one.function.priors)
+            for name, one in self.functions.items()
+        }
+        return vectors | functions
 
     @property
     def scales(self) -> dict[str, str]:
@@ -106,7 +124,18 @@ class ODE:
         vars(self).update(state | {"rhs": rhs, "diffusion": diffusion})
 
 
-def ode(function: Callable[..., Any]) -> ODE:
+@overload
+def ode(function: Callable[..., Any], /) -> ODE: ...
+@overload
+def ode(*, sizes: Mapping[str, int]) -> Callable[[Callable[..., Any]], ODE]: ...
+@overload
+def ode(function: Callable[..., Any], /, *, sizes: Mapping[str, int]) -> ODE: ...
+def ode(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    sizes: Mapping[str, int] | None = None,
+) -> ODE | Callable[[Callable[..., Any]], ODE]:
     """Trace ``function`` into an `ODE`.
 
     Positional arguments are the states, then the inputs, and ``t`` where time is used;
@@ -116,22 +145,53 @@ def ode(function: Callable[..., Any]) -> ODE:
     function returns the derivative of each state, which gives their number,
     as a tuple, a list or an array.
 
+    A state, input or parameter with a size is a vector: in the body a numpy array of expressions,
+    which one can loop over, slice, and give to numpy's functions (``np.diff``, ``A @ x``,
+    ``np.where``). What is returned may hold vectors (``return v, a``). To priors, outputs and
+    results its entries are ``x[0]``, ``x[1]``, ..., and ``x`` is all of them.
+
     ``np.round`` rounds half away from zero in a model, where numpy rounds half to even.
+
+    Parameters
+    ----------
+    function : callable
+    sizes : mapping of str to int, optional
+        Number of entries of each argument that is a vector; a parameter whose default is an array
+        or a list has the size of that.
 
     Raises
     ------
     InputError
         If the function branches on a state or parameter, contains a NaN, or returns more
-        derivatives than it has positional arguments.
+        derivatives than it has states, or a size fits no argument.
 
     Examples
     --------
     >>> @ode
     ... def decay(x, *, rate):
     ...     return -rate * x
+    >>> @ode(sizes={"x": 12, "v": 12, "k": 13})
+    ... def masses(x, v, *, k):
+    ...     return v, np.diff(k * np.diff(x, prepend=0.0, append=0.0))
     """
-    arguments = Arguments.of(function, callers_scope())
+    return decorated(_ode, function, sizes, callers_scope())
+
+
+def _ode(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> ODE:
+    arguments = Arguments.of(function, scope, sizes)
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
+
+
+def decorated(
+    make: Callable[[Callable[..., Any], Any, Mapping[str, Any]], ODE],
+    function: Callable[..., Any] | None,
+    sizes: Any,
+    scope: Mapping[str, Any],
+) -> ODE | Callable[[Callable[..., Any]], ODE]:
+    """An equation of a function, or what makes one of the function that follows a decorator."""
+    if function is None:
+        return lambda function: make(function, sizes, scope)
+    return make(function, sizes, scope)
 
 
 def callers_scope() -> dict[str, Any]:
@@ -149,31 +209,42 @@ class Arguments:
     ----------
     function : callable
     symbols : mapping of str to casadi.SX
-        Of the positional arguments, then of the keyword-only ones, which ``defaults`` names.
+        Of the scalars of the positional arguments, then of the keyword-only ones, which
+        ``defaults`` names.
     defaults : mapping of str to object
-        As `argument_names`.
+        As `argument_names`, by scalar.
     calls : mapping of str to FunctionCalls
         Of the keyword-only arguments that are unknown functions.
+    sizes : mapping of str to int
+        Of the arguments that are vectors.
+    names : tuple of str
+        Of the positional arguments.
     """
 
     function: Callable[..., Any]
     symbols: Mapping[str, ca.SX]
     defaults: Mapping[str, Any]
     calls: Mapping[str, FunctionCalls]
+    sizes: Mapping[str, int]
+    names: tuple[str, ...]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], scope: Mapping[str, Any]) -> Arguments:
+    def of(
+        cls, function: Callable[..., Any], scope: Mapping[str, Any], sizes: Any = None
+    ) -> Arguments:
         """Read the signature of a function.
 
         Parameters
         ----------
         scope : mapping of str to object
             Where an argument without default finds the unknown function of its name.
+        sizes : mapping of str to int, optional
+            Of the arguments that are vectors.
 
         Raises
         ------
         InputError
-            If it has arguments that an equation cannot have.
+            If it has arguments that an equation cannot have, or not those that have sizes.
         """
         positional, keyword = argument_names(function)
         if TIME in keyword:
@@ -190,26 +261,36 @@ class Arguments:
             )
         }
         calls = {name: FunctionCalls(name, found) for name, found in unknown.items()}
+        scalars = {name: one for name, one in keyword.items() if name not in calls}
+        sizes = _sizes(function_name(function), sizes, positional, scalars)
         defaults: dict[str, Any] = {}
         for name, default in keyword.items():
-            names = calls[name].names if name in calls else None
-            defaults |= {name: default} if names is None else dict.fromkeys(names, _NONE)
-        symbols = {name: ca.SX.sym(name) for name in [*positional, *defaults]}
+            if name in calls:
+                defaults |= dict.fromkeys(calls[name].names, _NONE)
+            else:
+                defaults |= _entries(name, default, sizes)
+        states = [one for name in positional for one in _entries(name, _NONE, sizes)]
+        symbols = {name: ca.SX.sym(name) for name in [*states, *defaults]}
         for one in calls.values():
             one.parameters = ca.vertcat(*[symbols[name] for name in one.names])
-        return cls(function, symbols, defaults, calls)
+        return cls(function, symbols, defaults, calls, sizes, tuple(positional))
 
     @property
-    def positional(self) -> list[ca.SX]:
-        """Symbols of states, inputs and time."""
-        return [one for name, one in self.symbols.items() if name not in self.defaults]
+    def positional(self) -> list[ca.SX | SymbolArray]:
+        """What stands for states, inputs and time in the body."""
+        return [self._symbol(name) for name in self.names]
 
     @property
-    def keyword(self) -> dict[str, ca.SX | FunctionCalls]:
+    def keyword(self) -> dict[str, ca.SX | SymbolArray | FunctionCalls]:
         """What stands for the parameters in the body."""
-        of_functions = {name for one in self.calls.values() for name in one.names}
-        scalars = {n: self.symbols[n] for n in self.defaults if n not in of_functions}
-        return {**scalars, **self.calls}
+        _, keyword = argument_names(self.function)
+        return {name: self.calls.get(name) or self._symbol(name) for name in keyword}
+
+    def _symbol(self, name: str) -> ca.SX | SymbolArray:
+        if name not in self.sizes:
+            return self.symbols[name]
+        names = entry_names(name, self.sizes[name])
+        return SymbolArray.of([self.symbols[one] for one in names])
 
     def equation(self, derivatives: list[ca.SX], diffusion: ca.SX | None = None) -> ODE:
         """Make the equation x' = ``derivatives``, or dx = ``derivatives`` dt + ``diffusion`` dW.
@@ -229,6 +310,12 @@ class Arguments:
                 f"{len(untimed)} states and inputs: name one positional argument per state"
             )
         states, inputs = untimed[: len(derivatives)], untimed[len(derivatives) :]
+        for vector, size in self.sizes.items():
+            if states[-1] in entry_names(vector, size - 1):
+                raise InputError(
+                    f"model '{name}' returns {len(derivatives)} derivatives, which end within the "
+                    f"{size} entries of '{vector}': return one for every entry of every state"
+                )
         vectors = [
             ca.vertcat(*[self.symbols[n] for n in names])
             for names in (states, inputs, self.defaults)
@@ -248,7 +335,56 @@ class Arguments:
             if diffusion is None
             else ca.Function("diffusion", vectors, [ca.densify(diffusion)]),
             functions={name: one.traced(vectors) for name, one in self.calls.items()},
+            sizes=self.sizes,
         )
+
+
+def _sizes(
+    model: str, given: Any, positional: Sequence[str], keyword: Mapping[str, Any]
+) -> dict[str, int]:
+    """Size of every vector among the arguments, given or that of a default.
+
+    Raises
+    ------
+    InputError
+        If one is no size, or of something else, or differs from that of the default.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f'sizes is {shown(given)}: give a dict such as {{"x": 12}}')
+    found: dict[str, int] = {}
+    known = [name for name in (*positional, *keyword) if name != TIME]
+    for name, size in (given or {}).items():
+        if name not in known:
+            remedy = nearest(str(name), known)
+            raise InputError(
+                f"sizes names {shown(name)}, which is no state, input or parameter of model "
+                f"'{model}': {remedy}"
+            )
+        found[name] = whole_number(f"size of '{name}'", size, 1, MAX_ROWS)
+    for name, default in keyword.items():
+        length = len(default) if _is_vector(default) else None
+        if length is not None and (found.setdefault(name, length) != length or not length):
+            raise InputError(
+                f"model '{model}': default of parameter '{name}' has {length} entries: "
+                f"give {found[name] or 'some'}"
+            )
+    return {name: found[name] for name in known if name in found}
+
+
+def _entries(name: str, default: Any, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Default of every scalar of an argument."""
+    if name not in sizes:
+        return {name: default}
+    names = entry_names(name, sizes[name])
+    if _is_vector(default):
+        return dict(zip(names, default, strict=True))
+    return dict.fromkeys(names, default)
+
+
+def _is_vector(default: Any) -> bool:
+    return isinstance(default, (list, tuple)) or (
+        isinstance(default, np.ndarray) and default.ndim > 0
+    )
 
 
 def _defaults(model: str, keyword: Mapping[str, Any]) -> dict[str, float]:

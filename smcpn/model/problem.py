@@ -16,9 +16,12 @@ import numpy as np
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.disturbance import Disturbance
+from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
+from smcpn.model.initial import scalar_initial
 from smcpn.model.noise import Density, as_density
+from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.prior import Distribution, Prior, describe
 from smcpn.model.record import Record, as_records
@@ -56,7 +59,7 @@ class Problem:
     observe : str, callable, or sequence of these
         What each output measures: a state (``"x"``), the derivative of a state (``"v'"``), or a
         function of states, inputs and keyword-only parameters (a default holds unless a prior
-        names the parameter).
+        names the parameter). ``"x"`` of a vector is an output for each entry, ``"x[3]"`` for one.
     noise : float, str, AR1, density, function, or sequence of these
         Standard deviation of the measurement noise of each output, in its unit, or the name of
         the parameter that holds it; `AR1` where it is correlated from sample to sample. Where
@@ -65,12 +68,14 @@ class Problem:
         and keyword-only parameters.
     prior : mapping of str to distribution or float
         A frozen `scipy.stats` distribution for every unknown parameter; a number fixes one.
-        Parameters of an unknown function have priors by default; ``{"friction": {"scale":
-        distribution}}`` gives another.
+        That of a vector holds for each entry, independent of the others; a list or an array has
+        one for each, and ``"k[3]"`` gives one entry another. Parameters of an unknown function
+        have priors by default; ``{"friction": {"scale": distribution}}`` gives another.
     initial : "rest", mapping, or sequence
         State at the first sample: ``"rest"`` (all zero, the default), one value per state, or a
         mapping from state to value. A value is a number, the name of a parameter, or a
-        distribution (a new parameter ``"x(0)"``). A list of such, one per record, is accepted.
+        distribution (a new parameter ``"x(0)"``); a vector has one for all entries or a list of
+        them. A list of such, one per record, is accepted.
     coordinates : mapping of str to str, optional
         See `Prior`.
     diffusion : str, optional
@@ -79,7 +84,8 @@ class Problem:
     process_noise : mapping, optional
         Disturbances of the state between samples, dx = f dt + G dW: state to the standard deviation
         of the Wiener process that acts on it, a number or the name of a parameter, in the state's
-        unit per square root of a second. ``("x1", "x2")`` maps to the correlation of two of them.
+        unit per square root of a second; a vector has one for all entries or a list.
+        ``("x1", "x2")`` maps to the correlation of two of them.
         Where it depends on the state, write the model with `smcpn.sde`.
 
     Attributes
@@ -128,9 +134,10 @@ class Problem:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
-        given_outputs = _as_list(observe)
+        given_outputs = scalar_outputs(observe, ode)
         given_noise = one_per_output(_as_list(noise), given_outputs)
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
+        initial = scalar_initial(initial, ode)
         self.initial, self.diffusion = labelled(initial), _diffusion_name(diffusion)
         self._check_records()
         self._check_values([as_density(sd) for sd in given_noise])
@@ -166,6 +173,10 @@ class Problem:
                 f"({listed(ode.parameters)}): remove it or correct its name",
                 argument=f"prior.{unused[0]}",
             )
+        if isinstance(coordinates, Mapping):
+            # Entries of a vector that are fixed have none.
+            named = by_scalar(coordinates, ode, "coordinates").items()
+            coordinates = {n: one for n, one in named if n in coordinates or n not in fixed}
         # A prior that a user gives is that of the parameter, whatever scales its default.
         scales = {
             name: scale if scale in free else fixed[scale]
@@ -239,7 +250,7 @@ class Problem:
 
     def model_observing(self, observe: Any) -> Model:
         """The same model with other outputs, of which the noise is not known (variance 0)."""
-        model, what = self.model, _as_list(observe)
+        model, what = self.model, scalar_outputs(observe, self.ode)
 
         def parameter(name: str, default: float | None = None) -> ca.SX:
             if name in self.names:
@@ -338,7 +349,7 @@ def _split_prior(
         )
     free: dict[str, Any] = dict(default)
     fixed = dict(ode.defaults)
-    for name, value in _flat(prior, ode).items():
+    for name, value in by_scalar(prior, ode, "prior").items():
         if isinstance(value, (int, float, np.number)):
             remedy = "give a number or a distribution"
             fixed[name] = real_number(f"prior of '{name}'", value, remedy, argument=f"prior.{name}")
@@ -351,17 +362,6 @@ def _split_prior(
             "prior fixes every parameter: give at least one a distribution", argument="prior"
         )
     return free, fixed
-
-
-def _flat(prior: Mapping[str, Any], ode: ODE) -> dict[str, Any]:
-    """Priors of scalar parameters: ``{"f": {"scale": ...}}`` as ``{"f.scale": ...}``."""
-    flat: dict[str, Any] = {}
-    for name, value in prior.items():
-        if name in ode.functions and isinstance(value, Mapping):
-            flat |= {f"{name}.{of}": one for of, one in value.items()}
-        else:
-            flat[name] = value
-    return flat
 
 
 def _typical_interval(record: Record) -> float:
@@ -383,7 +383,7 @@ def _check_noise(
 
 
 def _diffusion_name(diffusion: Any) -> str | None:
-    named = isinstance(diffusion, str) and diffusion.isidentifier() and diffusion not in CALIBRATED
+    named = is_name(diffusion) and diffusion not in CALIBRATED
     if diffusion is None or named:
         return diffusion
     raise InputError(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import casadi as ca
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
+from smcpn.model.symbol_array import SymbolArray, yielding
 
 OPERATOR_REMEDY = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
 BRANCH_REMEDY = (
@@ -66,7 +67,7 @@ def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, A
 
 def trace(
     function: Callable[..., Any],
-    positional: list[ca.SX],
+    positional: Sequence[ca.SX | SymbolArray],
     keyword: Mapping[str, Any],
 ) -> list[ca.SX]:
     """Evaluate ``function`` on symbols and return its outputs as a list of scalar graphs.
@@ -81,7 +82,7 @@ def trace(
 
 def called(
     function: Callable[..., Any],
-    positional: list[ca.SX],
+    positional: Sequence[ca.SX | SymbolArray],
     keyword: Mapping[str, Any],
 ) -> Any:
     """Evaluate ``function`` on symbols and return what it returns.
@@ -92,8 +93,9 @@ def called(
         If the function branches on a symbol, or raises.
     """
     name = function_name(function)
+    arrays = not all(isinstance(one, ca.SX) for one in (*positional, *keyword.values()))
     try:
-        with _numpy_functions_on_symbols():
+        with _numpy_functions_on_symbols(), yielding() if arrays else nullcontext():
             return function(*positional, **keyword)
     except Exception as error:
         if "truth value" in str(error):
@@ -110,6 +112,8 @@ def called(
 def scalars(returned: Any, name: str) -> list[ca.SX]:
     """Return the scalar graphs of a value that the function of this name returned.
 
+    An entry of a tuple or a list may be a vector itself.
+
     Raises
     ------
     InputError
@@ -124,7 +128,7 @@ def _entries(returned: Any) -> list[Any]:
     if returned is None:
         return []
     if isinstance(returned, (tuple, list)):
-        return list(returned)
+        return [scalar for one in returned for scalar in _of_vector(one)]
     if (
         isinstance(returned, np.ndarray)
         and returned.ndim in (1, 2)
@@ -134,6 +138,15 @@ def _entries(returned: Any) -> list[Any]:
     if isinstance(returned, ca.SX) and returned.shape[1] == 1:
         return ca.vertsplit(returned)
     return [returned]
+
+
+def _of_vector(entry: Any) -> list[Any]:
+    """Return the entries of a vector, or the one that something else is."""
+    if isinstance(entry, (tuple, list)) or (isinstance(entry, np.ndarray) and entry.ndim == 1):
+        return list(entry)
+    if isinstance(entry, ca.SX) and entry.shape[1] == 1:
+        return ca.vertsplit(entry)
+    return [entry]
 
 
 def _scalar(output: Any, model: str, place: int) -> ca.SX:

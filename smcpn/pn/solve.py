@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.entries import by_scalar
 from smcpn.model.hold import substep_times
-from smcpn.model.initial import named_values
+from smcpn.model.initial import named_values, scalar_initial
 from smcpn.model.ode import ODE
 from smcpn.model.problem import check_ode, check_record
 from smcpn.model.record import Record
@@ -30,7 +31,7 @@ CONTROLS = {"P": (1.0, 0.0), "PI": (0.7, 0.4)}
 def solve(
     ode: ODE,
     over: Record | ArrayLike,
-    parameters: Mapping[str, float] | None = None,
+    parameters: Mapping[str, Any] | None = None,
     *,
     initial: Any = "rest",
     solver: ProbabilisticSolver | None = None,
@@ -49,6 +50,7 @@ def solve(
     over : Record or array_like
         A record, whose input drives the model, or times: the two ends, or a grid.
     parameters : mapping of str to float
+        Of a vector or an unknown function as for `smcpn.simulate`.
         Values of the parameters (and of the diffusion, where the solver names a parameter).
     initial : object
         State at the first time, as for `Problem`: ``"rest"``, one value per state, or a mapping
@@ -191,7 +193,7 @@ def _values(ode: ODE, parameters: Any, solver: ProbabilisticSolver) -> dict[str,
         raise InputError(f"parameters is {shown(given)}: give a dict of name to number")
     values = {
         name: real_number(f"parameter '{name}'", value)
-        for name, value in {**ode.defaults, **given}.items()
+        for name, value in {**ode.defaults, **by_scalar(given, ode, "parameters")}.items()
     }
     known = list(ode.parameters)
     named = solver.diffusion
@@ -213,7 +215,7 @@ def _values(ode: ODE, parameters: Any, solver: ProbabilisticSolver) -> dict[str,
 def _initial(ode: ODE, initial: Any, values: dict[str, float]) -> tuple[Array, set[str]]:
     """State at the first time, and the parameters that it names."""
     x0, used = np.empty(len(ode.states)), set[str]()
-    for k, (state, value) in enumerate(named_values(ode, initial)):
+    for k, (state, value) in enumerate(named_values(ode, scalar_initial(initial, ode))):
         if isinstance(value, str):
             if value not in values:
                 raise InputError(

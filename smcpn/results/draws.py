@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -86,10 +87,18 @@ class WeightedDraws(Populations, WithFunctions):
         return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
 
     def __getitem__(self, name: str) -> Array:
-        """Values of one parameter, (N,), to be used with `weights`."""
+        """Values of one parameter, (N,), to be used with `weights`; of a vector (N, size)."""
+        if name in self.problem.ode.wholes:
+            return self._whole(self.problem.ode.wholes[name])
         if name not in self.names:
             raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return self.values[:, self.names.index(name)]
+
+    def _whole(self, names: Sequence[str]) -> Array:
+        """Values of the parameters of a vector or a function, the fixed ones among them."""
+        fixed = self.problem.fixed
+        columns = [np.full(len(self.theta), fixed[n]) if n in fixed else self[n] for n in names]
+        return np.stack(columns, axis=1)
 
     def quantile(self, name: str, q: Probabilities) -> Array:
         """Weighted quantile(s) of a parameter.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
@@ -12,6 +13,7 @@ from typing import Any, cast
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
+from smcpn.distributed.workers import workers_of
 from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
@@ -47,6 +49,7 @@ def identify(
     resampling: str = "systematic",
     replicates: int = 1,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
@@ -109,6 +112,11 @@ def identify(
         error of the log-evidence and R-hat.
     threads : int, optional
         Threads of the kernel; all processors by default.
+    executor : concurrent.futures.Executor or str, optional
+        Workers that evaluate large batches of particles, to the same bytes: processes of loky, the
+        ``get_executor()`` of a `dask.distributed.Client`, an `mpi4py.futures.MPIPoolExecutor`; or
+        ``"loky:8"``, ``"dask:tcp://host:8786"``, ``"mpi"``. The particles stay here. It pays
+        where a batch costs more than some tenth of a second; see the page on scaling out.
     progress : bool or callable, optional
         A progress line on standard error; by default where that is a terminal. A function is
         called with a `Progress` after each block instead.
@@ -130,6 +138,8 @@ def identify(
     ------
     InputError
         For settings out of range, or when the model diverges for every particle.
+    ExecutorError
+        If workers are lost for good, or one computes other bytes than this process.
 
     Warns
     -----
@@ -163,18 +173,22 @@ def identify(
         start=start if near is None else near.start,
         state_particles=cast(Any, state_particles),
         threads=threads,
+        executor=executor,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         existing=existing,
     ).resolved(problem)
-    if settings.checkpoint is None:
-        return identified(lambda: Run(problem, settings, settings.threads), progress)
-    file = file_path("checkpoint", settings.checkpoint)
-    with locked(file):
-        stored = checkpoint_of(file, problem, settings, settings.existing)
-        every = settings.checkpoint_every
-        begin, writer = written_run(file, problem, settings, stored, every, settings.threads)
-        return identified(begin, progress, writer)
+    with workers_of(settings.executor) as workers:
+        if settings.checkpoint is None:
+            return identified(lambda: Run(problem, settings, settings.threads, workers), progress)
+        file = file_path("checkpoint", settings.checkpoint)
+        with locked(file):
+            stored = checkpoint_of(file, problem, settings, settings.existing)
+            every = settings.checkpoint_every
+            begin, writer = written_run(
+                file, problem, settings, stored, every, settings.threads, workers
+            )
+            return identified(begin, progress, writer)
 
 
 def identified(

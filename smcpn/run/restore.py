@@ -21,6 +21,7 @@ from smcpn.checkpoint.container import begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.problem import Problem
 from smcpn.run.run import Run
@@ -134,6 +135,7 @@ def restored(
     settings: RunSettings,
     path: Path,
     threads: int | None = None,
+    workers: Workers | None = None,
 ) -> Run:
     """Return the run of a checkpoint, verified, over the same or longer records.
 
@@ -144,7 +146,7 @@ def restored(
     """
     longer = problem.n_samples > stored.header.n_samples
     snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
-    run = Run.resumed(problem, settings, snapshot, threads)
+    run = Run.resumed(problem, settings, snapshot, threads, workers)
     # The end of a band-limited input changes with the samples that follow.
     if not longer or not any(record.hold == "bandlimited" for record in problem.records):
         _verify(run, path, stored.header)
@@ -171,6 +173,7 @@ def written_run(
     stored: StoredRun | None,
     every: float,
     threads: int | None,
+    workers: Workers | None = None,
 ) -> tuple[Callable[[], Run], CheckpointWriter]:
     """Return a function that begins or restores a run, and the writer of its checkpoint."""
     if stored is not None:
@@ -178,8 +181,8 @@ def written_run(
 
     def begin() -> Run:
         if stored is None:
-            return Run(problem, settings, threads)
-        return restored(stored, problem, settings, path, threads)
+            return Run(problem, settings, threads, workers)
+        return restored(stored, problem, settings, path, threads, workers)
 
     created = now() if stored is None else stored.header.created
     header = _header(path, problem, settings, created)

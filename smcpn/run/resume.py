@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
 
 from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.codec import read_run
+from smcpn.distributed.engines import checked_executor
+from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -26,6 +29,7 @@ def resume(
     *,
     data: Record | None = None,
     threads: int | None = None,
+    executor: Executor | str | None = None,
     progress: bool | Callable[[Progress], None] | None = None,
     checkpoint_every: float = 60.0,
 ) -> Posterior:
@@ -41,7 +45,7 @@ def resume(
         Of the checkpoint. If it is damaged its previous version is used, with a warning.
     data : Record, optional
         Samples that follow the last record. A finished run then goes on with them.
-    threads, progress
+    threads, executor, progress
         As of `identify`.
     checkpoint_every : float
         Most seconds between two writes.
@@ -70,8 +74,9 @@ def resume(
                 f"{file} holds none of its {settings.particles} particles yet: run your script "
                 "again in place of the file"
             )
-        begin, writer = written_run(file, problem, settings, stored, every, threads)
-        return identified(begin, progress, writer)
+        with workers_of(checked_executor(executor)) as workers:
+            begin, writer = written_run(file, problem, settings, stored, every, threads, workers)
+            return identified(begin, progress, writer)
 
 
 def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:

@@ -9,6 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.codegen.kernel import CLOCK
+from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
@@ -61,6 +63,8 @@ class Run:
 
     Attributes
     ----------
+    workers : Workers or None
+        Who evaluate large browses of particles; None for this process alone.
     plan : Plan or None
         None before the first part of a run that searches.
     solver : Solver
@@ -77,8 +81,15 @@ class Run:
         At the end. The shift is None where a finer solver cannot be had.
     """
 
-    def __init__(self, problem: Problem, settings: RunSettings, threads: int | None = None) -> None:
-        self.problem, self.settings, self.threads = problem, settings, threads
+    def __init__(
+        self,
+        problem: Problem,
+        settings: RunSettings,
+        threads: int | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        self.problem, self.settings = problem, settings
+        self.threads, self.workers = threads, workers
         self.refused_k: float | None = None
         self.work = 0
         self.plan: Plan | None = None
@@ -94,10 +105,12 @@ class Run:
         settings: RunSettings,
         snapshot: RunSnapshot,
         threads: int | None = None,
+        workers: Workers | None = None,
     ) -> Run:
         """Return the run of a snapshot; continued, it ends in the same bytes."""
         run = cls.__new__(cls)
-        run.problem, run.settings, run.threads = problem, settings, threads
+        run.problem, run.settings = problem, settings
+        run.threads, run.workers = threads, workers
         run.refused_k, run.work, run.plan = snapshot.refused_k, snapshot.work, snapshot.plan
         run._clear()
         run.solver = snapshot.solver
@@ -280,15 +293,16 @@ class Run:
     def _exact(self, name: str, solver: Solver) -> LaneLikelihood:
         """An exact likelihood by a solver, made once."""
         if solver not in self._likelihoods:
-            self._likelihoods[solver] = build_likelihood(self.problem, solver, self.threads, name)
+            built = build_likelihood(self.problem, solver, self.threads, name)
+            self._likelihoods[solver] = distributed(built, self.workers)
         return self._likelihoods[solver]
 
     def _estimate(self, solver: Solver) -> EstimatedLikelihood:
         """The estimated likelihood by a solver, made once."""
         if solver not in self._estimates:
-            self._estimates[solver] = build_estimate(
-                self.problem, solver, self.threads, self.settings.likelihood
-            )
+            name = self.settings.likelihood
+            built = build_estimate(self.problem, solver, self.threads, name)
+            self._estimates[solver] = distributed(built, self.workers)
         return self._estimates[solver]
 
     @property

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
 from smcpn.model.disturbance import Disturbance
+from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
+from smcpn.model.initial import scalar_initial
+from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem, check_ode, check_record
 from smcpn.model.record import Record
@@ -24,7 +27,7 @@ Array = NDArray[np.float64]
 def simulate(
     ode: ODE,
     record: Record,
-    parameters: Mapping[str, float],
+    parameters: Mapping[str, Any],
     *,
     observe: Any,
     initial: Any = "rest",
@@ -43,6 +46,8 @@ def simulate(
     record : Record
         Input, time axis and hold; its outputs are not used.
     parameters : mapping of str to float
+        A vector has an array or a number for all entries, an unknown function a mapping of its
+        parameters (``{"friction": {"scale": 1.0, ...}}``) or an array of them in their order.
     observe : str, callable, or sequence of these
         As for `Problem`.
     initial : object
@@ -83,7 +88,8 @@ def simulate(
     if not isinstance(parameters, Mapping):
         raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
     seed = None if seed is None else whole_number("seed", seed, 0)
-    what = list(observe) if isinstance(observe, (list, tuple)) else [observe]
+    what = scalar_outputs(observe, ode)
+    parameters = by_scalar(parameters, ode, "parameters")
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
@@ -98,7 +104,7 @@ def simulate(
         ode,
         observe=what,
         noise=[1.0],
-        initial=initial,
+        initial=scalar_initial(initial, ode),
         n_records=1,
         free=list(values),
         fixed={},
@@ -145,6 +151,7 @@ def simulate_problem(
         For a parameter that the problem does not learn, a value that its prior excludes, or a path
         that diverges.
     """
+    parameters = by_scalar(parameters, problem.ode, "parameters")
     for name in parameters:
         if name not in problem.names:
             raise InputError(

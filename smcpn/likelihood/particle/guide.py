@@ -360,13 +360,12 @@ class Guide:
         row |= {"spread": ca.SX.eye(k), "factor": self.factor}
         return self.step_row.values(**row)
 
-    def growth(self, rows: Array) -> Array:
-        """Largest factor (lanes,) by which a step multiplies a state; rows (S, w, lanes)."""
+    def jacobian_diagonal(self) -> tuple[int, ...]:
+        """Where the diagonal of a step's Jacobian is in `step_row`."""
         names = self.step_row.names
         begin = sum(self.step_row[name].nnz() for name in names[: names.index("jacobian")])
         i, j = self.step_row["jacobian"].sparsity().get_triplet()
-        diagonal = begin + np.flatnonzero(np.equal(i, j))
-        return np.abs(rows[:, diagonal]).max(axis=(0, 1), initial=0.0)
+        return tuple(begin + int(k) for k in np.flatnonzero(np.equal(i, j)))
 
     def look_after(self, rows: Array) -> tuple[Array, Array, Array]:
         """Path (T, n), information (T, n, n) and slope (T, n) after samples, of `sample_row`."""

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import KernelArgumentError, Rows, address, processors, thread_pool
-from smcpn.codegen.native import loaded
+from smcpn.codegen.native import Code, code
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.particle.blocks import particle_blocks
+from smcpn.likelihood.particle.blocks import Blocks, particle_blocks
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.machine import (
     BEGIN_ARGUMENTS,
@@ -85,39 +84,65 @@ class Kept:
     looks: Array
 
 
-class ParticleKernel:
-    """The compiled filters of a model; see `smcpn.likelihood.particle.machine`."""
+@dataclass(frozen=True)
+class FilterSizes:
+    """Sizes of the arrays of compiled filters, see `smcpn.likelihood.particle.blocks.Blocks`.
 
-    def __init__(self, guide: Guide) -> None:
-        begin = time.perf_counter()
-        self.guide, self.blocks = guide, particle_blocks(guide)
-        self._engine = loaded(
-            f"particle filter\n{self.blocks.text}",
-            lambda module: write_filter(module, self.blocks),
-        )
-        CLOCK.compile_seconds += time.perf_counter() - begin
+    Attributes
+    ----------
+    jacobian : tuple of int
+        Where the diagonal of a step's Jacobian is in the row of a step.
+    """
+
+    own: int
+    step: int
+    sample: int
+    n: int
+    noises: int
+    n_theta: int
+    look: int
+    n_look: int
+    widths: dict[str, int]
+    jacobian: tuple[int, ...]
+
+    @classmethod
+    def of(cls, blocks: Blocks, guide: Guide) -> FilterSizes:
+        """Sizes of the filters of a guide."""
+        own = {one.name: getattr(blocks, one.name) for one in fields(cls)[:-1]}
+        return cls(**own, jacobian=guide.jacobian_diagonal())
+
+
+class CompiledFilters:
+    """Compiled filters; see `smcpn.likelihood.particle.machine`. They can be pickled."""
+
+    def __init__(self, code: Code, sizes: FilterSizes) -> None:
+        self.code, self.sizes = code, sizes
+
+    def __reduce__(self) -> tuple[type[CompiledFilters], tuple[object, ...]]:
+        # Functions are those of this process.
+        return CompiledFilters, (self.code, self.sizes)
 
     @cached_property
     def functions(self) -> dict[str, Any]:
         """Compiled functions by name, as `smcpn.likelihood.particle.machine` lists arguments."""
         counts = dict.fromkeys(("forward", "backward", "again", "alone"), len(PASS_ARGUMENTS))
         counts |= {"begin": len(BEGIN_ARGUMENTS), "run": len(FILTER_ARGUMENTS)}
-        return {
-            name: ctypes.CFUNCTYPE(None, *([ctypes.c_int64] * count))(
-                self._engine.get_function_address(name)
-            )
-            for name, count in counts.items()
-        }
+        return {name: self.code.function(name, count) for name, count in counts.items()}
+
+    def growth(self, rows: Array) -> Array:
+        """Largest factor (lanes,) by which a step multiplies a state; rows (S, w, lanes)."""
+        diagonal = np.abs(rows[:, list(self.sizes.jacobian)])
+        return diagonal.max(axis=(0, 1), initial=0.0)
 
     def _check(self, theta: Array, keys: Keys, piece: Piece, particles: int, state: Array) -> None:
         """Compiled code does not look where it reads: refuse arrays it would read beyond."""
-        samples, rows, widths = len(piece.rows), piece.rows, self.blocks.widths
+        samples, rows, widths = len(piece.rows), piece.rows, self.sizes.widths
         blocks = -(-(piece.sample_offset + piece.last) // KEY_SAMPLES)
         fits = (
             particles > 0
             and particles % GROUP == 0
             and 0 <= piece.first <= piece.last <= samples
-            and theta.shape == (len(theta), self.blocks.n_theta)
+            and theta.shape == (len(theta), self.sizes.n_theta)
             and keys.ndim == 2
             and keys.dtype == np.uint64
             and len(keys) == len(theta)
@@ -135,7 +160,7 @@ class ParticleKernel:
 
     def state_size(self, particles: int) -> int:
         """Numbers that a filter holds between samples: states, log weights, and their sum."""
-        return (self.blocks.n + 1) * particles + 1
+        return (self.sizes.n + 1) * particles + 1
 
     def run(
         self,
@@ -195,16 +220,28 @@ class ParticleKernel:
                 call.block(first)
         else:
             list(thread_pool(threads, os.getpid(), urgent).map(call.block, firsts))
-        CLOCK.run_seconds += time.perf_counter() - begin
-        CLOCK.theta_steps += piece.steps * n * particles
+        count(time.perf_counter() - begin, piece.steps * n * particles)
         return state, call.increments, call.guided
+
+
+class ParticleKernel(CompiledFilters):
+    """The compiled filters of a model, and what they were compiled from."""
+
+    def __init__(self, guide: Guide) -> None:
+        begin = time.perf_counter()
+        self.guide, blocks = guide, particle_blocks(guide)
+        compiled = code(
+            f"particle filter\n{blocks.text}", lambda module: write_filter(module, blocks)
+        )
+        super().__init__(compiled, FilterSizes.of(blocks, guide))
+        CLOCK.compile_seconds += time.perf_counter() - begin
 
 
 @dataclass(frozen=True)
 class _Call:
     """A run of `ParticleKernel`, block by block of thetas."""
 
-    kernel: ParticleKernel
+    kernel: CompiledFilters
     theta: Array
     keys: Keys
     piece: Piece
@@ -218,15 +255,15 @@ class _Call:
 
     def block(self, first: int) -> None:
         """Run the filters of thetas from ``first`` on, `THETAS` at most."""
-        blocks, piece, functions = self.kernel.blocks, self.piece, self.kernel.functions
+        sizes, piece, functions = self.kernel.sizes, self.piece, self.kernel.functions
         live = min(THETAS, len(self.theta) - first)
         samples = piece.last - piece.first
-        own = np.zeros((blocks.own, THETAS))
+        own = np.zeros((sizes.own, THETAS))
         chosen = np.minimum(np.arange(first, first + THETAS), first + live - 1)
-        own[: blocks.n_theta] = self.theta[chosen].T
-        step = np.empty((piece.steps, blocks.step, THETAS))
-        path = np.empty((piece.steps, blocks.n, THETAS))
-        look = np.empty((samples, blocks.sample, THETAS))
+        own[: sizes.n_theta] = self.theta[chosen].T
+        step = np.empty((piece.steps, sizes.step, THETAS))
+        path = np.empty((piece.steps, sizes.n, THETAS))
+        look = np.empty((samples, sizes.sample, THETAS))
         functions["begin"](address(own), address(piece.rows.start))
         arrays = [address(array) for array in (own, step, path, look)]
         waiting: NDArray[np.bool_] = np.less(np.arange(THETAS), live)
@@ -236,9 +273,9 @@ class _Call:
                 if sweep:
                     functions["again"](*self._rows(), *arrays)
                 functions["backward"](*self._rows(), *arrays)
-            carried = own[blocks.look : blocks.look + blocks.n_look]
+            carried = own[sizes.look : sizes.look + sizes.n_look]
             here: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(carried))
-            here &= self.kernel.guide.growth(step) <= RESOLVED
+            here &= self.kernel.growth(step) <= RESOLVED
             self.guided[first : first + live] = here[:live]
             if (waiting & here).any():
                 self._run(first, waiting & here, own, step, look)
@@ -255,9 +292,9 @@ class _Call:
     def _run(
         self, first: int, chosen: NDArray[np.bool_], own: Array, step: Array, look: Array
     ) -> None:
-        blocks, n = self.kernel.blocks, self.particles
+        sizes, n = self.kernel.sizes, self.particles
         active = np.where(chosen, np.arange(first, first + THETAS), -1)
-        work = np.empty((2 * blocks.n + 1 + max(blocks.noises, 1)) * n)
+        work = np.empty((2 * sizes.n + 1 + max(sizes.noises, 1)) * n)
         ancestors = np.empty(n + 1, dtype=np.int64)
         kept = self.kept
         self.kernel.functions["run"](

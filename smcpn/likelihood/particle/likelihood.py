@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from math import log
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ from smcpn.likelihood.kalman import Kalman
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.guide import Guide
 from smcpn.likelihood.particle.history import History
-from smcpn.likelihood.particle.kernel import Kept, ParticleKernel, Piece
-from smcpn.likelihood.particle.machine import KEY_SAMPLES
+from smcpn.likelihood.particle.kernel import CompiledFilters, Kept, ParticleKernel, Piece
+from smcpn.likelihood.particle.machine import KEY_SAMPLES, THETAS
 from smcpn.likelihood.particle.normals import GROUP
 from smcpn.likelihood.registry import number_of_steps
 from smcpn.model.problem import Problem
@@ -103,75 +103,76 @@ class Bootstrap(Particle):
     looks_ahead = False
 
 
-class ParticleLikelihood:
+class CompiledEstimate:
     """The `EstimatedLikelihood` contract by compiled particle filters.
 
-    Several records follow each other: at the first sample of each the state starts anew, and a
-    filter looks ahead to the end of its record at most.
+    It is machine code and the rows of the records, no more: it can be pickled. Several records
+    follow each other: at the first sample of each the state starts anew, and a filter looks ahead
+    to the end of its record at most.
 
-    Attributes
+    Parameters
     ----------
-    solver : Solver
+    filters : CompiledFilters
+    constants : ndarray, (c,)
+    rows : sequence of Rows
+        Of each record.
     state_particles : int
     look_ahead : bool
         Whether `estimate` twists.
+    threads : int, optional
     """
+
+    lanes: ClassVar[int] = THETAS
+    """Thetas that are computed together."""
 
     def __init__(
         self,
-        recursion: Particle,
-        records: Sequence[Record],
-        solver: Solver,
-        threads: int | None,
+        filters: CompiledFilters,
+        constants: Array,
+        rows: Sequence[Rows],
         state_particles: int,
         look_ahead: bool,
+        threads: int | None = None,
     ) -> None:
-        self._recursion, self.solver, self._threads = recursion, solver, threads
-        self._filters = recursion.filters
-        self._constants = np.array(recursion.constant_values(solver))
+        self._filters, self._constants, self._threads = filters, constants, threads
         self.look_ahead, self.state_particles = look_ahead, checked_number(state_particles)
-        self._read(records)
+        self._take(rows)
 
-    def _read(self, records: Sequence[Record]) -> None:
-        model, steps, interval = (
-            self._recursion.model,
-            number_of_steps(self.solver),
-            self.solver.interval,
-        )
-        self._records = records
-        self._rows: list[Rows] = [
-            ClassicalRowWriter(model, record, steps, number, interval).whole(record)
-            for number, record in enumerate(records)
-        ]
-        samples = [len(rows) for rows in self._rows]
+    def _take(self, rows: Sequence[Rows]) -> None:
+        self._rows = rows
+        samples = [len(one) for one in rows]
         self._begins = np.concatenate([[0], np.cumsum(samples)])
         self._steps = np.concatenate(
-            [[0], np.cumsum([int(rows.begins[len(rows) - 1]) for rows in self._rows])]
+            [[0], np.cumsum([int(one.begins[len(one) - 1]) for one in rows])]
         )
 
-    def with_records(self, records: Sequence[Record]) -> ParticleLikelihood:
-        """The same of other records on the same grid: nothing is traced or compiled."""
-        other = copy(self)
-        other._read(records)
-        return other
+    @property
+    def n_samples(self) -> int:
+        """Samples of all records together."""
+        return int(self._begins[-1])
 
-    def with_state_particles(self, number: int) -> ParticleLikelihood:
+    @property
+    def n_steps(self) -> int:
+        """Solver steps over all records, of one state particle."""
+        return int(self._steps[-1])
+
+    def n_keys(self, b: int) -> int:
+        """See `EstimatedLikelihood.n_keys`: a key is for `KEY_SAMPLES` samples."""
+        return -(-b // KEY_SAMPLES)
+
+    def with_state_particles(self, number: int) -> Self:
         """See `EstimatedLikelihood.with_state_particles`."""
         other = copy(self)
         other.state_particles = checked_number(number)
         return other
 
-    def with_look_ahead(self, look_ahead: bool) -> ParticleLikelihood:
+    def with_look_ahead(self, look_ahead: bool) -> Self:
         """See `EstimatedLikelihood.with_look_ahead`."""
         other = copy(self)
         other.look_ahead = look_ahead
         return other
 
-    def bootstrap(self) -> ParticleLikelihood:
-        """The same without looking ahead."""
-        return self.with_look_ahead(False)
-
-    def suited(self, values: Array) -> ParticleLikelihood:
+    def suited(self, values: Array) -> Self:
         """See `EstimatedLikelihood.suited`: by `COPIES` filters of either kind.
 
         They are doubled until the log estimates of one kind vary by one at most, and that kind it
@@ -197,20 +198,6 @@ class ParticleLikelihood:
             number *= 2
         return self
 
-    @property
-    def n_samples(self) -> int:
-        """Samples of all records together."""
-        return int(self._begins[-1])
-
-    @property
-    def n_steps(self) -> int:
-        """Solver steps over all records, of one state particle."""
-        return int(self._steps[-1])
-
-    def n_keys(self, b: int) -> int:
-        """See `EstimatedLikelihood.n_keys`: a key is for `KEY_SAMPLES` samples."""
-        return -(-b // KEY_SAMPLES)
-
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
         """See `EstimatedLikelihood.estimate`."""
         return self._estimate(values, keys, b)[0]
@@ -219,18 +206,6 @@ class ParticleLikelihood:
         """See `EstimatedLikelihood.guided`."""
         keys = np.zeros((len(values), self.n_keys(b)), dtype=np.uint64)
         return self.with_state_particles(GROUP)._estimate(values, keys, b)[1]
-
-    def _estimate(self, values: Array, keys: Keys, b: int) -> tuple[Array, NDArray[np.bool_]]:
-        total, guided = np.zeros(len(values)), np.ones(len(values), dtype=bool)
-        for record, first, last in self._pieces(0, b):
-            if self.look_ahead:
-                _, increments, here = self._run(values, keys, record, first, last, None, True)
-                guided &= here
-            else:
-                _, increments = self._advance(values, keys, record, first, last, None)
-                guided[:] = False
-            total += increments.sum(axis=0)
-        return total, guided
 
     def start(self, values: Array) -> Array:
         """See `EstimatedLikelihood.start`."""
@@ -250,29 +225,17 @@ class ParticleLikelihood:
             parts.append(increments)
         return held.T, np.concatenate(parts)
 
-    def history(self, values: Array, keys: Keys, b: int) -> list[History]:
-        """States, weights and ancestors of the filter of one theta, record by record.
-
-        Parameters
-        ----------
-        values : ndarray, (d,)
-        keys : ndarray of uint64, (B,)
-        """
-        found: list[History] = []
-        n = self._filters.blocks.n
+    def _estimate(self, values: Array, keys: Keys, b: int) -> tuple[Array, NDArray[np.bool_]]:
+        total, guided = np.zeros(len(values)), np.ones(len(values), dtype=bool)
         for record, first, last in self._pieces(0, b):
-            kept = Kept(
-                np.empty((last, n + 1, self.state_particles)),
-                np.empty((last, self.state_particles), dtype=np.int64),
-                np.empty((last, self._filters.blocks.sample)),
-            )
-            _, increments, guided = self._run(
-                values[None], keys[None], record, first, last, None, self.look_ahead, kept
-            )
-            found.append(
-                History.of(kept, self._filters.guide, float(increments.sum()), bool(guided[0]))
-            )
-        return found
+            if self.look_ahead:
+                _, increments, here = self._run(values, keys, record, first, last, None, True)
+                guided &= here
+            else:
+                _, increments = self._advance(values, keys, record, first, last, None)
+                guided[:] = False
+            total += increments.sum(axis=0)
+        return total, guided
 
     def _advance(
         self, values: Array, keys: Keys, record: int, first: int, last: int, state: Array | None
@@ -316,6 +279,84 @@ class ParticleLikelihood:
             if first < last:
                 pieces.append((record, first, last))
         return pieces
+
+
+class ParticleLikelihood(CompiledEstimate):
+    """Compiled particle filters with what they are made of: model, records and solver.
+
+    Attributes
+    ----------
+    solver : Solver
+    """
+
+    _filters: ParticleKernel
+
+    def __init__(
+        self,
+        recursion: Particle,
+        records: Sequence[Record],
+        solver: Solver,
+        threads: int | None,
+        state_particles: int,
+        look_ahead: bool,
+    ) -> None:
+        self._recursion, self.solver = recursion, solver
+        constants = np.array(recursion.constant_values(solver))
+        rows = self._written(records)
+        super().__init__(recursion.filters, constants, rows, state_particles, look_ahead, threads)
+
+    def _written(self, records: Sequence[Record]) -> list[Rows]:
+        model, steps, interval = (
+            self._recursion.model,
+            number_of_steps(self.solver),
+            self.solver.interval,
+        )
+        self._records = records
+        return [
+            ClassicalRowWriter(model, record, steps, number, interval).whole(record)
+            for number, record in enumerate(records)
+        ]
+
+    def with_records(self, records: Sequence[Record]) -> ParticleLikelihood:
+        """The same of other records on the same grid: nothing is traced or compiled."""
+        other = copy(self)
+        other._take(other._written(records))
+        return other
+
+    def bootstrap(self) -> ParticleLikelihood:
+        """The same without looking ahead."""
+        return self.with_look_ahead(False)
+
+    def detached(self) -> CompiledEstimate:
+        """The same on one thread, of machine code and rows only: it can be pickled."""
+        filters = CompiledFilters(self._filters.code, self._filters.sizes)
+        return CompiledEstimate(
+            filters, self._constants, self._rows, self.state_particles, self.look_ahead, threads=1
+        )
+
+    def history(self, values: Array, keys: Keys, b: int) -> list[History]:
+        """States, weights and ancestors of the filter of one theta, record by record.
+
+        Parameters
+        ----------
+        values : ndarray, (d,)
+        keys : ndarray of uint64, (B,)
+        """
+        found: list[History] = []
+        n = self._filters.sizes.n
+        for record, first, last in self._pieces(0, b):
+            kept = Kept(
+                np.empty((last, n + 1, self.state_particles)),
+                np.empty((last, self.state_particles), dtype=np.int64),
+                np.empty((last, self._filters.sizes.sample)),
+            )
+            _, increments, guided = self._run(
+                values[None], keys[None], record, first, last, None, self.look_ahead, kept
+            )
+            found.append(
+                History.of(kept, self._filters.guide, float(increments.sum()), bool(guided[0]))
+            )
+        return found
 
 
 def checked_number(number: Any) -> int:

@@ -97,7 +97,7 @@ class ParticleStream:
         recent = Recent(samples, self._template.n_inputs)
         window = StreamWindow(self._template, recent, 0, samples)
         rows, _ = self._writer.rows(window, self._writer.memory)
-        start = np.zeros(self._filters.blocks.widths["f"])
+        start = np.zeros(self._filters.sizes.widths["f"])
         if state is None:
             start = self._writer.start(head_record(self._template, recent))
         here = len(samples) - 1

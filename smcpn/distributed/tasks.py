@@ -1,0 +1,169 @@
+"""What runs on a worker: a method of a likelihood, for some of the particles."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.clock import counted_apart
+from smcpn.codegen.native import Target
+from smcpn.distributed.parts import Message, Store
+from smcpn.errors import InputError
+
+Arrays = tuple[NDArray[Any], ...]
+
+RECEIVED = Store()
+
+
+@dataclass(frozen=True)
+class Browse:
+    """A method of a likelihood with its arguments, in their order.
+
+    Attributes
+    ----------
+    method : str
+    rows : tuple of ndarray
+        With the particles on the first axis, such as parameters and keys.
+    columns : tuple of ndarray
+        With the particles on the last axis: states. So are all results.
+    samples : tuple of int
+        Between which samples.
+    """
+
+    method: str
+    rows: Arrays
+    columns: Arrays = ()
+    samples: tuple[int, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.rows[0])
+
+    def take(self, some: slice) -> Browse:
+        """The same of some of the particles."""
+        rows = tuple(array[some] for array in self.rows)
+        return Browse(self.method, rows, tuple(a[:, some] for a in self.columns), self.samples)
+
+    def of(self, likelihood: Any) -> Arrays:
+        """Call the method."""
+        columns = tuple(np.ascontiguousarray(array) for array in self.columns)
+        found = getattr(likelihood, self.method)(*self.rows, *columns, *self.samples)
+        return found if isinstance(found, tuple) else (found,)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A browse of two particles, and what the driver found: a worker must find the same bytes."""
+
+    browse: Browse
+    found: Arrays
+
+    def holds(self, likelihood: Any) -> bool:
+        """Whether a likelihood finds it here."""
+        here = self.browse.of(likelihood)
+        return all(
+            np.array_equal(ours, theirs, equal_nan=True)
+            for ours, theirs in zip(here, self.found, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What comes back of a task; one of the attributes says what became of it.
+
+    Attributes
+    ----------
+    worker : str
+        Host, process and processor.
+    found : tuple of ndarray, optional
+        Results.
+    lacking : tuple of str
+        Fingerprints of the parts that the worker has not.
+    refused : str
+        Why this worker cannot take part.
+    error : Exception, optional
+        Raised by the computation.
+    seconds, theta_steps : float, int
+        Time of the worker, and work as of `KernelClock`.
+    """
+
+    worker: str
+    found: Arrays | None = None
+    lacking: tuple[str, ...] = ()
+    refused: str = ""
+    error: Exception | None = None
+    seconds: float = 0.0
+    theta_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Task:
+    """A browse of some particles, as an executor calls it.
+
+    Attributes
+    ----------
+    likelihood : Message
+    browse : Browse
+    parts : mapping of str to bytes
+        Those that another worker lacked.
+    witness : Witness, optional
+        With the parts: who receives them proves itself.
+    number : int
+        Of the submission: engines that know equal tasks by their content compute each.
+    """
+
+    likelihood: Message
+    browse: Browse
+    parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    witness: Witness | None = None
+    number: int = 0
+
+    @property
+    def __name__(self) -> str:
+        """What a dashboard shows."""
+        return f"smcpn-{self.browse.method}"
+
+    def __call__(self) -> Answer:
+        """Evaluate it, or say why not."""
+        try:
+            return self._answer()
+        except Exception as error:
+            return Answer(worker_name(), error=error)
+
+    def _answer(self) -> Answer:
+        begin, worker = time.perf_counter(), worker_name()
+        try:
+            RECEIVED.receive(self.parts)
+        except InputError as error:
+            return Answer(worker, refused=f"refuses the kernels: {error}")
+        lacking = RECEIVED.lacking(self.likelihood.needs)
+        if lacking:
+            return Answer(worker, lacking=lacking)
+        likelihood = RECEIVED.read(self.likelihood)
+        with counted_apart(), np.errstate(all="ignore"):
+            if self.witness is not None and not self.witness.holds(likelihood):
+                return Answer(worker, refused="finds other numbers than the driver")
+        with counted_apart() as work, np.errstate(all="ignore"):
+            found = self.browse.of(likelihood)
+        seconds = time.perf_counter() - begin
+        return Answer(worker, found, seconds=seconds, theta_steps=work.theta_steps)
+
+
+def worker_name() -> str:
+    """Host, process and processor of this worker."""
+    return f"{socket.gethostname()}:{os.getpid()} ({Target.host().cpu})"
+
+
+def warm(seconds: float) -> str:
+    """Load what tasks need, occupy the worker for a moment, and return its name."""
+    for module in ("smcpn.likelihood.lanes", "smcpn.likelihood.particle.likelihood"):
+        import_module(module)
+    time.sleep(seconds)
+    return worker_name()

@@ -1,0 +1,274 @@
+"""The driver's side: browses cut into tasks, submitted, and gathered in the order of particles.
+
+A task is a pure function of its particles, so that it may be computed anywhere, again, or twice:
+one that is lost is submitted again, one that is slow a second time, and what comes first is taken.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Future, wait
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, pairwise
+from typing import Any
+
+import numpy as np
+
+from smcpn.codegen.clock import CLOCK
+from smcpn.distributed.engines import engine_of, opened
+from smcpn.distributed.parts import Message, Sender
+from smcpn.distributed.tasks import Answer, Arrays, Browse, Task, Witness, warm
+from smcpn.errors import ExecutorError
+
+_log = logging.getLogger(__name__)
+
+HOME_SECONDS = 0.2
+"""Work, in seconds of one thread, from which a browse is sent away."""
+TASKS_PER_WORKER = 4
+MOST_PARTICLES = 8192
+"""Particles of a task at most: the memory of a worker does not depend on their number."""
+WARM_SECONDS = 30.0
+"""Wait this long for workers to load the package, before the first tasks."""
+OCCUPIED_SECONDS = 0.05
+"""Time for which loading occupies a worker, so that the next one gets the next call."""
+MOST_LOSSES = 5
+"""Times that a task may be lost while no other is done."""
+TICK_SECONDS = 0.5
+SLOW_SECONDS, SLOW_FACTOR = 2.0, 5.0
+"""The last tasks are submitted again after this time without an answer, and this many times that of
+the longest task."""
+
+
+class Workers:
+    """The workers of an executor.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor
+    home_seconds : float, optional
+        Work, in seconds of one thread, up to which a browse is not sent; `HOME_SECONDS` by default.
+
+    Attributes
+    ----------
+    done : dict of str to int
+        Tasks that each worker has done, by its name.
+    resubmitted : int
+        Tasks that were lost or slow.
+    """
+
+    def __init__(self, executor: Any, home_seconds: float | None = None) -> None:
+        self.engine = engine_of(executor)
+        self.home_seconds = HOME_SECONDS if home_seconds is None else home_seconds
+        self.sender, self.numbers = Sender(), count()
+        self.done: dict[str, int] = {}
+        self.resubmitted = 0
+        self._owned: list[Any] = []
+        self._loading = self._warmed()
+
+    def run(
+        self, browse: Browse, likelihood: Any, lanes: int, witness: Callable[[], Witness]
+    ) -> tuple[Arrays, float]:
+        """Evaluate a browse; return the results and the workers' time in seconds.
+
+        Parameters
+        ----------
+        likelihood
+            One that can be pickled.
+        lanes : int
+            Particles that are computed together: tasks begin at multiples of it.
+        witness : callable
+            Makes what workers that receive parts of the likelihood have to find.
+
+        Raises
+        ------
+        ExecutorError
+            If tasks are lost again and again, or a worker finds other numbers.
+        """
+        begin = time.perf_counter()
+        wait(self._loading, WARM_SECONDS)
+        self._loading = []
+        places = cut(len(browse), lanes, TASKS_PER_WORKER * self.engine.size)
+        pieces = [browse.take(place) for place in places]
+        answers = _Gathering(self, self.sender.message(likelihood), pieces, witness).answers()
+        for answer in answers:
+            self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
+        CLOCK.theta_steps += sum(answer.theta_steps for answer in answers)
+        CLOCK.run_seconds += time.perf_counter() - begin
+        found = [answer.found or () for answer in answers]
+        joined = tuple(np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
+        return joined, sum(answer.seconds for answer in answers)
+
+    def renew(self, broken: Any) -> None:
+        """Replace an engine that is broken, once, where that is possible."""
+        if broken is not self.engine:
+            return
+        renewed = self.engine.renewed()
+        if renewed is not None:
+            _log.warning("workers have died: others are started")
+            self.engine = renewed
+            self._owned.append(renewed.executor)
+
+    def close(self) -> None:
+        """Shut down the executors that were made in place of broken ones."""
+        for executor in self._owned:
+            executor.shutdown()
+
+    def _warmed(self) -> list[Future[str]]:
+        executor = self.engine.executor
+        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(self.engine.size)]
+
+
+@contextmanager
+def workers_of(executor: Any) -> Generator[Workers | None]:
+    """Yield the workers of an executor or of its name, or None; they are left as they were."""
+    if executor is None:
+        yield None
+        return
+    with opened(executor) as made:
+        workers = Workers(made)
+        try:
+            yield workers
+        finally:
+            workers.close()
+
+
+def cut(particles: int, lanes: int, tasks: int) -> list[slice]:
+    """Cut particles at multiples of ``lanes`` into about so many tasks.
+
+    None has a single particle, but for the only one: sums over samples would add otherwise.
+    """
+    blocks = -(-particles // lanes)
+    parts = min(blocks, max(tasks, -(-particles // MOST_PARTICLES)))
+    edges = [lanes * (blocks * k // parts) for k in range(parts)]
+    if len(edges) > 1 and particles - edges[-1] == 1:
+        edges.pop()
+    return [slice(*pair) for pair in pairwise([*edges, particles])]
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A task under way: its place, the engine that has it, and whether it carries parts."""
+
+    place: int
+    engine: Any
+    carries: bool
+
+
+class _Gathering:
+    """The tasks of one browse, until all are answered."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        message: Message,
+        pieces: Sequence[Browse],
+        witness: Callable[[], Witness],
+    ) -> None:
+        self._workers, self._message, self._pieces = workers, message, pieces
+        self._witness = witness
+        self._answers: dict[int, Answer] = {}
+        self._pending: dict[Future[Answer], _Sent] = {}
+        self._held: list[int] = []
+        """Tasks that wait until the parts they need have been carried to a worker."""
+        self._supplied: set[str] = set()
+        self._losses: dict[int, int] = {}
+        self._progress = time.monotonic()
+
+    def answers(self) -> list[Answer]:
+        """Return the answers in the order of the pieces."""
+        try:
+            for place in range(len(self._pieces)):
+                self._submit(place)
+            while len(self._answers) < len(self._pieces):
+                done, _ = wait(self._pending, TICK_SECONDS, FIRST_COMPLETED)
+                for future in done:
+                    self._settle(self._pending.pop(future), future)
+                if not done:
+                    self._hurry()
+        finally:
+            for future in self._pending:
+                future.cancel()
+        return [self._answers[place] for place in range(len(self._pieces))]
+
+    def _submit(self, place: int, carry: bool = False) -> None:
+        workers, message = self._workers, self._message
+        parts = {one: workers.sender.part(one) for one in message.needs} if carry else {}
+        witness = self._witness() if carry else None
+        task = Task(message, self._pieces[place], parts, witness, next(workers.numbers))
+        engine = workers.engine
+        try:
+            future = engine.submit(task)
+        except Exception as error:
+            self._lose(_Sent(place, engine, carry), error)
+        else:
+            self._pending[future] = _Sent(place, engine, carry)
+
+    def _settle(self, sent: _Sent, future: Future[Answer]) -> None:
+        if sent.place in self._answers:
+            return
+        error = CancelledError("cancelled") if future.cancelled() else future.exception()
+        if error is not None:
+            self._lose(sent, error)
+            return
+        answer = future.result()
+        if answer.lacking:
+            self._supply(sent.place, answer.worker)
+        elif answer.refused:
+            raise ExecutorError(
+                f"the worker {answer.worker} {answer.refused}: give workers of one kind of "
+                "processor, or cpu='portable'"
+            )
+        elif answer.error is not None:
+            raise answer.error
+        else:
+            self._answers[sent.place] = answer
+            self._progress = time.monotonic()
+            self._losses.clear()
+        if sent.carries:
+            self._release()
+
+    def _supply(self, place: int, worker: str) -> None:
+        """Send parts to a worker that lacks them: with one task, while the others wait for it."""
+        under_way = any(sent.carries for sent in self._pending.values())
+        if worker not in self._supplied or not under_way:
+            self._supplied.add(worker)
+            self._submit(place, carry=True)
+        else:
+            self._held.append(place)
+
+    def _release(self) -> None:
+        held, self._held = self._held, []
+        for place in held:
+            self._submit(place)
+
+    def _lose(self, sent: _Sent, error: BaseException) -> None:
+        """Submit a lost task again."""
+        losses = self._losses[sent.place] = self._losses.get(sent.place, 0) + 1
+        if losses > MOST_LOSSES:
+            raise ExecutorError(
+                f"the executor has lost a task {losses} times ({type(error).__name__}: "
+                f"{str(error)[:200]}): look at its workers, and start again; a run with a "
+                "checkpoint goes on from there"
+            ) from error
+        self._workers.resubmitted += 1
+        if isinstance(error, BrokenExecutor):
+            self._workers.renew(sent.engine)
+        self._submit(sent.place)
+        if sent.carries:
+            self._release()
+
+    def _hurry(self) -> None:
+        """Submit the last tasks a second time where they take far longer than all before."""
+        seconds = [answer.seconds for answer in self._answers.values()]
+        if not seconds or len(self._pending) > self._workers.engine.size:
+            return
+        if time.monotonic() - self._progress < max(SLOW_SECONDS, SLOW_FACTOR * max(seconds)):
+            return
+        self._progress = time.monotonic()
+        for place in {sent.place for sent in self._pending.values()} - self._answers.keys():
+            _log.info("a task is slow: it is submitted again")
+            self._workers.resubmitted += 1
+            self._submit(place)

@@ -1,0 +1,260 @@
+"""Browses by workers: the same bytes as at home, whatever happens to tasks."""
+
+import os
+import signal
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+from executors import UnreliableExecutor
+from hypothesis import given
+from hypothesis import strategies as st
+from models import decay_problem
+from scipy import stats
+
+import smcpn
+from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.native import Target
+from smcpn.distributed import tasks, workers
+from smcpn.distributed.engines import opened
+from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.parts import Store
+from smcpn.distributed.workers import Workers, cut
+from smcpn.errors import ExecutorError, InputError
+from smcpn.likelihood.registry import build_estimate, build_likelihood
+
+
+@pytest.fixture(autouse=True)
+def always_away(monkeypatch):
+    """Every browse is sent, and no worker knows anything yet."""
+    monkeypatch.setattr(workers, "HOME_SECONDS", 0.0)
+    monkeypatch.setattr(tasks, "RECEIVED", Store())
+
+
+@pytest.fixture
+def executor():
+    with UnreliableExecutor(seed=1, loses=0.1, forgets=0.2) as made:
+        yield made
+
+
+@cache
+def disturbed_problem():
+    """A decay that noise disturbs, whose likelihood is estimated by a particle filter."""
+
+    @smcpn.sde
+    def disturbed(x, *, c, s):
+        return -c * x, s
+
+    y = np.random.default_rng(0).normal(size=30).cumsum() / 5 + 1.0
+    prior = {"c": stats.lognorm(0.5), "s": stats.lognorm(0.5)}
+    record = smcpn.Record(y=y, dt=0.2)
+    return smcpn.Problem(disturbed, record, observe="x", noise=0.3, initial={"x": 1.0}, prior=prior)
+
+
+def identified(**options):
+    return smcpn.identify(decay_problem(), particles=100, seed=1, progress=False, **options)
+
+
+def assert_same(one: smcpn.Posterior, other: smcpn.Posterior) -> None:
+    for name in ("theta", "log_weights", "log_likelihood"):
+        assert getattr(one, name).tobytes() == getattr(other, name).tobytes()
+    assert one.log_evidence == other.log_evidence
+    assert repr(one.method) == repr(other.method)
+
+
+@given(
+    particles=st.integers(1, 20_000), lanes=st.sampled_from([8, 16, 64]), tasks=st.integers(1, 400)
+)
+def test_tasks_begin_at_lanes_and_none_has_a_single_particle(particles, lanes, tasks):
+    places = cut(particles, lanes, tasks)
+    assert [place.stop for place in places[:-1]] == [place.start for place in places[1:]]
+    assert (places[0].start, places[-1].stop) == (0, particles)
+    assert all(place.start % lanes == 0 for place in places)
+    assert min(place.stop - place.start for place in places) > 1 or particles == 1
+    assert len(places) <= max(tasks, -(-particles // workers.MOST_PARTICLES))
+
+
+SOLVERS = [
+    smcpn.EKF0(order=2, steps=2),
+    smcpn.EKF1(order=2, steps=2),
+    smcpn.AdaptiveEKF1(tolerance=1e-5),
+    smcpn.RK4(steps=2),
+]
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=lambda solver: solver.kind)
+@pytest.mark.parametrize("n", [1, 2, 65, 130])
+def test_a_likelihood_is_the_same(executor, solver, n):
+    problem = decay_problem()
+    home = build_likelihood(problem, solver)
+    away = distributed(home, Workers(executor))
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), n))
+    values[n // 2] = 1e300
+    for ours, theirs in zip(away.evaluate(values, 20), home.evaluate(values, 20), strict=True):
+        assert np.ascontiguousarray(ours).tobytes() == theirs.tobytes()
+    state = home.evaluate(values, 20)[0]
+    for one, other in zip(
+        *(each.advance(values, state, 20, 25) for each in (away, home)), strict=True
+    ):
+        assert np.array_equal(one, other, equal_nan=True)
+    assert (away.n_samples, away.n_steps) == (home.n_samples, home.n_steps)
+    assert len(executor.tasks) >= 2
+
+
+def test_a_diffusion_travels_without_kernel_or_rows(executor):
+    problem = decay_problem()
+    executor.loses = executor.forgets = 0.0
+    home = build_likelihood(
+        problem, smcpn.EKF1(order=2, steps=2, diffusion=1.0), likelihood="filtering"
+    )
+    away = distributed(home, Workers(executor))
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 70))
+    for factor in (1.0, 2.0, 4.0):
+        ours, theirs = (one.at_diffusion(factor).evaluate(values, 30) for one in (away, home))
+        assert np.array_equal(ours[1], theirs[1])
+    assert np.ptp([len(task.likelihood.content) for task in executor.tasks]) < 100
+    assert len({one for task in executor.tasks for one in task.parts}) <= 4
+
+
+def test_an_estimate_is_the_same(executor):
+    problem, rng = disturbed_problem(), np.random.default_rng(0)
+    home = build_estimate(problem, smcpn.RK4(2), None, "particle")
+    away = distributed(home, Workers(executor)).with_state_particles(32)
+    home = home.with_state_particles(32)
+    values = problem.prior.natural(problem.prior.sample(rng, 33))
+    keys = rng.integers(0, 2**64, (33, home.n_keys(home.n_samples)), dtype=np.uint64)
+    assert away.estimate(values, keys, 30).tobytes() == home.estimate(values, keys, 30).tobytes()
+    plain, own = away.with_look_ahead(False), home.with_look_ahead(False)
+    assert plain.estimate(values, keys, 30).tobytes() == own.estimate(values, keys, 30).tobytes()
+    ours = away.advance_keyed(values, keys, home.start(values), 0, 30)
+    theirs = home.advance_keyed(values, keys, home.start(values), 0, 30)
+    assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert away.suited(values[0]).look_ahead == home.suited(values[0]).look_ahead
+
+
+@pytest.mark.parametrize("method", ["ibis", "tempering", "diffusion-tempering"])
+def test_a_run_is_the_same(executor, method):
+    options = {"method": method}
+    if method == "diffusion-tempering":
+        options |= {"likelihood": "filtering", "solver": smcpn.EKF1(order=2, diffusion=1.0)}
+    before = replace(CLOCK)
+    here = identified(**options)
+    between = replace(CLOCK)
+    assert_same(here, identified(**options, executor=executor))
+    assert CLOCK.since(between).theta_steps == between.since(before).theta_steps
+    assert len(executor.tasks) > 20
+
+
+def test_a_run_with_an_estimate_is_the_same(executor):
+    def run(**options):
+        return smcpn.identify(
+            disturbed_problem(), likelihood="particle", solver=smcpn.RK4(2), particles=60, seed=2,
+            state_particles=32, progress=False, **options,
+        )  # fmt: skip
+
+    assert_same(run(), run(executor=executor))
+
+
+def test_parts_go_to_each_worker_once():
+    with UnreliableExecutor() as executor:
+        identified(method="tempering", executor=executor)
+        assert executor.carried == len({task.likelihood.needs for task in executor.tasks})
+
+
+def test_small_browses_stay_at_home(monkeypatch):
+    monkeypatch.setattr(workers, "HOME_SECONDS", 0.2)
+    with UnreliableExecutor() as executor:
+        assert_same(identified(), identified(executor=executor))
+        assert not executor.tasks
+
+
+class Deaf(UnreliableExecutor):
+    """Does not answer the third task but when it comes again."""
+
+    def submit(self, fn, /, *args):
+        if isinstance(fn, tasks.Task) and len(self.tasks) == 2:
+            self.tasks.append(fn)
+            return Future()
+        return super().submit(fn, *args)
+
+
+def test_a_slow_task_is_submitted_again(monkeypatch):
+    monkeypatch.setattr(workers, "SLOW_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "TICK_SECONDS", 0.01)
+    problem = decay_problem()
+    home = build_likelihood(problem, smcpn.RK4(2))
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 500))
+    with Deaf() as executor:
+        team = Workers(executor)
+        away = distributed(home, team)
+        for _ in range(2):
+            assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
+        assert team.resubmitted >= 1
+
+
+def test_a_run_without_workers_stops_and_its_checkpoint_goes_on(tmp_path):
+    file = tmp_path / "run.h5"
+    with UnreliableExecutor() as executor:
+
+        def lose(progress):
+            executor.loses = float(progress.sample >= 10)
+
+        with pytest.raises(ExecutorError, match=r"lost a task 6 times .*the worker is gone"):
+            smcpn.identify(
+                decay_problem(), particles=100, seed=1, method="ibis", executor=executor,
+                checkpoint=file, checkpoint_every=0.0, block=4, progress=lose,
+            )  # fmt: skip
+    assert_same(smcpn.resume(file, progress=False), identified(method="ibis", block=4))
+
+
+def test_a_worker_that_computes_other_bytes_is_refused_by_name(executor, monkeypatch):
+    monkeypatch.setattr(tasks.Witness, "holds", lambda *_: False)
+    with pytest.raises(ExecutorError, match=r"the worker .*:\d+ \(.*\) finds other numbers"):
+        identified(executor=executor)
+
+
+def test_a_processor_without_the_features_of_the_kernels_is_refused():
+    host = Target("x86_64-unknown-linux-gnu", "znver3", "+avx2,+fma,-avx512f,+sha")
+    assert host.missing(host) == []
+    wider = host._replace(cpu="skylake-avx512", features="+avx2,+fma,+avx512f,+aes")
+    assert wider.missing(host) == ["avx512f"]
+    assert host.missing(wider) == []
+    assert host._replace(triple="aarch64-apple-darwin").missing(wider) == ["aarch64-apple-darwin"]
+
+
+def test_an_error_of_the_computation_is_raised_here(executor):
+    problem = decay_problem()
+    away = distributed(build_likelihood(problem, smcpn.RK4(2)), Workers(executor))
+    with pytest.raises(ValueError, match="not of the program's shape"):
+        away.evaluate(np.ones((10, 7)), 10)
+
+
+class Client:
+    """As dask's: its `submit` returns futures of another kind."""
+
+    def submit(self): ...
+
+
+@pytest.mark.parametrize("given", [Client(), "loki:3", "loky:0", "loky", 4, "dask"])
+def test_what_is_no_executor_is_refused(given):
+    with pytest.raises(InputError, match=r"^executor is"):
+        identified(executor=given)
+
+
+@pytest.mark.slow
+def test_processes_that_are_killed_are_replaced(monkeypatch):
+    pytest.importorskip("loky")
+    with opened("loky:2") as executor:
+        team = Workers(executor)
+        problem = decay_problem()
+        home = build_likelihood(problem, smcpn.RK4(2))
+        away = distributed(home, team)
+        values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 500))
+        assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
+        for process in list(executor._processes.values()):
+            os.kill(process.pid, signal.SIGKILL)
+        assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
+        assert len(team.done) >= 2
+        team.close()
