@@ -34,6 +34,7 @@ from .simulation.particles import Simulation
 from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
 from .simulation.states import States
+from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
@@ -51,9 +52,11 @@ __all__ = [
     "Bernoulli",
     "CheckpointWarning",
     "Discovery",
+    "HamiltonianMonteCarlo",
     "IdentifiedFunction",
     "IndependentMetropolis",
     "InputError",
+    "LangevinMetropolis",
     "Laplace",
     "Library",
     "LogLikelihood",

@@ -32,6 +32,7 @@ from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.resampling import SCHEMES
@@ -50,8 +51,13 @@ METHODS: dict[str, type[Method]] = {
 """Methods that lead from the prior to the posterior, by name."""
 AUTO = "auto"
 """A method, or a start, that the run itself chooses or finds."""
+BY_GRADIENT = (AUTO, "tempering")
+"""Methods whose moves may follow the gradient of the likelihood."""
 MOST = 10**8
 """Most particles, and most populations of them."""
+MANY = 20
+"""Parameters above which moves follow the gradient: no independent proposal fits, and a random walk
+needs d moves where Hamiltonian trajectories need d^(1/4)."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -211,14 +217,25 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
                 "leave it out",
                 argument="state_particles",
             )
+        method = self.method or (AUTO if self.start is None else "tempering")
+        moves = self._chosen_moves(len(problem.prior), exact and method in BY_GRADIENT)
+        if moves is not None and moves.follows_gradient:
+            _require_gradient(moves, likelihood, method)
         options: dict[str, Any] = {
             **self.given,
             "solver": solver,
             "likelihood": likelihood,
-            "method": self.method or (AUTO if self.start is None else "tempering"),
+            "method": method,
+            "moves": moves,
             "entropy": np.random.SeedSequence(self.seed).entropy,
         }
         return RunSettings(**options)
+
+    def _chosen_moves(self, parameters: int, gradients: bool) -> MoveStrategy | None:
+        """Moves for so many parameters, where none are given; None for the default."""
+        if self.moves is None and gradients and parameters > MANY and self.max_moves == 20:
+            return HamiltonianMonteCarlo()
+        return self.moves
 
 
 class RunSettings(Settings, frozen=True):
@@ -256,6 +273,11 @@ class RunSettings(Settings, frozen=True):
         root = np.random.SeedSequence(self.entropy)
         child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
         return np.random.default_rng(child)
+
+    @property
+    def follows_gradient(self) -> bool:
+        """Whether the moves need the gradient of the likelihood."""
+        return self.moves is not None and self.moves.follows_gradient
 
     @property
     def not_storable(self) -> str:
@@ -488,6 +510,27 @@ def _in_one_sentence(error: ValidationError, kind: type[BaseModel]) -> InputErro
         return InputError(sentence, argument=name)
     remedy = kind.model_fields[str(first["loc"][0])].description
     return InputError(f"{name} is {shown(first['input'])}: {remedy}", argument=name)
+
+
+def _require_gradient(moves: MoveStrategy, likelihood: str, method: str) -> None:
+    """Refuse moves along a gradient that there is none of.
+
+    Raises
+    ------
+    InputError
+    """
+    if LIKELIHOODS[likelihood].approximation is not None:
+        raise InputError(
+            f"moves is '{moves.name}', and likelihood='{likelihood}' is an estimate, which has no "
+            "gradient: leave moves out",
+            argument="moves",
+        )
+    if method not in BY_GRADIENT:
+        raise InputError(
+            f"moves is '{moves.name}', and method='{method}' weighs what has no gradient: choose "
+            f"method={' or '.join(map(repr, BY_GRADIENT))}",
+            argument="moves",
+        )
 
 
 def _moves_document(moves: MoveStrategy) -> dict[str, Any]:

@@ -242,8 +242,11 @@ class Target:
 CONTRACTS = frozenset(
     [
         "AR1.check", "AR1.correlation", "AR1.variance", "Bernoulli.log_density",
-        "Bernoulli.misfit", "IndependentMetropolis.document", "IndependentMetropolis.of",
-        "IndependentMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
+        "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
+        "HamiltonianMonteCarlo.rejuvenate",
+        "IndependentMetropolis.document", "IndependentMetropolis.of",
+        "IndependentMetropolis.rejuvenate", "LangevinMetropolis.document", "LangevinMetropolis.of",
+        "LangevinMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
         "ODE.functions", "ODE.table", "Online.configured", "Online.resume",
         "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
@@ -288,6 +291,7 @@ def world() -> dict[str, Any]:
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
+        smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),

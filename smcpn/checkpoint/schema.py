@@ -166,6 +166,11 @@ REJUVENATIONS: dict[str, Values] = {
     "lineages": counts("rows", most="N"),
     "unmoved": finite("rows", **SHARE),
     "state_particles": counts("rows", most=MOST_STATE_PARTICLES),
+    "gradients": counts("rows"),
+    "step": finite("rows", least=0.0),
+    "time": finite("rows", least=0.0),
+    "chains": counts("rows", most="N"),
+    "carried": finite("rows", **SHARE),
     "evidence_log": finite("rows", least=-np.inf, missing=True),
     "evidence_variance": finite("rows", least=0.0, most=np.inf),
 }

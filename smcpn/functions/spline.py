@@ -1,108 +1,216 @@
-"""Cubic B-splines on equally spaced knots, continued linearly outside."""
+"""B-splines on equally spaced knots, under a prior on their roughness whose scale is learned."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import casadi as ca
 import numpy as np
 from scipy import stats
 
-from smcpn.errors import InputError, real_number, whole_number
-from smcpn.functions.unknown import UnknownFunction
+from smcpn.arguments import Positive, checked, whole
+from smcpn.errors import InputError, one_of
+from smcpn.functions.activation import softplus
+from smcpn.functions.smoothness import SmoothBasis
+from smcpn.functions.uniform_spline import CONSTANT, EVEN, LINEAR, NEITHER, ODD, UniformSpline
+from smcpn.functions.unknown import Interval, UnknownFunction, labels
+
+INCREASING, DECREASING = "increasing", "decreasing"
+_TAILS = 3
+"""Degrees of freedom of the prior of level and slope, whose tails forgive a wrong size."""
+_WIDE, _NARROW = 1.5, 1.0
+"""Standard deviation of the log of the scale: of values, and of logarithms."""
+_ORDERS = 2.0
+"""Standard deviation of the logarithm of a positive level, or of a mean increment."""
 
 
 @dataclass(frozen=True)
 class Spline(UnknownFunction):
-    """f(v) = sum_i w_i B_i(v), with w_i ~ N(0, scale^2) and an unknown scale.
+    """f(v) = sum_i c_i B_i(v), whose coefficients are an integrated random walk.
+
+    With ``w`` the variable from -1 to 1 over the interval, and x_k the parameters ``[k]``,
+    f is the sum of a level x_0, a line sqrt(3) w x_1, curved functions that are orthogonal to these
+    and to one another, the smoothest first, and what the random walk adds beyond the lower and the
+    upper bound. The x_k of these two are N(0, scale^2), and ``scale`` is the root mean square of
+    the curved part that this prior expects. See `SmoothBasis`.
+
+    An odd function has no level, an even one no line, and either has one parameter less beyond.
+    Of a monotone function this is the logarithm of the increments of c, after a parameter for its
+    value at the middle. A positive one is ``size`` times the exponential of such a function, which
+    is constant beyond; increments are then log(1 + e^x) in place of e^x.
 
     Attributes
     ----------
     knots : int
-        Number of B-splines.
     within : tuple of float
         First and last knot.
-    odd : bool
-        f(-v) = -f(v).
+    degree : int
+    odd, even, positive : bool
+    monotone : {"", "increasing", "decreasing"}
+    size : float
     """
 
     knots: int
     within: tuple[float, float]
+    degree: int = 3
     odd: bool = False
+    even: bool = False
+    monotone: str = ""
+    positive: bool = False
+    size: float = 1.0
 
     @property
     def priors(self) -> Mapping[str, Any]:
         """See `UnknownFunction.priors`."""
-        number = self.knots // 2 if self.odd else self.knots
-        weights = {f"[{k}]": stats.norm(0.0, 1.0) for k in range(number)}
-        return weights | {".scale": stats.lognorm(1.0)}
+        return self._priors
+
+    @cached_property
+    def _priors(self) -> dict[str, Any]:
+        standard, orders = stats.norm(), stats.norm(scale=_ORDERS)
+        heavy = stats.t(_TAILS, scale=self.size)
+        lines = self._basis.straight.shape[1]
+        first = [orders, standard][:lines] if self._of_logarithms else [heavy] * lines
+        if self._has_level:
+            first.insert(0, orders if self.positive else heavy)
+        last = [standard] * (self._basis.curved.shape[1] + self._beyond)
+        scale = stats.lognorm(_NARROW)
+        if not self._of_logarithms:
+            scale = stats.lognorm(_WIDE, scale=self.size)
+        numbered = {f"[{k}]": prior for k, prior in enumerate(first + last)}
+        return numbered | {".scale": scale}
 
     @property
     def scales(self) -> Mapping[str, str]:
         """See `UnknownFunction.scales`."""
-        return dict.fromkeys(list(self.priors)[:-1], ".scale")
+        first = int(self._has_level) + self._basis.straight.shape[1]
+        return {f"[{k}]": ".scale" for k in range(first, len(self.priors) - 1)}
 
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """See `UnknownFunction.graph`."""
-        weights = parameters[:-1]
-        if self.odd:
-            last = weights[::-1]
-            middle = [ca.SX(0)] if self.knots % 2 else []
-            weights = ca.vertcat(-last, *middle, weights)
-        return ca.dot(weights, self._basis(arguments[0]))
-
-    def _basis(self, v: ca.SX) -> ca.SX:
-        """Every B-spline at v, (knots, 1)."""
         lower, upper = self.within
-        spacing = (upper - lower) / (self.knots - 3)
-        inside = ca.fmin(ca.fmax(v, lower), upper)
-        beyond = (v - inside) / spacing
-        places = (inside - lower) / spacing - np.arange(-1, self.knots - 1)
-        return _cubic(places) + beyond * _slope(places)
+        spacing = (upper - lower) / (self.knots - 1)
+        distance = (arguments[0] - (lower + upper) / 2) / spacing
+        value = self._spline.graph(distance, self._coefficients(parameters), self._parity)
+        return self.size * ca.exp(value) if self.positive else value
+
+    @property
+    def _parity(self) -> int:
+        return ODD if self.odd else EVEN if self.even else NEITHER
+
+    @property
+    def _of_logarithms(self) -> bool:
+        """Whether the random walk is that of logarithms."""
+        return self.positive or bool(self.monotone)
+
+    @property
+    def _has_level(self) -> bool:
+        """Whether a parameter beside the increments says where the function is."""
+        return bool(self.monotone) and not self.odd
+
+    @property
+    def _beyond(self) -> int:
+        return 1 if self._parity else 2
+
+    @cached_property
+    def _spline(self) -> UniformSpline:
+        beyond = CONSTANT if self.positive else LINEAR
+        return UniformSpline(self.knots, self.degree, beyond, beyond)
+
+    @cached_property
+    def _basis(self) -> SmoothBasis:
+        if self.monotone:
+            return SmoothBasis.of(self.knots, self.degree - 1, EVEN if self.odd else NEITHER)
+        return SmoothBasis.of(self.knots, self.degree, self._parity)
+
+    def _coefficients(self, parameters: ca.SX) -> ca.SX:
+        """Of every B-spline, (knots + degree + 1, 1)."""
+        own = ca.vertsplit(parameters[:-1])
+        if not self.monotone:
+            return self._walk(own)
+        level = own.pop(0) if self._has_level else ca.SX(0)
+        walk = self._walk(own)
+        # Of a logarithm the increments do not grow exponentially with the walk.
+        rises = softplus(walk) if self.positive else self.size * ca.exp(walk)
+        rises = rises / (self.knots - 1) * (1 if self.monotone == INCREASING else -1)
+        heights = ca.vertcat(0, ca.cumsum(rises))
+        return heights - ca.DM(self._spline.taylor()[[0]]) @ heights + level
+
+    def _walk(self, own: Sequence[ca.SX]) -> ca.SX:
+        """The integrated random walk, or, of logarithms, one whose ends do not run away."""
+        basis = self._basis
+        inner = ca.DM(np.hstack([basis.straight, basis.curved])) @ ca.vertcat(*own[: -self._beyond])
+        first, last = own[-self._beyond], own[-1]
+        below, above = inner[0], inner[-1]
+        if self._of_logarithms:
+            step = basis.rise
+        else:
+            step, below, above = basis.step, 2 * below - inner[1], 2 * above - inner[-2]
+        turned = -1 if self._parity == ODD and not self._of_logarithms else 1
+        before = turned * last if self._parity else first
+        return ca.vertcat(below + step * before, inner, above + step * last)
 
 
-def _cubic(s: ca.SX) -> ca.SX:
-    """Cubic B-spline of the knots -2 to 2."""
-    near, far = ca.fmax(1.0 - ca.fabs(s), 0.0), ca.fmax(2.0 - ca.fabs(s), 0.0)
-    return (far**3 - 4.0 * near**3) / 6.0
-
-
-def _slope(s: ca.SX) -> ca.SX:
-    """Derivative of `_cubic`."""
-    near, far = ca.fmax(1.0 - ca.fabs(s), 0.0), ca.fmax(2.0 - ca.fabs(s), 0.0)
-    return ca.sign(s) * (2.0 * near**2 - 0.5 * far**2)
-
-
+@checked
 def spline(
-    *arguments: str, knots: int = 12, within: tuple[float, float], odd: bool = False
+    *arguments: str,
+    knots: Annotated[int, whole(4, 100)] = 12,
+    within: Interval,
+    degree: Annotated[int, whole(1, 3)] = 3,
+    odd: bool = False,
+    even: bool = False,
+    monotone: str | None = None,
+    positive: bool = False,
+    size: Positive = 1.0,
 ) -> Spline:
-    """Return an unknown function of one variable as a cubic spline.
+    """Return an unknown function of one variable as a spline with a smoothness prior.
+
+    Its roughness, the parameter ``scale``, is learned. Beyond the interval the function goes on
+    in a line whose uncertainty the prior says: cubic splines are twice continuously differentiable
+    everywhere.
 
     Parameters
     ----------
     *arguments : str
         Label of its variable.
     knots : int
-        Number of B-splines.
+        Number of equally spaced knots. A cubic spline has four parameters more, or half as many in
+        all where it is odd or even.
     within : tuple of float
-        Where the knots are, in the unit of the variable; beyond, the spline goes on linearly.
-    odd : bool
-        Whether f(-v) = -f(v).
+        First and last knot, in the unit of the variable.
+    degree : int
+        Of the pieces, 1 to 3.
+    odd, even : bool
+        Whether f(-v) = -f(v), or f(-v) = f(v); then ``within`` is symmetric about 0.
+    monotone : {"increasing", "decreasing"}, optional
+    positive : bool
+        Whether f(v) > 0.
+    size : float
+        Typical size of the values, in their unit. The priors are so wide that a factor of 100 does
+        not matter where the data say more.
 
     Raises
     ------
     InputError
-        If there is not one variable, fewer than four B-splines, or no interval.
+        If there is not one variable, no interval, or no function has all these properties.
 
     Examples
     --------
-    >>> friction = spline("v", knots=12, within=(-1, 1), odd=True)
+    >>> import smcpn
+    >>> friction = smcpn.spline("v", knots=12, within=(-1, 1), odd=True)
     """
-    if len(arguments) != 1:
-        raise InputError(f"spline has {len(arguments)} arguments: name the one variable")
-    lower, upper = (real_number("within", bound) for bound in within)
-    if not lower < upper:
-        raise InputError(f"within is {within}: give a lower and a larger upper bound")
-    return Spline(arguments, whole_number("knots", knots, 4), (lower, upper), odd)
+    names = labels("spline", arguments, 1)
+    chosen = one_of("monotone", monotone, (INCREASING, DECREASING)) if monotone is not None else ""
+    for first, second in ((odd, even), (odd, positive), (even, bool(chosen))):
+        if first and second:
+            given = {"odd": odd, "even": even, "positive": positive, "monotone": bool(chosen)}
+            both = " and ".join(name for name, one in given.items() if one)
+            raise InputError(f"spline is {both}, as no function but a constant is: leave one out")
+    if (odd or even) and within[0] != -within[1]:
+        raise InputError(
+            f"within is {within}: give (-a, a), since an odd or even spline is symmetric about 0",
+            argument="within",
+        )
+    return Spline(names, knots, within, degree, odd, even, chosen, positive, size)

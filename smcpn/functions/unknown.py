@@ -4,10 +4,49 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Annotated, Any
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import Count, Kind, Numbers, Seed, UnfitError
+from smcpn.errors import InputError, real_number, shown
+
+Array = NDArray[np.float64]
+
+
+def _read_interval(value: Any) -> tuple[float, float]:
+    try:
+        lower, upper = (real_number("within", bound) for bound in value)
+    except (TypeError, ValueError):
+        raise UnfitError from None
+    if not lower < upper or not np.isfinite(upper - lower):
+        raise UnfitError
+    return lower, upper
+
+
+INTERVAL = Kind("a lower and a larger upper bound, such as (-1, 1)", _read_interval)
+Interval = Annotated[tuple[float, float], INTERVAL]
+
+
+def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
+    """Return the labels of the variables of a function, at least one.
+
+    Raises
+    ------
+    InputError
+        If there is none, more than ``most``, or one that is no text.
+    """
+    if not 1 <= len(arguments) <= most:
+        number = "the one variable" if most == 1 else f"one to {most} variables"
+        raise InputError(f"{family} has {len(arguments)} arguments: name {number}")
+    for one in arguments:
+        if not isinstance(one, str) or not one:
+            raise InputError(f"{family} has the argument {shown(one)}: give the name of a variable")
+    return tuple(str(one) for one in arguments)
 
 
 @dataclass(frozen=True)
@@ -38,3 +77,69 @@ class UnknownFunction(ABC):
     @abstractmethod
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """Value at scalar arguments for parameters (p, 1) in the order of `priors`, (1, 1)."""
+
+    def values(self, arguments: Numbers, parameters: Numbers) -> Array:
+        """Values (n, m) of n functions at m points.
+
+        Parameters
+        ----------
+        arguments : array_like, (m,) or (m, variables)
+        parameters : array_like, (n, p)
+            In the order of `priors`.
+
+        Raises
+        ------
+        InputError
+            If there is not one column for each variable, or for each parameter.
+        """
+        variables, p = len(self.arguments), len(self.priors)
+        points = np.asarray(arguments, dtype=float)
+        points = points[:, None] if points.ndim == 1 else points
+        given = np.asarray(parameters, dtype=float)
+        for name, array, columns in (("arguments", points, variables), ("parameters", given, p)):
+            if array.ndim != 2 or array.shape[1] != columns:
+                raise InputError(
+                    f"{name} has shape {array.shape}: give {columns} columns", argument=name
+                )
+        rows = self._evaluated.map(len(points))
+        return np.array([np.asarray(rows(points.T, one)).ravel() for one in given]).reshape(
+            len(given), len(points)
+        )
+
+    def sample(self, arguments: Numbers, n: Count = 100, seed: Seed = 0) -> Array:
+        """Draw functions from the default prior: their values at m points, (n, m).
+
+        Parameters
+        ----------
+        arguments : array_like, (m,) or (m, variables)
+        n : int
+            Number of functions.
+        seed : int
+
+        Raises
+        ------
+        InputError
+            If there is not one column for each variable.
+
+        Examples
+        --------
+        >>> import smcpn
+        >>> friction = smcpn.spline("v", within=(-1, 1), odd=True)
+        >>> friction.sample([-0.5, 0.0, 0.5], n=4).shape
+        (4, 3)
+        """
+        rng = np.random.default_rng(seed)
+        drawn = {name: prior.rvs(size=n, random_state=rng) for name, prior in self.priors.items()}
+        for name, scale in self.scales.items():
+            drawn[name] = drawn[name] * drawn[scale]
+        return self.values(arguments, np.stack(list(drawn.values()), axis=1))
+
+    @cached_property
+    def _evaluated(self) -> ca.Function:
+        """Value as a function of the arguments (variables, 1) and the parameters (p, 1)."""
+        at, of = ca.SX.sym("at", len(self.arguments)), ca.SX.sym("of", len(self.priors))
+        return ca.Function("values", [at, of], [self.graph(ca.vertsplit(at), of)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is made on the way is made again.
+        return {field.name: getattr(self, field.name) for field in fields(self)}

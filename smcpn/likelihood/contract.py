@@ -45,6 +45,19 @@ class Likelihood(Protocol):
         ...
 
 
+@runtime_checkable
+class DifferentiableLikelihood(Likelihood, Protocol):
+    """A likelihood whose logarithm, over all samples, has a gradient."""
+
+    def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
+        """Log-likelihood of all samples (N,), and its derivatives by ``values``, (N, d).
+
+        The first may differ from `evaluate` by rounding. A derivative is NaN where the solution
+        diverged.
+        """
+        ...
+
+
 class DiffusedLikelihood(Likelihood, Protocol):
     """A likelihood whose solver has a diffusion that can be raised without compiling anew."""
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 
 _DRAWS = 1001
 _QUARTILES_OF_NORMAL = 1.3489795
+_SPACING = 1e-3
+"""Of differences, in spreads of the prior."""
 
 
 def draw(distribution: Any, rng: np.random.Generator, size: int) -> Array:
@@ -399,6 +401,62 @@ class Prior:
             for columns in members.values()
         ]
 
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of `log_density` at unconstrained (n, d), (n, d); not finite next to a bound.
+
+        Exact for normal distributions. Others have any ``logpdf``: differences of fourth order,
+        right to about nine digits.
+        """
+        self._check("theta", theta)
+        with np.errstate(all="ignore"):
+            gradient = self._unscaled_gradient(self.standardised(theta))
+            scaling = self.scaling
+            if not self.scales:
+                return gradient
+            values, slopes = self.natural(theta), self.slopes(theta)[0]
+            scale, own = scaling.of(values), gradient[:, scaling.columns]
+            gradient[:, scaling.columns] = own / scale
+            learned = scaling.by >= 0
+            by, columns = scaling.by[learned], scaling.columns[learned]
+            pull = -(own[:, learned] * theta[:, columns] / scale[:, learned] + 1.0)
+            for k, column in enumerate(by):
+                gradient[:, column] += pull[:, k] * slopes[:, column] / scale[:, learned][:, k]
+        return gradient
+
+    def _unscaled_gradient(self, theta: Array) -> Array:
+        """Derivative of each of `unscaled_log_densities` by its coordinate, (n, d)."""
+        gradient, spacing = np.empty(theta.shape), _SPACING * self._spread
+        normal, mean, variance = self._normals
+        gradient[:, normal] = (mean - theta[:, normal]) / variance
+        for columns, log_density in self._families:
+            if columns[0] in normal:
+                continue
+            maps, h = [self.maps[j] for j in columns], spacing[columns]
+            ends = [_along(maps, log_density, theta[:, columns] + k * h) for k in (-2, -1, 1, 2)]
+            difference = 8.0 * (ends[2] - ends[1]) - (ends[3] - ends[0])
+            gradient[:, columns] = difference / (12.0 * h)
+        return gradient
+
+    @cached_property
+    def _spread(self) -> Array:
+        """Spread of each coordinate, those with a scale over that, (d,)."""
+        theta = self.standardised(self.sample(np.random.default_rng(0), _DRAWS))
+        quarter, three = np.quantile(theta, (0.25, 0.75), axis=0)
+        spread = (three - quarter) / _QUARTILES_OF_NORMAL
+        # A prior may be narrower than the spacing of numbers.
+        return np.maximum(spread, np.spacing(np.abs(three)))
+
+    @cached_property
+    def _normals(self) -> tuple[list[int], Array, Array]:
+        """Columns of normal distributions, their means and variances."""
+        own = {
+            j: (float(distribution.mean()), float(distribution.var()))
+            for j, distribution in enumerate(cast("list[Any]", [*self.distributions.values()]))
+            if (_family(distribution) or ("",))[0] == "norm"
+        }
+        mean, variance = np.array([*own.values()]).reshape(-1, 2).T
+        return list(own), mean, variance
+
     def density(self, name: str, values: Array) -> Array:
         """Prior density of a parameter at values (m,); where it has a scale, averaged over that."""
         distribution, scale = self.distributions[name], self.scales.get(name, 1.0)
@@ -419,7 +477,8 @@ class Prior:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions made on the way cannot be pickled, and are made again.
-        return {name: value for name, value in vars(self).items() if name != "_families"}
+        made = ("_families", "_normals", "_spread")
+        return {name: value for name, value in vars(self).items() if name not in made}
 
     def _check(self, name: str, values: Array) -> None:
         if values.ndim != 2 or values.shape[1] != len(self):
@@ -437,6 +496,15 @@ def total_log_density(log_densities: Array) -> Array:
         for column in log_densities.T:
             total += column
     return np.where(np.isnan(total), -np.inf, total)
+
+
+def _along(maps: Sequence[Coordinate], log_density: Callable[[Array], Array], z: Array) -> Array:
+    """Log density of each unconstrained coordinate, log-Jacobian included, (n, k) both."""
+    values = np.stack([c.natural(z[:, k]) for k, c in enumerate(maps)], axis=1)
+    along = log_density(values)
+    for k, coordinate in enumerate(maps):
+        along[:, k] += coordinate.log_jacobian(z[:, k])
+    return along
 
 
 def _family(distribution: Any) -> tuple[Any, ...] | None:

@@ -82,8 +82,10 @@ def identify(
         Most samples of one kernel call.
     max_moves : int
         Most moves of one rejuvenation, where ``moves`` is not given.
-    moves : MoveStrategy or {"independent", "random-walk", "waste-free"}, optional
-        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`.
+    moves : MoveStrategy or {"independent", "random-walk", "waste-free", "hmc", "mala"}, optional
+        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`. Above 20
+        parameters, where ``method`` is ``"auto"`` or ``"tempering"``, they follow the gradient:
+        `HamiltonianMonteCarlo`, or `LangevinMetropolis` of one step.
     method : {"auto", "ibis", "tempering", "diffusion-tempering"}
         Search for the modes and temper from there; assimilate one sample after the other, the
         whole record at rising exponents, or the whole record at a falling diffusion, which a

@@ -52,6 +52,8 @@ def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
         return None
     if exact_likelihood(problem, settings) is None:
         return "an estimated likelihood has no gradient"
+    if settings.follows_gradient:
+        return ""
     steps = USUAL_STEPS if settings.solver.automatic else int(settings.solver.steps)
     if problem.n_samples * settings.particles * steps <= SHORT:
         return "the record is short"
@@ -95,6 +97,7 @@ def _searched(problem: Problem, settings: RunSettings, threads: int | None) -> P
         if settings.method != AUTO:
             raise
         _log.info("no search: %s", error)
-        return _from_prior(problem, settings, "ibis", f"no search is possible: {error}")
+        method = "tempering" if settings.follows_gradient else "ibis"
+        return _from_prior(problem, settings, method, f"no search is possible: {error}")
     modes = found.start if found.modes else Modes.none(len(found.maximum.starts))
     return Plan(method, found.solver, modes)

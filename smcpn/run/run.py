@@ -13,6 +13,7 @@ from smcpn.distributed.likelihood import distributed
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
+from smcpn.likelihood.differentiable import DifferentiableLanes
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
@@ -43,6 +44,7 @@ CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
 
+ExactLikelihood = LaneLikelihood | DifferentiableLanes
 Outcome = tuple[Populations, DiscretisationShift | None]
 Both = tuple[AnyLikelihood, AnyLikelihood]
 
@@ -236,7 +238,13 @@ class Run:
         return replace(self.settings.sampler, start=self.start)
 
     def _judge_start(self, pareto_k: float) -> None:
-        """Begin again at the prior where the weights show that the start misses what matters."""
+        """Begin again at the prior where the weights show that the start misses what matters.
+
+        Moves that follow the gradient carry particles along the path from where they begin, and in
+        many dimensions no start has weights of which the largest do not matter.
+        """
+        if self.settings.follows_gradient and np.isfinite(pareto_k):
+            return
         if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
             _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
             self.refused_k = pareto_k
@@ -273,7 +281,7 @@ class Run:
         self.outcome: Outcome | None = None
         self.samplers: list[Method] = []
         self.solvers: list[Solver] = []
-        self._likelihoods: dict[Solver, LaneLikelihood] = {}
+        self._likelihoods: dict[Solver, ExactLikelihood] = {}
         self._estimates: dict[Solver, EstimatedLikelihood] = {}
         self._checked = 0
 
@@ -286,15 +294,18 @@ class Run:
         self.solver, self.likelihood = solver, self._at(solver)
         _log.info("%s likelihood by %r", self.exact or self.settings.likelihood, solver)
 
-    def _at(self, solver: Solver) -> LaneLikelihood | EstimatedLikelihood:
+    def _at(self, solver: Solver) -> ExactLikelihood | EstimatedLikelihood:
         """The likelihood that populations have first, by a solver."""
         return self._estimate(solver) if self.exact is None else self._exact(self.exact, solver)
 
-    def _exact(self, name: str, solver: Solver) -> LaneLikelihood:
+    def _exact(self, name: str, solver: Solver) -> ExactLikelihood:
         """An exact likelihood by a solver, made once."""
         if solver not in self._likelihoods:
             built = build_likelihood(self.problem, solver, self.threads, name)
-            self._likelihoods[solver] = distributed(built, self.workers)
+            found: ExactLikelihood = distributed(built, self.workers)
+            if self.settings.follows_gradient:
+                found = DifferentiableLanes(found, self.problem, name, solver, self.threads)
+            self._likelihoods[solver] = found
         return self._likelihoods[solver]
 
     def _estimate(self, solver: Solver) -> EstimatedLikelihood:

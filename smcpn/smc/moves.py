@@ -237,7 +237,7 @@ class Rejuvenation:
     accepted : int
         Proposals accepted, by all kernels that were used.
     increments : int
-        Likelihood increments, one a sample, of all evaluations together.
+        Likelihood increments, one a sample, of all evaluations and gradients together.
     diverged : int
         Proposals whose solution was NaN or infinite.
     log_pair_ratio : float
@@ -252,6 +252,17 @@ class Rejuvenation:
         Share of the target that is expected not to have moved, see `smcpn.smc.mixing`.
     state_particles : int
         Of each filter of an estimated likelihood; 0 for an exact one.
+    gradients : int
+        Parameter vectors at which the gradient was evaluated, besides.
+    step, time : float
+        Length of the leapfrog steps and time of the trajectories that were learned, in the
+        coordinates of the metric; 0 for moves without.
+    chains : int
+        Chains whose states are the population, where they are counted as independent of each other
+        and of what was before (see `smcpn.smc.evidence.carried_factor`); 0 elsewhere.
+    carried : float
+        Mean over the states of a chain of the correlation of the log-likelihood with that at its
+        start.
     """
 
     sample: int
@@ -272,6 +283,11 @@ class Rejuvenation:
     lineages: int = 0
     unmoved: float = 0.0
     state_particles: int = 0
+    gradients: int = 0
+    step: float = 0.0
+    time: float = 0.0
+    chains: int = 0
+    carried: float = 0.0
 
 
 class Rounds:
@@ -429,6 +445,8 @@ class MoveStrategy(ABC):
     """
 
     name: ClassVar[str]
+    follows_gradient: ClassVar[bool] = False
+    """Whether the likelihood has to have a gradient."""
 
     def __init_subclass__(cls) -> None:
         if "name" in cls.__dict__:

@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.weights import weigh
-from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
+from smcpn.errors import InputError
+from smcpn.likelihood.contract import (
+    DifferentiableLikelihood,
+    EstimatedLikelihood,
+    Keys,
+    Likelihood,
+)
 from smcpn.model.prior import Prior
 from smcpn.smc.keyed import NO_KEYS, stepwise, whole
 
@@ -206,6 +212,15 @@ class Start(Protocol):
 
 
 @runtime_checkable
+class DifferentiableStart(Start, Protocol):
+    """One whose logarithm has a gradient."""
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of the log density at (n, d), (n, d)."""
+        ...
+
+
+@runtime_checkable
 class MixedStart(Start, Protocol):
     """One that is a mixture, of whose draws each component has its share."""
 
@@ -269,6 +284,20 @@ class Target:
             system.log_prior + system.log_likelihood + tempered(system.log_increment, self.exponent)
         )
 
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of the log density at (n, d), (n, d); not finite where a solution diverged.
+
+        Raises
+        ------
+        InputError
+            Where the target has none.
+        """
+        raise InputError(
+            "moves follow a gradient, which there is of the likelihood of a whole record only: "
+            "choose method='tempering' or 'auto', or moves='independent'",
+            argument="moves",
+        )
+
 
 @dataclass(frozen=True)
 class RecordTarget(Target):
@@ -305,6 +334,14 @@ class RecordTarget(Target):
             return log_prior, finite_or_excluded(log_likelihood)
         begin = self.start.log_density(theta)
         return begin, finite_or_excluded(log_likelihood + log_prior - begin)
+
+    def gradient(self, theta: Array) -> Array:
+        """See `Target.gradient`."""
+        slope, prior = log_likelihood_gradient(self.prior, self.likelihood, theta)
+        if self.start is None:
+            return prior + self.exponent * slope
+        begin = _differentiable(self.start).gradient(theta)
+        return (1.0 - self.exponent) * begin + self.exponent * (slope + prior)
 
 
 @dataclass(frozen=True)
@@ -351,6 +388,41 @@ class RefinementTarget(Target):
     def floored(self, log_likelihood: Array) -> Array:
         """Log of L_n + floor."""
         return np.logaddexp(finite_or_excluded(log_likelihood), self.log_floor)
+
+    def gradient(self, theta: Array) -> Array:
+        """See `Target.gradient`; of likelihoods of whole records, without a floor."""
+        if self.sample < self.likelihood.n_samples or self.log_floor > -np.inf:
+            return super().gradient(theta)
+        coarse, prior = log_likelihood_gradient(self.prior, self.likelihood, theta)
+        finer, _ = log_likelihood_gradient(self.prior, self.finer, theta)
+        return prior + (1.0 - self.exponent) * coarse + self.exponent * finer
+
+
+def log_likelihood_gradient(
+    prior: Prior, likelihood: AnyLikelihood, theta: Array
+) -> tuple[Array, Array]:
+    """Gradients of log-likelihood and log prior density by theta, (n, d) of (n, d) both.
+
+    Raises
+    ------
+    InputError
+        If the likelihood has no gradient.
+    """
+    if not isinstance(likelihood, DifferentiableLikelihood):
+        raise InputError(
+            "moves follow a gradient, and the likelihood has none: choose moves='independent', "
+            "'random-walk' or 'waste-free'",
+            argument="moves",
+        )
+    with np.errstate(all="ignore"):
+        _, slope = likelihood.value_and_gradient(prior.natural(theta))
+        return slope * prior.slopes(theta)[0], prior.gradient(theta)
+
+
+def _differentiable(start: Start) -> DifferentiableStart:
+    if not isinstance(start, DifferentiableStart):
+        raise InputError(f"start is a {type(start).__name__}, which has no gradient: leave it out")
+    return start
 
 
 def log_ratio(finer: Array, coarse: Array) -> Array:

@@ -23,6 +23,8 @@ MUCH_UNMOVED = 0.2
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
+MUCH_CARRIED = 0.6
+"""Correlation of the states of chains with their starts, on average."""
 MANY_DIVERGED = 0.5
 """Share of a rejuvenation's proposals whose solution is NaN or infinite."""
 
@@ -65,7 +67,17 @@ def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
             f"only {fewest} particles had descendants when the evidence was last estimated from "
             "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
         )
-    bridges = Counter(r.sample for r in rejuvenations if r.exponent < 1.0)
+    slow = [r for r in rejuvenations if r.carried > MUCH_CARRIED]
+    if slow:
+        worst = max(slow, key=lambda r: r.carried)
+        found["carried"] = (
+            f"in {len(slow)} of {len(rejuvenations)} rejuvenations the chains of moves stayed near "
+            f"their starts (correlation {worst.carried:.2f} on average, step {worst.step:.2g}): "
+            "the error of the evidence may be stated too low, use longer chains, such as "
+            "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles"
+        )
+    # Along gradients, in many dimensions, a path of many parts is the rule.
+    bridges = Counter(r.sample for r in rejuvenations if r.exponent < 1.0 and not r.chains)
     sample, depth = bridges.most_common(1)[0] if bridges else (0, 0)
     if depth > DEEP_BRIDGE:
         found["bridge"] = (

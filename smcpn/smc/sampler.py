@@ -20,7 +20,13 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.model.prior import Prior
 from smcpn.smc.estimation import FIRST, enough, exchanged, variance_at_mean, with_prior_share
-from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
+from smcpn.smc.evidence import (
+    EvidenceEstimate,
+    ancestral_variance,
+    carried_factor,
+    pooled,
+    unrelated_share,
+)
 from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
 from smcpn.smc.particles import (
@@ -169,7 +175,7 @@ class Cost:
 def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
     """Cost of a run of ``particles`` particles that has assimilated ``sample`` samples."""
     last = rejuvenations[-1] if rejuvenations else None
-    following = (last.evaluations if last else particles) * (sample + 1)
+    following = (last.evaluations + last.gradients if last else particles) * (sample + 1)
     seconds = float("nan")
     if last is not None and last.increments:
         seconds = last.seconds * following / last.increments
@@ -681,6 +687,14 @@ class Sampler(ABC):
             both = pooled([by_weights, record.evidence])
             self._log_evidence_at_resampling = both.log
             self._begin_ancestry(both.variance)
+        elif record.chains:
+            self._begin_chains(by_weights.variance)
+
+    def _begin_chains(self, variance: float) -> None:
+        """Count the chains of a population as independent: their numbers are its lineages."""
+        self._variance_at_start = variance
+        self._unrelated_at_start = unrelated_share(self.system.weights, self.system.lineage)
+        self._log_pair_ratios: list[float] = []
 
     def _begin_ancestry(self, variance: float) -> None:
         """Restart the estimate of the evidence's variance, from a point where it is known."""
@@ -691,12 +705,14 @@ class Sampler(ABC):
         self._log_pair_ratios: list[float] = []
 
     def _evidence_variance(self) -> float:
-        return self._variance_at_start + ancestral_variance(
+        since = ancestral_variance(
             self.system.weights,
             self.system.lineage,
             self._unrelated_at_start,
             self._log_pair_ratios,
         )
+        carried = self.rejuvenations[-1].carried if self.rejuvenations else 0.0
+        return self._variance_at_start + carried_factor(carried) * since
 
     def _check_alive(self) -> None:
         alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.log_increment)

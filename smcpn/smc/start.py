@@ -7,6 +7,7 @@ the components do not reach.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,6 +142,22 @@ class MixtureStart:
         modes = self.modes
         shares = self._log_shares
         return component_log_densities(theta, shares, modes.means, modes.factors, DEGREES)
+
+    def gradient(self, theta: Array) -> Array:
+        """Gradient of the log density at (n, d), (n, d)."""
+        memberships, by_prior = self.memberships(theta), self.prior.gradient(theta)
+        # Where the prior has no density its gradient is not finite, and none of it counts.
+        total = np.where(memberships[-1][:, None] > 0, memberships[-1][:, None] * by_prior, 0.0)
+        squares = self.components(theta)[1]
+        d = theta.shape[1]
+        for k, (mean, inverse) in enumerate(zip(self.modes.means, self._inverses, strict=True)):
+            pull = -(DEGREES + d) / (DEGREES + squares[k]) * memberships[k]
+            total += pull[:, None] * ((theta - mean) @ inverse.T @ inverse)
+        return total
+
+    @cached_property
+    def _inverses(self) -> Array:
+        return np.linalg.inv(self.modes.factors)
 
     @property
     def _log_shares(self) -> Array:

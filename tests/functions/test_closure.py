@@ -18,9 +18,9 @@ def drive(x, v, u, *, m, friction):
 
 
 def test_parameters_of_a_function_are_parameters_of_the_model() -> None:
-    assert drive.parameters == ("m", *(f"friction[{k}]" for k in range(4)), "friction.scale")
+    assert drive.parameters == ("m", *(f"friction[{k}]" for k in range(6)), "friction.scale")
     places = drive.functions["friction"].places
-    assert float(places([0.0, 0.7], 0.0, 0.0, np.zeros(6))) == 0.7
+    assert float(places([0.0, 0.7], 0.0, 0.0, np.zeros(8))) == 0.7
 
 
 def test_priors_are_given_and_may_be_replaced() -> None:
@@ -34,7 +34,7 @@ def test_priors_are_given_and_may_be_replaced() -> None:
 def test_pickled_model_has_the_same_functions() -> None:
     again = pickle.loads(pickle.dumps(drive))
     assert again.functions["friction"].function == friction
-    assert float(again.functions["friction"].places([0.0, 0.7], 0.0, 0.0, np.zeros(6))) == 0.7
+    assert float(again.functions["friction"].places([0.0, 0.7], 0.0, 0.0, np.zeros(8))) == 0.7
 
 
 def test_function_must_be_called_with_its_arguments() -> None:

@@ -89,10 +89,10 @@ def test_scale_of_a_function_is_learned_or_given() -> None:
     record = smcpn.Record(y=np.ones(20), dt=0.1)
     given = {"observe": "v", "noise": 0.1, "initial": [1.0]}
     learned = smcpn.Problem(slide, record, prior={}, **given)
-    assert learned.prior.scales["f[0]"] == "f.scale"
+    assert learned.prior.scales["f[2]"] == "f.scale"
     fixed = smcpn.Problem(slide, record, prior={"f": {"scale": 0.5}}, **given)
     assert "f.scale" not in fixed.names
-    assert fixed.prior.scales["f[0]"] == 0.5
-    own = smcpn.Problem(slide, record, prior={"f[0]": stats.norm(0.0, 3.0)}, **given)
-    assert "f[0]" not in own.prior.scales
-    assert own.prior.scales["f[1]"] == "f.scale"
+    assert fixed.prior.scales["f[2]"] == 0.5
+    own = smcpn.Problem(slide, record, prior={"f[2]": stats.norm(0.0, 3.0)}, **given)
+    assert "f[2]" not in own.prior.scales
+    assert own.prior.scales["f[3]"] == "f.scale"

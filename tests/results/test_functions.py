@@ -12,7 +12,7 @@ from smcpn.report.html import write_report
 from smcpn.results.maximum import StartResult
 
 force = smcpn.spline("x", knots=6, within=(-1, 1))
-RATE, TRUTH = 0.7, np.array([0.3, -0.2, 0.5, 0.1, 0.4, 0.2, 1.0])
+RATE, TRUTH = 0.7, np.array([0.3, -0.2, 0.5, 0.1, 0.4, 0.2, 0.1, 0.1, 0.2, -0.1, 1.0])
 
 
 @smcpn.ode
@@ -46,7 +46,7 @@ def posterior():
     problem = smcpn.Problem(
         falling, record(), observe="x", noise=0.1, prior=prior, initial=[1.0, 0.0]
     )
-    spread = 1.0 + 0.1 * np.random.default_rng(0).normal(size=(40, 7))
+    spread = 1.0 + 0.1 * np.random.default_rng(0).normal(size=(40, 11))
     return posterior_at(problem, np.column_stack([TRUTH * spread, np.full(40, RATE)]))
 
 
