@@ -45,7 +45,7 @@ THEIR_PRECISION = 501.0
 """Highest likely precision of the paper's posterior, of states scaled to a variance of one."""
 TWO_SIDED_95 = 1.96
 
-closure = smcpn.spline("x", knots=12, within=(-2.2, 2.2))
+closure = smcpn.spline("x", knots=12, within=(-2.2, 2.2), size=10.0)
 
 
 @smcpn.ode
@@ -77,7 +77,6 @@ def problem_of(y: Array, noise: Any = ("noise_x", "noise_y")) -> smcpn.Problem:
     record = smcpn.Record(y=y[::EVERY], dt=float(PENDULUM.times[EVERY]))
     prior: dict[str, Any] = {name: stats.norm(0.0, 3.0) for name in COEFFICIENTS}
     prior |= {"x0": stats.norm(-1.0, 1.0), "y0": stats.norm(-4.0, 2.0)}
-    prior["closure"] = {"scale": stats.lognorm(1.0, scale=10.0)}
     scales = dict(zip(noise, (0.03, 0.1), strict=True))
     prior |= {one: stats.lognorm(1.0, scale=s) for one, s in scales.items() if isinstance(one, str)}
     return smcpn.Problem(
