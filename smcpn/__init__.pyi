@@ -10,6 +10,9 @@ from .discovery.results.discovery import Discovery
 from .errors import InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
+from .estimate.nuts.nuts import nuts
+from .functions.gaussian_process import gaussian_process
+from .functions.network import network
 from .functions.spline import spline
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
@@ -26,6 +29,7 @@ from .results.compare import ModelComparison, compare
 from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
 from .results.maximum import Maximum
+from .results.nuts import NutsPosterior
 from .results.posterior import Posterior
 from .results.robust import Robust
 from .run.identify import identify
@@ -65,6 +69,7 @@ __all__ = [
     "ModelComparison",
     "MoveSettings",
     "NestedFilter",
+    "NutsPosterior",
     "Online",
     "Poisson",
     "Posterior",
@@ -85,11 +90,14 @@ __all__ = [
     "datasets",
     "discover",
     "fourier",
+    "gaussian_process",
     "identify",
     "laplace",
     "load",
     "maximise",
     "models",
+    "network",
+    "nuts",
     "ode",
     "polynomials",
     "resume",

@@ -31,6 +31,7 @@ from benchmarks.attack.child import ended
 from benchmarks.rows import Row, Study, at_most
 from smcpn.errors import LONGEST, InputError
 from smcpn.results.maximum import StartResult
+from smcpn.results.nuts import ChainStatistics
 
 SEED = 17
 CALLS, QUICK_CALLS = 3000, 300
@@ -286,6 +287,11 @@ def world() -> dict[str, Any]:
     )
     nested = smcpn.NestedFilter(disturbed, solver=rk4, particles=20, seed=1, threads=1)
     filtered = smcpn.identify(disturbed, solver=rk4, particles=20, seed=1, progress=False)
+    ten, half = np.zeros((2, 10)), np.ones((2, 10), dtype=int)
+    made = ChainStatistics(ten > 1, half, half, ten > 1, ten, ten, ten, tune=5, tune_steps=10)
+    chained = smcpn.NutsPosterior(
+        **vars(posterior), statistics=made, ess_bulk=np.ones(1), ess_tail=np.ones(1)
+    )
     library = smcpn.polynomials(1)
     found = smcpn.discover(falling(), library=library, method="search")
     objects = [
@@ -297,7 +303,7 @@ def world() -> dict[str, Any]:
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
-        nested, filtered.states(parameters=5), found,
+        nested, filtered.states(parameters=5), found, chained,
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}
@@ -335,6 +341,8 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "ModelComparison.__getitem__": {"name": "one"},
         "solve": {"solver": known["EKF1"]},
         "EKF1": {"steps": 1}, "EKF0": {"steps": 1},
+        "spline": {"argument": "v", "within": (-1.0, 1.0)},
+        "gaussian_process": {"within": (-1.0, 1.0)},
     }  # fmt: skip
 
 

@@ -41,6 +41,8 @@ EVERY = 8
 """Samples of the paper's 8001 from one that is learned from to the next."""
 SEEDS, QUICK_SEEDS = 8, 2
 DRAWS, POINTS = 1000, 100
+STARTS = 4
+"""Searches, from draws of the prior."""
 THEIR_PRECISION = 501.0
 """Highest likely precision of the paper's posterior, of states scaled to a variance of one."""
 TWO_SIDED_95 = 1.96
@@ -87,7 +89,7 @@ def problem_of(y: Array, noise: Any = ("noise_x", "noise_y")) -> smcpn.Problem:
 def identified(problem: smcpn.Problem, seed: int = 1) -> smcpn.Posterior:
     """The posterior, begun where a search over path and parameters ends."""
     solver = smcpn.RK4(1)
-    start = smcpn.laplace(problem, solver=solver, search="lifted")
+    start = smcpn.laplace(problem, solver=solver, search="lifted", starts=STARTS)
     return smcpn.identify(
         problem, solver=solver, start=start, particles=DRAWS, seed=seed, progress=False
     )

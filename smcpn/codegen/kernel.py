@@ -188,6 +188,11 @@ class CompiledKernel:
         """Particles of a block."""
         return self.sizes.lanes
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Where ``start`` and ``advance`` are, for compiled code that calls them."""
+        return self.native.addresses
+
     def with_constants(self, values: tuple[float, ...]) -> Self:
         """The same compiled code with other values of the program's constants."""
         other = copy(self)

@@ -242,7 +242,7 @@ def run_lanes(
     builder = function.builder
     arrays = [function["work"]] if arrays is None else arrays
     kind = vector(DOUBLE, width)
-    writer = Writer(builder, kind)
+    writer = Writer(builder, kind, block.repeated)
     spread = {} if shared is None else {v: writer.spread(x) for v, x in shared.values.items()}
     with function.loop(number(0), lanes, width) as lane:
 

@@ -8,6 +8,7 @@ each statement is one instruction or call, written in a single pass. `loops` set
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from llvmlite import ir
 from smcpn.codegen.functions import FUNCTIONS, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.errors import InputError
+from smcpn.model.expression import OPERANDS
 
 
 def _number(like: Any, number: float) -> Any:
@@ -81,6 +83,13 @@ INSTRUCTIONS: dict[str, Callable[..., Any]] = {
 """Operations that are a few instructions: from an LLVM builder and operands to the result."""
 
 
+MOST_INLINE = 32
+"""Uses of a function in a block up to which each is its instructions, dozens of them.
+
+Beyond, they are calls of one function, of the same bits: the code of a network of neurons would
+else not fit the first-level cache, and take most of the time to compile."""
+
+
 @dataclass(frozen=True)
 class Block:
     """Statements with what they are given and what becomes of their results.
@@ -117,6 +126,12 @@ class Block:
                     "rewrite it with arithmetic and numpy's elementary functions"
                 )
 
+    @property
+    def repeated(self) -> frozenset[str]:
+        """Functions that are used too often to be written out each time."""
+        uses = Counter(s.operation for s in self.statements if s.operation in FUNCTIONS)
+        return frozenset(name for name, count in uses.items() if count > MOST_INLINE)
+
     def __str__(self) -> str:
         lines = [f"({', '.join(map(str, self.arguments))})"]
         lines += [f"{value} = w[{slot}]" for value, slot in self.loads]
@@ -126,10 +141,13 @@ class Block:
 
 
 class Writer:
-    """Writes instructions to an LLVM builder, on doubles or vectors, and knows what they made."""
+    """Writes instructions to an LLVM builder, on doubles or vectors, and knows what they made.
 
-    def __init__(self, builder: Any, kind: Any) -> None:
-        self._builder, self._kind = builder, kind
+    Operations ``called`` are calls of a function of the module.
+    """
+
+    def __init__(self, builder: Any, kind: Any, called: frozenset[str] = frozenset()) -> None:
+        self._builder, self._kind, self._called = builder, kind, called
         self.values: dict[Value, Any] = {}
 
     def spread(self, number: Any) -> Any:
@@ -149,9 +167,26 @@ class Writer:
         """Write statements."""
         for statement in statements:
             operands = [self.value(operand) for operand in statement.operands]
-            write = INSTRUCTIONS.get(statement.operation)
-            self.values[statement.target] = (
-                write(self._builder, *operands)
-                if write is not None
-                else apply(self._builder, statement.operation, operands)
-            )
+            operation = statement.operation
+            if operation in INSTRUCTIONS:
+                result = INSTRUCTIONS[operation](self._builder, *operands)
+            elif operation in self._called:
+                function = _function(self._builder.module, operation, operands[0].type)
+                result = self._builder.call(function, operands)
+            else:
+                result = apply(self._builder, operation, operands)
+            self.values[statement.target] = result
+
+
+def _function(module: Any, operation: str, kind: Any) -> Any:
+    """An operation as a function of a module, of doubles or of vectors of them."""
+    name = f"{operation}.{getattr(kind, 'count', 1)}"
+    if name not in module.globals:
+        kinds = [kind] * OPERANDS[operation]
+        function = ir.Function(module, ir.FunctionType(kind, kinds), name)
+        function.linkage = "internal"
+        for attribute in ("noinline", "nounwind"):
+            function.attributes.add(attribute)
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        builder.ret(apply(builder, operation, list(function.args)))
+    return module.globals[name]

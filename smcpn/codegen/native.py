@@ -10,8 +10,9 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +50,19 @@ class Target(NamedTuple):
         features = binding.get_host_cpu_features().flatten()
         return cls(binding.get_process_triple(), binding.get_host_cpu_name(), features)
 
+    @classmethod
+    @functools.cache
+    def portable(cls) -> Target:
+        """One that all machines of some ten years have: x86-64-v3, or the plainest of others."""
+        triple = binding.get_process_triple()
+        if triple.startswith("x86_64"):
+            return cls(triple, "x86-64-v3", ",".join(f"+{name}" for name in X86_64_V3))
+        return cls(triple, "generic", "")
+
+    def __str__(self) -> str:
+        digest = hashlib.sha256("|".join(self).encode()).hexdigest()
+        return f"{self.cpu}-{digest[:8]}"
+
     def missing(self, machine: Target) -> list[str]:
         """What a machine lacks to run code of this target; empty where it can."""
         if self.triple.split("-")[0] != machine.triple.split("-")[0]:
@@ -62,8 +76,45 @@ class Target(NamedTuple):
         return {name for name in features if not x86 or name.startswith(ARITHMETIC)}
 
 
+X86_64_V3 = (
+    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3",
+    "sse4.1", "sse4.2", "ssse3",
+)  # fmt: skip
+CPUS = ("native", "portable")
+"""Processors that kernels can be compiled for: this one, or any of some ten years."""
 ARITHMETIC = ("avx", "bmi", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "ssse", "xop")
 """Features of x86 that compiled arithmetic may use; others, as for encryption, do not matter."""
+
+
+_TARGET: ContextVar[Target | None] = ContextVar("target", default=None)
+
+
+def target() -> Target:
+    """What is compiled for: this machine, unless `compiling_for` says otherwise."""
+    return _TARGET.get() or Target.host()
+
+
+@contextmanager
+def compiling_for(cpu: str) -> Generator[None]:
+    """Compile for one of `CPUS`, in this thread.
+
+    Raises
+    ------
+    InputError
+        If this processor could not run it.
+    """
+    chosen = Target.portable() if cpu == "portable" else Target.host()
+    missing = chosen.missing(Target.host())
+    if missing:
+        raise InputError(
+            f"cpu is 'portable', and this processor lacks {', '.join(missing)}: leave cpu out",
+            argument="cpu",
+        )
+    token = _TARGET.set(chosen)
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +170,12 @@ class Native:
     def __reduce__(self) -> tuple[Callable[..., Native], tuple[object, ...]]:
         return Native.of, (self.code, self.update is not None)
 
+    @property
+    def addresses(self) -> tuple[int, int]:
+        """Addresses of `start` and `advance`."""
+        find = self.code.engine.get_function_address
+        return find("start"), find("advance")
+
 
 def native(plan: Plan) -> Native:
     """Return the machine code of a kernel, compiled now or at an earlier start."""
@@ -142,7 +199,8 @@ class NativeSweep:
 
 def native_sweep(plan: SweepPlan) -> NativeSweep:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
-    compiled = code(plan.text, lambda module: write_sweep(module, plan))
+    # Its statements are sorted already; to look for more takes as long as all the rest.
+    compiled = code(plan.text, lambda module: write_sweep(module, plan), level=0)
     return NativeSweep(compiled.function("sweep", len(SWEEP_ARGUMENTS)), compiled)
 
 
@@ -154,7 +212,7 @@ def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:
     return code(text, write).engine
 
 
-def code(text: str, write: Callable[[ir.Module], object]) -> Code:
+def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Code:
     """Return code that is compiled now or was at an earlier start.
 
     An interrupt waits until it is whole.
@@ -165,14 +223,16 @@ def code(text: str, write: Callable[[ir.Module], object]) -> Code:
         All that the code depends on, but for the modules of this package.
     write : callable
         Writes it to a module.
+    level : int
+        Of LLVM's optimisation of what is written.
     """
-    target = Target.host()
-    key = "|".join([text, _writers(), llvmlite.__version__, target.cpu, target.features])
+    chosen = target()
+    key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
     with _LOCK:
         if name not in _LOADED:
             with uninterrupted(), store.locked(name):
-                _LOADED[name] = _linked(name, target, _object(name, write))
+                _LOADED[name] = _linked(name, chosen, _object(name, write, level))
         return _LOADED[name]
 
 
@@ -204,19 +264,19 @@ def _linked(name: str, target: Target, content: bytes) -> Code:
     return Code(name, target, content, engine)
 
 
-def _object(name: str, write: Callable[[ir.Module], object]) -> bytes:
+def _object(name: str, write: Callable[[ir.Module], object], level: int) -> bytes:
     entry = f"{name}.object"
     content = store.load(entry)
     if content is None:
         CLOCK.compiled += 1
-        content = compiled(write)
+        content = compiled(write, level)
         store.save(entry, content)
     return content
 
 
-def compiled(write: Callable[[ir.Module], object]) -> bytes:
+def compiled(write: Callable[[ir.Module], object], level: int = 1) -> bytes:
     """Compile what is written to a module to an object file."""
-    return _machine().emit_object(_optimised(write))
+    return _machine().emit_object(_optimised(write, level))
 
 
 def assembly(write: Callable[[ir.Module], object]) -> str:
@@ -224,14 +284,14 @@ def assembly(write: Callable[[ir.Module], object]) -> str:
     return _machine().emit_assembly(_optimised(write))
 
 
-def _optimised(write: Callable[[ir.Module], object]) -> Any:
+def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
     written, machine = ir.Module("kernel"), _machine()
     written.triple = machine.triple
     write(written)
     module = binding.parse_assembly(str(written))
     module.verify()
     # The statements are vectors without common parts already.
-    tuning = binding.create_pipeline_tuning_options(speed_level=1)
+    tuning = binding.create_pipeline_tuning_options(speed_level=level)
     tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
@@ -240,9 +300,9 @@ def _optimised(write: Callable[[ir.Module], object]) -> Any:
 
 def _machine() -> Any:
     _initialise()
-    host = Target.host()
-    target = binding.Target.from_triple(host.triple)
-    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
+    triple, cpu, features = target()
+    platform = binding.Target.from_triple(triple)
+    return platform.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
 
 @functools.cache

@@ -81,7 +81,9 @@ class _Distributed:
         if not self._pays(work, trial, weight):
             return browse.of(self._home)
         witness = partial(self._witness, trial.take(slice(WITNESSES)))
-        found, seconds = self._workers.run(browse, self._home.detached(), self._home.lanes, witness)
+        found, seconds = self._workers.run(
+            browse, self._home.detached(), self._home.lanes, witness, self._cost.seconds * work
+        )
         self._cost.seconds = seconds / work
         return found
 
@@ -92,9 +94,9 @@ class _Distributed:
         some = trial.take(slice(self._home.lanes))
         tried = len(some) * some.samples[0] * weight
         if not self._cost.seconds and work > tried:
-            begin = time.perf_counter()
+            begin = time.thread_time()
             self._witness(some)
-            self._cost.seconds = (time.perf_counter() - begin) / tried
+            self._cost.seconds = (time.thread_time() - begin) / tried
         return self._cost.seconds * work > self._workers.home_seconds
 
     def _witness(self, browse: Browse) -> Witness:

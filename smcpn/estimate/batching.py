@@ -71,6 +71,12 @@ class BatchedEvaluation:
             self._searches -= 1
             self._evaluate_if_complete()
 
+    def release(self) -> None:
+        """Let every search that waits go on, and wait no longer in those to come."""
+        with self._changed:
+            self._searches = 0
+            self._evaluate_if_complete()
+
     def abandon(self, failure: BaseException) -> None:
         """Raise ``failure`` in every search, where it waits or evaluates next."""
         with self._changed:

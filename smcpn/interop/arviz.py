@@ -1,11 +1,14 @@
-"""Posteriors for ArviZ 1.x: plots, diagnostics, and model comparison of others."""
+"""Posteriors for ArviZ: plots, diagnostics, and model comparison of others."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.model.problem import Problem
@@ -13,37 +16,60 @@ from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
 
+Group = dict[str, NDArray[Any]]
+
 
 def to_arviz(populations: Populations, problem: Problem, seed: int = 0) -> Any:
-    """Export the particles of a posterior as an `arviz_base` DataTree.
+    """Export the particles of a posterior; see `exported`."""
+    evidence = {
+        "log_evidence": populations.log_evidence,
+        "log_evidence_se": populations.log_evidence_se,
+    }
+    return exported(arviz_groups(populations, problem, seed), evidence)
+
+
+def exported(groups: Mapping[str, Group], attributes: Mapping[str, Any]) -> Any:
+    """Export groups of variables as an `arviz_base` DataTree.
+
+    Where arviz-base is not installed, as with Python 3.11, it is an InferenceData of ArviZ 0.x.
 
     Raises
     ------
     InputError
-        If arviz-base is not installed.
+        If neither is installed.
     """
+    attributes = {"inference_library": "smcpn", **attributes}
     try:
         arviz_base = import_module("arviz_base")
     except ImportError:
-        raise InputError(
-            "to_arviz needs the package arviz-base (Python 3.12 or later): "
-            "install it with pip install smcpn[arviz]"
-        ) from None
-    return arviz_base.from_dict(
-        arviz_groups(populations, problem, seed),
-        attrs={
-            "/": {
-                "inference_library": "smcpn",
-                "log_evidence": populations.log_evidence,
-                "log_evidence_se": populations.log_evidence_se,
-            }
-        },
-    )
+        arviz = arviz_before_1()
+        if arviz is None:
+            raise InputError(
+                "to_arviz needs the package arviz-base, or with Python 3.11 arviz before 1.0: "
+                "install it with pip install smcpn[arviz]"
+            ) from None
+        return arviz.from_dict(**groups, attrs=attributes)
+    return arviz_base.from_dict(groups, attrs={"/": attributes})
 
 
-def arviz_groups(
-    populations: Populations, problem: Problem, seed: int = 0
-) -> dict[str, dict[str, np.ndarray]]:
+def arviz_before_1() -> Any:
+    """The module `arviz`, of a version before 1.0; None where there is none."""
+    with warnings.catch_warnings():
+        # It announces its next version.
+        warnings.simplefilter("ignore")
+        try:
+            arviz = import_module("arviz")
+        except ImportError:
+            return None
+    return arviz if arviz.__version__.startswith("0.") else None
+
+
+def observed(problem: Problem) -> Group:
+    """The group ``observed_data``: the outputs of each record."""
+    return {f"y_{number}": record.y for number, record in enumerate(problem.records)}
+
+
+def arviz_groups(populations: Populations, problem: Problem, seed: int = 0) -> dict[str, Group]:
     """Return the groups of variables of an ArviZ DataTree, replicates along ``chain``.
 
     ArviZ does not know weighted samples: the group ``posterior`` is an equally weighted resample
@@ -66,5 +92,5 @@ def arviz_groups(
             "log_weight": populations.log_weights[index],
             "lp": populations.log_likelihood[index],
         },
-        "observed_data": {f"y_{number}": record.y for number, record in enumerate(problem.records)},
+        "observed_data": observed(problem),
     }

@@ -112,6 +112,11 @@ class LogLikelihood:
         names = listed(self.names)
         return f"LogLikelihood({self.likelihood!r}, {self.solver!r}) of {names}"
 
+    @property
+    def steps(self) -> int:
+        """Solver steps over all records."""
+        return self._value.n_steps
+
     def with_records(self, records: Sequence[Record]) -> LogLikelihood:
         """The same of other records at the same times, of which nothing is compiled anew.
 

@@ -114,15 +114,15 @@ class CompiledLikelihood:
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : sequence of Rows
+    rows : list of Rows
         Of each record.
     """
 
-    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows]) -> None:
+    def __init__(self, kernel: CompiledKernel, rows: list[Rows]) -> None:
         self._kernel = kernel
         self._take(rows)
 
-    def _take(self, rows: Sequence[Rows]) -> None:
+    def _take(self, rows: list[Rows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
 
@@ -135,6 +135,11 @@ class CompiledLikelihood:
     def n_emitted(self) -> int:
         """Numbers that a sample emits."""
         return self._kernel.sizes.emitted
+
+    @property
+    def rows(self) -> Sequence[Rows]:
+        """Rows of each record."""
+        return self._rows
 
     @property
     def n_samples(self) -> int:

@@ -112,7 +112,7 @@ def _of_vector(
 
 def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
-        parts = {_part(name, of): one for of, one in value.items()}
+        parts = {part_name(name, of): one for of, one in value.items()}
         unknown = [part for part in parts if part not in names]
         if unknown:
             raise InputError(
@@ -131,7 +131,7 @@ def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> 
     return dict(zip(names, values, strict=True))
 
 
-def _part(name: str, of: Any) -> str:
+def part_name(name: str, of: Any) -> str:
     """Name of a parameter of a function: of ``scale``, of ``[0]`` or of 0."""
     text = f"[{of}]" if isinstance(of, int) else str(of)
     return f"{name}{text}" if text.startswith(("[", ".")) else f"{name}.{text}"

@@ -59,14 +59,14 @@ def prior_expansion(prior: Prior, theta: Array, scale: Array) -> PriorExpansion:
         Spread of the prior in these coordinates.
     """
     if not prior.scales:
-        here, first, second = _along_coordinates(prior, theta, scale)
+        here, first, second = along_coordinates(prior, theta, scale)
         nothing = np.empty((len(theta), 0)), np.empty((2, 0), dtype=np.int64)
         return PriorExpansion(total_log_density(here), first, second, *nothing)
     scaling, values = prior.scaling, prior.natural(theta)
     columns, spread = scaling.columns, scale.copy()
     spread[columns] = prior.unscaled_spread
     y = prior.standardised(theta)
-    here, first, second = _along_coordinates(prior, y, spread)
+    here, first, second = along_coordinates(prior, y, spread)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         scales = scaling.of(values)
         here[:, columns] -= np.log(scales)
@@ -85,7 +85,7 @@ def prior_expansion(prior: Prior, theta: Array, scale: Array) -> PriorExpansion:
     return PriorExpansion(total_log_density(here), _finite(first), _finite(second), mixed, pairs)
 
 
-def _along_coordinates(prior: Prior, theta: Array, scale: Array) -> tuple[Array, Array, Array]:
+def along_coordinates(prior: Prior, theta: Array, scale: Array) -> tuple[Array, Array, Array]:
     """Independent log densities (n, d), with first and second derivative of each, (n, d)."""
     n, d = theta.shape
     here, first, second = np.empty((n, d)), np.full((n, d), np.nan), np.full((n, d), np.nan)

@@ -31,7 +31,6 @@ from smcpn.model.record import Record
 from smcpn.report.functions import FIGURED, function_figure
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
-from smcpn.report.sampler import run_caption, run_figure
 from smcpn.report.states import states_figure
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.robust import Robust
@@ -139,10 +138,7 @@ def summary_facts(posterior: WeightedDraws) -> list[tuple[str, str]]:
     timing = posterior.timing
     return [
         ("samples", f"{posterior.problem.n_samples}"),
-        ("particles", f"{len(posterior.theta)}"),
-        ("log-evidence", f"{posterior.log_evidence:.2f}"),
-        ("rejuvenations", f"{len(posterior.rejuvenations)}"),
-        ("proposals accepted", _percent(posterior.acceptance)),
+        *posterior.run_facts,
         ("shift by finer steps", _shift(posterior)),
         ("time", f"{timing.wall:.2f} s"),
     ]
@@ -293,7 +289,7 @@ def write_report(
         states=_state_pictures(states),
         validation=NOT_VALIDATED if validation is None else str(validation),
         validation_pictures=_validation_pictures(validation),
-        run=Picture.of(run_figure(posterior), run_caption(posterior)),
+        run=Picture.of(posterior.plot_run(), posterior.run_caption),
         settings=settings(posterior),
         versions=versions(),
         data=_fingerprints(posterior, simulations),

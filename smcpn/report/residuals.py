@@ -136,7 +136,9 @@ def _plot_correlation(axes: Axes, lags: np.ndarray, values: np.ndarray, tests: W
     axes.plot(lags[outside], values[outside], ls="", marker="D", ms=3.5, mew=0, color=ACCENT)
     axes.axhline(0.0, color="k", lw=0.5)
     axes.set_xlim(lags[0] - 1, lags[-1] + 1)
-    largest = 1.15 * max(float(np.abs(values).max()), float(band.max()))
+    # A short record, or outputs measured in turns, has no pair of samples at some lags.
+    known = np.concatenate([np.abs(values), band])
+    largest = 1.15 * max(known[np.isfinite(known)], default=1.0)
     axes.set_ylim(-largest, largest)
 
 

@@ -161,18 +161,12 @@ class WeightedDraws(Populations, WithFunctions):
             for row in self.table()
             if row.name not in of_functions
         ]
-        timing, moved = self.timing, ""
-        if self.rejuvenations:
-            last = self.rejuvenations[-1].acceptance
-            moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
+        timing = self.timing
         lines = [
             align([columns, *rows], left=(0, 1, 7)),
             *self.function_lines(),
             "",
-            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
-            *self._power(),
-            *([] if self.method is None else [f"method           {self.method}"]),
-            f"rejuvenations    {len(self.rejuvenations)}{moved}",
+            *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
             f"solver           {self.solver}",
         ]
@@ -184,6 +178,30 @@ class WeightedDraws(Populations, WithFunctions):
                 f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
             )
         return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])
+
+    def _run_lines(self) -> list[str]:
+        """Lines of a summary on how the sampler got here."""
+        moved = ""
+        if self.rejuvenations:
+            last = self.rejuvenations[-1].acceptance
+            moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
+        return [
+            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
+            *self._power(),
+            *([] if self.method is None else [f"method           {self.method}"]),
+            f"rejuvenations    {len(self.rejuvenations)}{moved}",
+        ]
+
+    @property
+    def run_facts(self) -> list[tuple[str, str]]:
+        """Figures of the sampler as (name, value)."""
+        accepted = f"{100 * self.acceptance:.1f} %" if self.rejuvenations else ""
+        return [
+            ("particles", f"{len(self.theta)}"),
+            ("log-evidence", f"{self.log_evidence:.2f}"),
+            ("rejuvenations", f"{len(self.rejuvenations)}"),
+            ("proposals accepted", accepted),
+        ]
 
     def _power(self) -> list[str]:
         """Line of a summary on a likelihood that is weighed."""

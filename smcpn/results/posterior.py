@@ -326,6 +326,13 @@ class Posterior(WeightedDraws):
 
         return run_figure(self)
 
+    @property
+    def run_caption(self) -> str:
+        """What `plot_run` shows, in a sentence."""
+        from smcpn.report.sampler import run_caption
+
+        return run_caption(self)
+
     def plot_prediction(self, record: Record, observe: Any = None, output: Index = 0) -> Figure:
         """Plot measured against simulated with a 95 % band; arguments as of `simulate`."""
         return self.simulate(record, observe=observe).plot(output)

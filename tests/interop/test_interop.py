@@ -143,7 +143,8 @@ def test_arviz_groups(posterior):
 
 
 def test_to_arviz_without_the_package(posterior, monkeypatch):
-    monkeypatch.setitem(sys.modules, "arviz_base", None)
+    for name in ("arviz_base", "arviz"):
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"arviz-base.*pip install smcpn\[arviz\]"):
         posterior.to_arviz()
 

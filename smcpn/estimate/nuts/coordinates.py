@@ -1,0 +1,81 @@
+"""The coordinates that chains run in, and the points where they start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.shift import bounded_covariance
+from smcpn.results.laplace import Laplace
+from smcpn.smc.start import Modes
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Positions x with theta = centre + factor x: near a normal posterior they have unit variance.
+
+    So the metric of a sampler that begins with the identity, and adapts a diagonal one, begins as
+    that of the Gaussian about the mode, its correlations included.
+
+    Attributes
+    ----------
+    centre : ndarray, (d,)
+    factor : ndarray, (d, d)
+        Lower triangular.
+    modes : Modes
+        Modes that the chains start about.
+    """
+
+    centre: Array
+    factor: Array
+    modes: Modes
+
+    def start(self, seed: int) -> Array:
+        """Draw a start, (d,), from the Gaussian about one of the modes."""
+        rng = np.random.default_rng(seed)
+        k = rng.choice(len(self.modes.shares), p=self.modes.shares)
+        theta = self.modes.means[k] + self.modes.factors[k] @ rng.standard_normal(len(self.centre))
+        return np.asarray(np.linalg.solve(self.factor, theta - self.centre), dtype=np.float64)
+
+    def theta(self, positions: Array) -> Array:
+        """Unconstrained coordinates of positions, both (n, d)."""
+        return self.centre + positions @ self.factor.T
+
+
+def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:
+    """Coordinates about the highest mode, scaled by its covariance.
+
+    Where the posterior has no Gaussian there, as on a ridge, no direction is wider than the prior.
+
+    Raises
+    ------
+    InputError
+        If no search found a point at all.
+    """
+    if found.modes:
+        top = found.modes[0]
+        return Coordinates(top.theta, top.factor, found.start)
+    if not found.maximum.found:
+        raise InputError(f"there is no point to start at: {found.reason}")
+    centre, function = found.maximum.theta, density.log_likelihood
+    precision = np.diag(density.scale**-2.0)
+    if function.expands:
+        precision = density.expansion(centre[None, :])[2][0]
+    covariance = bounded_covariance(precision, density.scale)
+    if not np.isfinite(covariance).all():
+        covariance = np.diag(density.scale**2)
+    factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    one = Modes(
+        shares=np.ones(1),
+        means=centre[None, :],
+        factors=factor[None, :, :],
+        searches=len(found.maximum.starts),
+        log_evidence=float("nan"),
+    )
+    return Coordinates(centre, factor, one)

@@ -1,0 +1,180 @@
+"""A log density as machine code: the kernel of its gradient, its coordinates and its prior.
+
+A prior is any object with a ``logpdf``. Its log density along each coordinate is a table of value
+and slope, cubic between the nodes, and straight beyond them, at `REACH` spreads from its median.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.codegen.kernel import LaneKernel, address
+from smcpn.codegen.lower import LaneProgram
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.nuts import machine_code
+from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
+from smcpn.likelihood.expansion import tangent_program
+from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
+from smcpn.likelihood.registry import LIKELIHOODS, Recursion
+from smcpn.model.prior import Coordinate, Identity, Log, Logit, Prior
+from smcpn.model.prior_expansion import along_coordinates
+
+Array = NDArray[np.float64]
+
+MOST_PARAMETERS = 24
+"""Beyond, a gradient takes so long that a call from Python is nothing, and reverse mode less."""
+CELLS = 8192
+DRAWS = 1001
+REACH = 30.0
+"""Ranges between the quartiles on either side of a prior's median that are tabulated."""
+NEEDED = 8.0
+"""As many have to be exact."""
+EXACT = 1e-7
+"""Largest error of a tabulated log density, relative to its size where that is above one."""
+
+
+@dataclass(frozen=True)
+class NativeDensity:
+    """The log density of positions x, theta = centre + factor x, as functions of C.
+
+    Attributes
+    ----------
+    log_density, coordinates : int
+        Addresses of the functions of `smcpn.estimate.nuts.machine_code`.
+    data : ndarray of int64
+        What they are called with.
+    """
+
+    log_density: int
+    coordinates: int
+    data: NDArray[np.int64]
+    _kept: tuple[Any, ...]
+    """Arrays that the data point to."""
+
+
+def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeDensity | None:
+    """Return a log posterior as machine code; None where it has to be evaluated by Python.
+
+    That is where there are many parameters, or a prior is not smooth.
+    """
+    prior, d = density.prior, len(density.prior)
+    maps = None if d > MOST_PARAMETERS else coordinate_numbers(prior)
+    table = None if maps is None else prior_table(prior)
+    if maps is None or table is None:
+        return None
+    kernel, likelihood = _gradient_kernel(density.log_likelihood)
+    constants, sizes = np.array(kernel.constant_values), kernel.sizes
+    centre, factor = np.ascontiguousarray(centre), np.ascontiguousarray(factor)
+    records = np.array([_record(rows) for rows in likelihood.rows], dtype=np.int64)
+    start, advance = kernel.addresses
+    numbers = {
+        "parameters": d,
+        "rows": 2 * d + len(constants),
+        "constants": len(constants),
+        "state": sizes.state,
+        "emitted": sizes.emitted,
+        "work": sizes.slots * sizes.lanes,
+        "blocks": -(-d // sizes.lanes),
+        "cells": CELLS,
+        "records": len(records),
+        "chunk": CHUNK,
+        "start": start,
+        "advance": advance,
+        "constant_values": address(constants),
+        "centre": address(centre),
+        "factor": address(factor),
+        "coordinates": address(maps),
+        "prior": address(table),
+        "record": records.__array_interface__["data"][0],
+    }
+    return NativeDensity(
+        address_of(machine_code.log_density),
+        address_of(machine_code.coordinates),
+        np.array([numbers[name] for name in DATA], dtype=np.int64),
+        (kernel, likelihood, constants, centre, factor, maps, table, records),
+    )
+
+
+def _gradient_kernel(function: LogLikelihood) -> tuple[LaneKernel, LaneLikelihood]:
+    """Kernel of value and derivative alone, with as many lanes as the directions of one point."""
+    problem, solver = function.problem, function.solver
+    recursion = LIKELIHOODS[function.likelihood].traced(problem, solver, Grid.of(problem.records))
+    lanes = next((n for n in (4, 8) if n >= len(problem.names)), TANGENT_LANES)
+    kernel = recursion.kernel(solver, 1, gradient_program, lanes)
+    return kernel, recursion.over(problem.records, solver, kernel)
+
+
+def gradient_program(recursion: Recursion) -> LaneProgram:
+    """`tangent_program`, for a kernel with lanes of its own number."""
+    return tangent_program(recursion)
+
+
+def _record(rows: Any) -> list[int]:
+    intervals, inputs, gains, samples, begins = rows.addresses
+    numbers = {
+        "start": address(rows.start), "intervals": intervals, "inputs": inputs, "gains": gains,
+        "n_gains": len(rows.gains), "samples": samples, "begins": begins, "recur": rows.recur,
+        "length": len(rows),
+    }  # fmt: skip
+    return [int(numbers[name]) for name in RECORD]
+
+
+def coordinate_numbers(prior: Prior) -> Array | None:
+    """Kind, bound, and sign or width of each coordinate, its scale's column or -1, known scale.
+
+    The result is (d, 5); None for a kind that is not known.
+    """
+    numbers = [_numbers(coordinate) for coordinate in prior.maps]
+    if None in numbers:
+        return None
+    scales = np.tile([-1.0, 1.0], (len(prior), 1))
+    scales[prior.scaling.columns] = np.column_stack([prior.scaling.by, prior.scaling.known])
+    return np.hstack([np.array(numbers, dtype=np.float64), scales])
+
+
+def _numbers(coordinate: Coordinate) -> tuple[float, float, float] | None:
+    match coordinate:
+        case Identity():
+            return IDENTITY, 0.0, 1.0
+        case Log():
+            return LOG, coordinate.bound, coordinate.sign
+        case Logit():
+            return LOGIT, coordinate.lower, coordinate.upper - coordinate.lower
+        case _:
+            return None
+
+
+def prior_table(prior: Prior) -> Array | None:
+    """First node, spacing, and value and slope at each node, (d, 2 + 2 nodes).
+
+    They are those of coordinates over their scales. None where the cubic between the nodes is not
+    the log density `NEEDED` far, as at a kink or a bound. Farther out, where a bounded parameter
+    rounds to its bound, the table goes on straight.
+    """
+    d, y = len(prior), prior.standardised(prior.sample(np.random.default_rng(0), DRAWS))
+    quarter, centre, three = np.quantile(y, (0.25, 0.5, 0.75), axis=0)
+    spread = three - quarter
+    first, spacing = centre - REACH * spread, 2.0 * REACH * spread / CELLS
+    numbers = np.arange(CELLS + 1)[:, None]
+    nodes = first + numbers * spacing
+    with np.errstate(all="ignore"):
+        values, slopes, _ = along_coordinates(prior, nodes, spread)
+        middle = 0.5 * (values[1:] + values[:-1]) + spacing / 8.0 * (slopes[:-1] - slopes[1:])
+        exact = prior.unscaled_log_densities(nodes[:-1] + 0.5 * spacing)
+        close = np.abs(middle - exact) <= EXACT * np.maximum(1.0, np.abs(exact))
+    half, needed = CELLS // 2, int(CELLS * NEEDED / (2.0 * REACH))
+    below, above = (np.logical_and.accumulate(side).sum(axis=0) for side in (
+        close[:half][::-1], close[half:],
+    ))  # fmt: skip
+    if min(below.min(), above.min()) < needed:
+        return None
+    inside = np.clip(numbers, half - below, half + above)
+    values, slopes = (np.take_along_axis(each, inside, axis=0) for each in (values, slopes))
+    values += slopes * spacing * (numbers - inside)
+    table = np.stack([values, slopes], axis=2).transpose(1, 0, 2).reshape(d, -1)
+    return np.ascontiguousarray(np.hstack([np.column_stack([first, spacing]), table]))
