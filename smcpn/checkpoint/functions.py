@@ -5,8 +5,9 @@ A function is made again by the public function that made it, which checks what 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -83,17 +84,17 @@ def restored_function(document: FunctionDocument) -> UnknownFunction:
             f"the stored function '{document.name}' is {shown(document.kind)}, which is none of "
             f"{listed(NAMES)}: {DAMAGED}"
         )
-    kind, make = NAMES[document.kind]
-    others = [one for one in fields(kind) if one.name != "arguments"]
-    required = {one.name for one in others if one.default is MISSING}
-    given = set(document.settings)
-    if not required <= given <= {one.name for one in others}:
-        raise InputError(
-            f"the stored function '{document.name}' has {shown(sorted(given))}: {DAMAGED}"
-        )
+    make = NAMES[document.kind]
     settings = {name: _tuples(value) for name, value in document.settings.items()}
     try:
-        return make(*document.arguments, **settings)
+        given = inspect.signature(make).bind(*document.arguments, **settings)
+    except TypeError as error:
+        raise InputError(
+            f"the stored function '{document.name}' is no {document.kind} ({shown(str(error))}): "
+            f"{DAMAGED}"
+        ) from error
+    try:
+        return make(*given.args, **given.kwargs)
     except InputError as error:
         raise InputError(f"the stored function '{document.name}': {error}") from error
 

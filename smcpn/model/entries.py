@@ -18,7 +18,7 @@ from smcpn.errors import InputError, listed, shown
 if TYPE_CHECKING:
     from smcpn.model.ode import ODE
 
-_NAME = re.compile(r"(?P<whole>[^\W\d]\w*)(?P<part>\[\d+\]|\.\w+)?")
+_NAME = re.compile(r"(?P<whole>[^\W\d]\w*)(?:\[\d+\]|\.\w+)*")
 FEW = 4
 """Names that a message lists."""
 
@@ -88,8 +88,8 @@ def spanned(names: Sequence[str]) -> str:
     """Names of a vector or a function, in short: ``x[0] to x[11]``."""
     if len(names) <= FEW:
         return listed(names)
-    entries = [name for name in names if name.endswith("]")]
-    others = [name for name in names if not name.endswith("]")]
+    entries = [name for name in names if name[len(whole_of(name)) :].startswith("[")]
+    others = [name for name in names if name not in entries]
     return ", ".join([f"{entries[0]} to {entries[-1]}", *others] if entries else names)
 
 
