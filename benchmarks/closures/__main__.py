@@ -12,6 +12,7 @@ from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
     "pendulum",
+    "real",
     "many",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
