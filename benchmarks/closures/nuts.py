@@ -23,7 +23,7 @@ from benchmarks.papers.differential_programming_sequel import NOISE, SEQUELS
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 from smcpn import Laplace, NutsPosterior, Problem
 from smcpn.estimate.log_density import LogDensity
-from smcpn.interop.arviz import arviz_before_1
+from smcpn.interop.arviz import arviz_module
 
 Array = NDArray[np.float64]
 
@@ -71,7 +71,7 @@ def noise_levels() -> list[float]:
 
 def least_ess(draws: Array) -> float:
     """Least number of effective draws over the parameters, of draws (C, D, d)."""
-    arviz = arviz_before_1()
+    arviz = arviz_module()
     return min(float(arviz.ess(draws[:, :, j])) for j in range(draws.shape[2]))
 
 
