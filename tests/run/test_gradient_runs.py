@@ -94,6 +94,14 @@ def test_a_checkpoint_holds_what_they_learned(problem, tmp_path):
     assert smcpn.resume(file).log_evidence == posterior.log_evidence
 
 
+def test_a_longer_record_begins_anew(problem, tmp_path):
+    whole, file = problem.records[0], tmp_path / "run.h5"
+    options = {"method": "tempering", "progress": False, **OPTIONS}
+    smcpn.identify(problem.with_records([whole[:20]]), checkpoint=file, **options)
+    longer = smcpn.identify(problem, checkpoint=file, **options)
+    assert longer.log_evidence == smcpn.identify(problem, **options).log_evidence
+
+
 def test_values_are_those_of_the_likelihood_alone(problem):
     lanes = run_of(problem, method="tempering", moves="independent").likelihood
     likelihood = run_of(problem, method="tempering").likelihood
