@@ -219,7 +219,7 @@ def _gradients(found: Sequence[Errors]) -> float:
 
 def gaussians(quick: bool) -> Iterator[Row]:
     """Yield moments, evidence and cost of Gaussian targets, and how the cost grows."""
-    sizes, seeds = ((25, 100), (6, 2)) if quick else ((100, 500), (12, 4))
+    sizes, seeds = ((25, 100), (6, 3)) if quick else ((100, 500), (12, 4))
     costs = []
     for d, number in zip(sizes, seeds, strict=True):
         found = [gaussian(d, 1000, seed) for seed in range(number)]

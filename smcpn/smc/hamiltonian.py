@@ -283,7 +283,7 @@ class GradientMoves(MoveStrategy):
 
     follows_gradient: ClassVar[bool] = True
 
-    length: Annotated[int, whole(1)] = 10
+    length: Annotated[int, whole(1)] = 20
     acceptance: float = 0.8
 
     def __post_init__(self) -> None:
