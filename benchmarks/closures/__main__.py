@@ -11,6 +11,8 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "real",
+    "many",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 
