@@ -251,7 +251,7 @@ def test_what_is_no_executor_is_refused(given):
 @pytest.mark.slow
 def test_processes_that_are_killed_are_replaced(monkeypatch):
     pytest.importorskip("loky")
-    with opened("loky:2") as executor:
+    with opened("loky:1") as executor:
         team = Workers(executor)
         problem = decay_problem()
         home = build_likelihood(problem, smcpn.RK4(2))
