@@ -63,7 +63,8 @@ class Correlated:
         self.precision = self.scale[:, None] * band * self.scale
         root = np.linalg.cholesky(np.linalg.inv(self.precision) + eye)
         self.centre = root @ rng.standard_normal(d)
-        self.prior = Prior({f"x{j}": stats.norm() for j in range(d)})
+        distributions: dict[str, Any] = {f"x{j}": stats.norm() for j in range(d)}
+        self.prior = Prior(distributions)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
@@ -92,7 +93,7 @@ class Correlated:
     def exact(self) -> Exact:
         """Posterior moments and log-evidence."""
         d = len(self.centre)
-        covariance = np.linalg.inv(np.eye(d) + self.precision)
+        covariance = np.asarray(np.linalg.inv(np.eye(d) + self.precision), dtype=np.float64)
         pull = self.precision @ self.centre
         mean = covariance @ pull
         quadratic = self.centre @ pull - pull @ mean
