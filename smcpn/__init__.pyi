@@ -7,7 +7,7 @@ from .datasets import models as models
 from .discovery.discover import discover
 from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
-from .errors import InputError
+from .errors import ExecutorError, InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
@@ -56,6 +56,7 @@ __all__ = [
     "Bernoulli",
     "CheckpointWarning",
     "Discovery",
+    "ExecutorError",
     "HamiltonianMonteCarlo",
     "IdentifiedFunction",
     "IndependentMetropolis",

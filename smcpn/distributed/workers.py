@@ -76,7 +76,7 @@ class Workers:
     def run(
         self,
         browse: Browse,
-        likelihood: Any,
+        likelihood: Message,
         lanes: int,
         witness: Callable[[], Witness],
         seconds: float = 0.0,
@@ -85,8 +85,7 @@ class Workers:
 
         Parameters
         ----------
-        likelihood
-            One that can be pickled.
+        likelihood : Message
         lanes : int
             Particles that are computed together: tasks begin at multiples of it.
         witness : callable
@@ -106,7 +105,7 @@ class Workers:
         each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
         places = cut(len(browse), lanes, each * size)
         pieces = [browse.take(place) for place in places]
-        answers = _Gathering(self, self.sender.message(likelihood), pieces, witness).answers()
+        answers = _Gathering(self, likelihood, pieces, witness).answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
         CLOCK.theta_steps += sum(answer.theta_steps for answer in answers)
@@ -116,6 +115,12 @@ class Workers:
         seconds = sum(answer.seconds for answer in answers)
         self.seconds += seconds
         return joined, seconds
+
+    @property
+    def state(self) -> str:
+        """How many workers have taken part, and how many tasks were submitted again."""
+        again = f", {self.resubmitted} tasks again" if self.resubmitted else ""
+        return f"workers {len(self.done)} of {self.engine.size}{again}"
 
     def renew(self, broken: Any) -> None:
         """Replace an engine that is broken, once, where that is possible."""

@@ -57,11 +57,14 @@ def by_scalar(given: Mapping[Any, Any], ode: ODE, argument: str) -> dict[Any, An
     Raises
     ------
     InputError
-        For a wrong number of values, or an entry that the vector or function does not have.
+        For a key that is no text, a wrong number of values, or an entry that the vector or function
+        does not have.
     """
     wholes = ode.wholes
     found: dict[Any, Any] = {}
     for name, value in given.items():
+        if not isinstance(name, (str, tuple)):
+            raise InputError(f"{argument} has the key {shown(name)}: give names", argument=argument)
         names = wholes.get(name) if isinstance(name, str) else None
         if names is None:
             found[name] = value

@@ -367,7 +367,7 @@ def _function_sections(posterior: WeightedDraws) -> list[tuple[str, list[Picture
         if len(posterior.visited[name].arguments) in FIGURED:
             caption = (
                 "The function and where the data that tell of it end: beyond the places that the "
-                "records visit, the prior decides."
+                "records visit only its prior and its shape tell."
             )
             pictures.append(Picture.of(function_figure(posterior.function(name)), caption))
         sections.append((" ".join(line.split()), pictures))
