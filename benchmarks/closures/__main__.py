@@ -14,6 +14,7 @@ PARTS: tuple[str, ...] = (
     "pendulum",
     "real",
     "many",
+    "nuts",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 
