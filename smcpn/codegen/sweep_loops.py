@@ -63,7 +63,9 @@ class SweepPlan:
         ``sample_back``, ``interval_back`` and ``step_back``; and ``hoist_lane``.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
-    n_state, n_numbers, n_slopes : int
+    n_state, n_kept : int
+        Numbers on the tape that are a state, and with what is kept of the step from it.
+    n_numbers, n_slopes : int
         Of ``n_numbers`` the first ``n_slopes`` move.
     adjoint_slot, slopes_slot, total_slot, slots : int
         First slots of the derivatives by state and numbers and of the sum of what is emitted,
@@ -76,6 +78,7 @@ class SweepPlan:
     lanes: int
     width: int
     n_state: int
+    n_kept: int
     n_numbers: int
     n_slopes: int
     adjoint_slot: int
@@ -169,7 +172,7 @@ class _Sweep:
             vector: made.at(made[array], made.times(row, number(plan.widths[vector])))
             for vector, (array, row) in rows.items()
         }
-        size = number(plan.n_state * plan.lanes)
+        size = number(plan.n_kept * plan.lanes)
         here = made.at(made["tape"], made.times(state, size))
         arrays = [made["work"], here, made.at(here, size)]
         shared = Shared(made, plan.blocks[f"{name}_shared"], places)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import casadi as ca
 
-from smcpn.codegen.adjoint import transposed
+from smcpn.codegen.adjoint import taped, transposed
 from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, only_values, shared_block
 from smcpn.codegen.lower import (
     LaneProgram,
@@ -24,7 +24,7 @@ from smcpn.codegen.terms import WIDTH
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
-_ADJOINT = "l"
+_ADJOINT, _TAPED = "l", "z"
 
 
 def sweep_plan(program: LaneProgram) -> SweepPlan:
@@ -47,14 +47,18 @@ class _Layout:
             graphs["interval"] = (program.interval, {"q": program.interval_row})
         emitted, one = program.emitted[0], ca.SX(1.0)
         sample = ca.vertcat(emitted, self._transposed(emitted, one, keep=True))
-        self._forward = {
-            name: self._lowered(graph, name, rows) for name, (graph, rows) in graphs.items()
-        }
-        self._back = {
-            name: self._lowered(self._transposed(graph, self._adjoint), f"{name}_back", rows)
-            for name, (graph, rows) in graphs.items()
-        }
-        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row})
+        self._forward, self._back = dict[str, Statements](), dict[str, Statements]()
+        self._n_taped, none = 0, ca.SX(0, 1)
+        moving = ca.vertcat(program.state, program.theta)
+        for name, (graph, rows) in graphs.items():
+            back = self._transposed(graph, self._adjoint)
+            kept, values, back = taped(graph, back, moving)
+            self._n_taped = max(self._n_taped, kept.numel())
+            self._forward[name] = self._lowered(ca.vertcat(graph, values), name, rows, none)
+            self._back[name] = self._lowered(back, f"{name}_back", rows, kept)
+        self._back["sample"] = self._lowered(
+            sample, "sample_back", {"s": program.sample_row}, none
+        )
         self._assign()
 
     def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
@@ -63,11 +67,14 @@ class _Layout:
         by_state, by_numbers = transposed(graph, [state, theta], weights)
         return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
 
-    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX]) -> Statements:
+    def _lowered(
+        self, graph: ca.SX, name: str, rows: dict[str, ca.SX], kept: ca.SX
+    ) -> Statements:
         vectors = [
             Vector(self._numbers, "p", Level.PARTICLE),
             Vector(self._program.state, "m", Level.LANE),
             Vector(self._adjoint, _ADJOINT, Level.LANE),
+            Vector(kept, _TAPED, Level.LANE),
             *(Vector(symbols, row, Level.SHARED) for row, symbols in rows.items()),
         ]
         return lower(graph, vectors, f"{name}_")
@@ -88,6 +95,8 @@ class _Layout:
         for k in range(program.state.numel()):
             self._slot[Value("m", k, Level.LANE)] = HERE + k
             self._slot[Value(_ADJOINT, k, Level.LANE)] = self._adjoint_slot + k
+        for k in range(self._n_taped):
+            self._slot[Value(_TAPED, k, Level.LANE)] = HERE + program.state.numel() + k
 
     def plan(self) -> SweepPlan:
         """Make the blocks."""
@@ -108,6 +117,7 @@ class _Layout:
             lanes=lanes,
             width=WIDTH,
             n_state=program.state.numel(),
+            n_kept=program.state.numel() + self._n_taped,
             n_numbers=self._numbers.numel(),
             n_slopes=program.theta.numel(),
             adjoint_slot=self._adjoint_slot,
@@ -134,13 +144,14 @@ class _Layout:
         )
 
     def _ahead(self, graph: Statements, shared: Block) -> Block:
-        """The next state, in the next place on the tape."""
-        read = graph.read(Level.LANE)
+        """The next state, in the next place on the tape, and what is kept at this one."""
+        read, n = graph.read(Level.LANE), self._program.state.numel()
+        places = [*range(NEXT, NEXT + n), *range(HERE + n, HERE + len(graph.outputs))]
         return Block(
             arguments=only_values(shared.results),
             loads=self._loads(value for value in self._slot if value in read),
             statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(enumerate(graph.outputs, NEXT)),
+            stores=tuple(zip(places, graph.outputs, strict=True)),
         )
 
     def _returning(self, graph: Statements, shared: Block, first: int) -> Block:
