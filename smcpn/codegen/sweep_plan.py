@@ -12,6 +12,7 @@ from smcpn.codegen.lower import (
     LaneProgram,
     Level,
     Literal,
+    Operand,
     Statement,
     Statements,
     Value,
@@ -19,6 +20,7 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block
+from smcpn.codegen.pieces import pieces
 from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
 from smcpn.codegen.terms import WIDTH
 
@@ -56,9 +58,7 @@ class _Layout:
             self._n_taped = max(self._n_taped, kept.numel())
             self._forward[name] = self._lowered(ca.vertcat(graph, values), name, rows, none)
             self._back[name] = self._lowered(back, f"{name}_back", rows, kept)
-        self._back["sample"] = self._lowered(
-            sample, "sample_back", {"s": program.sample_row}, none
-        )
+        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row}, none)
         self._assign()
 
     def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
@@ -67,9 +67,7 @@ class _Layout:
         by_state, by_numbers = transposed(graph, [state, theta], weights)
         return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
 
-    def _lowered(
-        self, graph: ca.SX, name: str, rows: dict[str, ca.SX], kept: ca.SX
-    ) -> Statements:
+    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX], kept: ca.SX) -> Statements:
         vectors = [
             Vector(self._numbers, "p", Level.PARTICLE),
             Vector(self._program.state, "m", Level.LANE),
@@ -100,20 +98,27 @@ class _Layout:
 
     def plan(self) -> SweepPlan:
         """Make the blocks."""
-        program = self._program
-        lanes = MOST_LANES
-        while lanes > LEAST_LANES and self._slots * lanes * 8 > WORKING_SET:
-            lanes //= 2
-        blocks = {"hoist_lane": self._hoist()}
+        program, blocks, cut = (
+            self._program,
+            {"hoist_lane": self._hoist()},
+            dict[str, list[Block]](),
+        )
+        slots = self._slots
         for name, graph in self._forward.items():
-            shared = shared_block(graph, "rgq")
-            blocks |= {f"{name}_shared": shared, f"{name}_lane": self._ahead(graph, shared)}
+            blocks[f"{name}_shared"] = shared = shared_block(graph, "rgq")
+            cut[name], end = pieces(self._ahead(graph, shared), self._slots)
+            slots = max(slots, end)
         for name, graph in self._back.items():
-            shared = shared_block(graph, "rgqs")
+            blocks[f"{name}_back_shared"] = shared = shared_block(graph, "rgqs")
             lane = self._returning(graph, shared, first=int(name == "sample"))
-            blocks |= {f"{name}_back_shared": shared, f"{name}_back_lane": lane}
+            cut[f"{name}_back"], end = pieces(lane, self._slots)
+            slots = max(slots, end)
+        lanes = MOST_LANES
+        while lanes > LEAST_LANES and slots * lanes * 8 > WORKING_SET:
+            lanes //= 2
         return SweepPlan(
             blocks=blocks,
+            pieces=cut,
             lanes=lanes,
             width=WIDTH,
             n_state=program.state.numel(),
@@ -123,7 +128,7 @@ class _Layout:
             adjoint_slot=self._adjoint_slot,
             slopes_slot=self._slopes_slot,
             total_slot=self._total_slot,
-            slots=self._slots,
+            slots=slots,
             widths={
                 "r": program.step_row.numel(),
                 "g": program.gain_row.numel(),
@@ -167,6 +172,9 @@ class _Layout:
         ]
         before = [Value("before", place, Level.LANE) for place, _ in summed]
         sums = [Value("sum", place, Level.LANE) for place, _ in summed]
+        adding: dict[Operand, list[Statement]] = {}
+        for total, value, (_, output) in zip(sums, before, summed, strict=True):
+            adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
         adjoint = zip(places[first:after], outputs[first:after], strict=True)
         return Block(
             arguments=only_values(shared.results),
@@ -174,13 +182,7 @@ class _Layout:
                 *self._loads(value for value in self._slot if value in read),
                 *((value, place) for value, (place, _) in zip(before, summed, strict=True)),
             ),
-            statements=(
-                *graph.by_level[Level.LANE],
-                *(
-                    Statement(total, "add", (value, output))
-                    for total, value, (_, output) in zip(sums, before, summed, strict=True)
-                ),
-            ),
+            statements=_each_followed(graph.by_level[Level.LANE], adding),
             stores=(
                 *((place, output) for place, output in adjoint),
                 *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
@@ -189,3 +191,13 @@ class _Layout:
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self._slot[value]) for value in values)
+
+
+def _each_followed(
+    statements: list[Statement], following: dict[Operand, list[Statement]]
+) -> tuple[Statement, ...]:
+    """Statements with those that take the result of one right behind it, the others at the end."""
+    found: list[Statement] = []
+    for statement in statements:
+        found += [statement, *following.pop(statement.target, [])]
+    return (*found, *(statement for others in following.values() for statement in others))
