@@ -32,6 +32,7 @@ COMMANDS = {
         "checkpoints",
         "online",
         "scaling",
+        "scale_out",
         "side_by_side",
         "papers.fenrir",
         "papers.dalton",

@@ -7,10 +7,12 @@ from .datasets import models as models
 from .discovery.discover import discover
 from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
-from .errors import InputError
+from .errors import ExecutorError, InputError
 from .estimate.laplace import laplace
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
+from .functions.gaussian_process import gaussian_process
+from .functions.network import network
 from .functions.spline import spline
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
@@ -54,6 +56,7 @@ __all__ = [
     "Bernoulli",
     "CheckpointWarning",
     "Discovery",
+    "ExecutorError",
     "HamiltonianMonteCarlo",
     "IdentifiedFunction",
     "IndependentMetropolis",
@@ -88,11 +91,13 @@ __all__ = [
     "datasets",
     "discover",
     "fourier",
+    "gaussian_process",
     "identify",
     "laplace",
     "load",
     "maximise",
     "models",
+    "network",
     "nuts",
     "ode",
     "polynomials",

@@ -26,6 +26,7 @@ from pydantic import (
     model_validator,
 )
 
+from smcpn.codegen.native import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
@@ -161,6 +162,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     threads: Whole | None = Field(
         None, ge=1, description="give a whole number from 1, or None for all processors"
     )
+    cpu: Annotated[str, _chosen(CPUS)] = "native"
     executor: Annotated[Any, PlainValidator(checked_executor)] = None
     checkpoint: Path | None = Field(None, strict=False, description="give the name of a file")
     checkpoint_every: Real = Field(
@@ -303,6 +305,7 @@ class RunSettings(Settings, frozen=True):
             "start": self.start.document() if isinstance(self.start, Modes) else self.start,
             "replicates": self.replicates,
             "state_particles": self.state_particles,
+            "cpu": self.cpu,
             "seed": self.seed,
             "entropy": self.entropy,
         }

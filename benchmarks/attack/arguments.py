@@ -248,7 +248,7 @@ CONTRACTS = frozenset(
         "IndependentMetropolis.document", "IndependentMetropolis.of",
         "IndependentMetropolis.rejuvenate", "LangevinMetropolis.document", "LangevinMetropolis.of",
         "LangevinMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
-        "ODE.functions", "ODE.table", "Online.configured", "Online.resume",
+        "ODE.graphs", "ODE.table", "Online.configured", "Online.resume",
         "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
         "RandomWalkMetropolis.of", "RandomWalkMetropolis.rejuvenate", "StudentT.log_density",
@@ -341,6 +341,8 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "ModelComparison.__getitem__": {"name": "one"},
         "solve": {"solver": known["EKF1"]},
         "EKF1": {"steps": 1}, "EKF0": {"steps": 1},
+        "spline": {"argument": "v", "within": (-1.0, 1.0)},
+        "gaussian_process": {"within": (-1.0, 1.0)},
     }  # fmt: skip
 
 

@@ -32,10 +32,13 @@ from scipy import stats
 from smcpn.cases import PAPER, SPLITS
 from smcpn.cases.case import Case, PublishedScore
 from smcpn.datasets.emps import INITIALISATION, INTERVAL, Controller, Emps, Experiment, emps
-from smcpn.datasets.models import emps as equation
+from smcpn.datasets.models import emps as parametric
+from smcpn.datasets.models import emps_spline
 from smcpn.errors import one_of
+from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.settings import Settings
 from smcpn.simulation.initialisation import fitted_initial_states
 from smcpn.simulation.particles import (
     TWO_SIDED_95,
@@ -45,6 +48,8 @@ from smcpn.simulation.particles import (
 )
 from smcpn.simulation.sampled import ClosedLoop, StateFilter, WindowPrediction
 from smcpn.simulation.simulator import Simulator
+from smcpn.smc.moves import IndependentMetropolis
+from smcpn.solver import RK4
 
 if TYPE_CHECKING:
     from smcpn.results.posterior import Posterior
@@ -160,6 +165,16 @@ PRIOR: dict[str, Any] = {
 }
 """kg, N s/m, N, N. The paper prints none; 95 % of each positive prior spans a factor of 50."""
 
+SPLINE_PRIOR: dict[str, Any] = {
+    "friction[0]": stats.norm(0.0, 10.0),
+    "friction[1]": stats.lognorm(1.0, scale=15.0),
+    "friction.scale": stats.lognorm(1.5, scale=1.0),
+}
+"""Newtons: level and line of the friction as offset and Fv v above, at .13 / sqrt(3) m/s."""
+
+MODELS: dict[str, ODE] = {"emps": parametric, "spline": emps_spline}
+SPLINE_SETTINGS = Settings(solver=RK4(steps=STEPS), moves=IndependentMetropolis())
+
 PAPER_SAMPLES = 24576
 
 
@@ -173,7 +188,8 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     ----------
     hold : str
         The input between samples.
-    model : {"emps"}
+    model : {"emps", "spline"}
+        Viscous and Coulomb friction, or a spline beside the Coulomb term.
     split : {"paper", "official"}
         The first 24576 training samples, or all 24841. The scores are the same.
 
@@ -182,14 +198,14 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
     InputError
         For an unknown model or split, or without the files.
     """
-    one_of("model", model, ["emps"])
+    one_of("model", model, MODELS)
     one_of("split", split, SPLITS)
     data = emps(hold)
     record = data.train.record
     train = record[:PAPER_SAMPLES] if split == PAPER else record
     return Case(
         name="emps",
-        problem=emps_problem(train),
+        problem=emps_problem(train, model=model),
         tests={},
         published={"open_loop": PublishedScore(2.95e-4, 5.2018e-4, 8.99e-4)},
         steps=2,
@@ -197,10 +213,11 @@ def emps_case(hold: str = "zoh", model: str = "emps", split: str = PAPER) -> Cas
         split=split,
         protocols=emps_protocols(data),
         note="measured, DATA_EMPS.mat; the paper does not state the protocol of its score",
+        settings=SPLINE_SETTINGS if MODELS[model].functions else Settings(),
     )
 
 
-def emps_problem(record: Record, width: float | None = None) -> Problem:
+def emps_problem(record: Record, width: float | None = None, model: str = "emps") -> Problem:
     """Free simulation of one of the records.
 
     Parameters
@@ -209,13 +226,17 @@ def emps_problem(record: Record, width: float | None = None) -> Problem:
         Force and position; the state is estimated from the first `INITIALISATION` samples.
     width : float, optional
         Width of the smoothed sign, m/s, where not the model's.
+    model : {"emps", "spline"}
     """
+    equation = MODELS[model]
+    every = PRIOR | SPLINE_PRIOR
+    prior = {name: every[name] for name in every if name in equation.parameters}
     return Problem(
         equation,
         record.hide(0, INITIALISATION),
         observe="q",
         noise=NOISE,
-        prior=PRIOR if width is None else PRIOR | {"width": width},
+        prior=prior if width is None else prior | {"width": width},
         initial=_initial_state(record),
     )
 

@@ -64,6 +64,7 @@ from smcpn.checkpoint.schema import (
 )
 from smcpn.checkpoint.schema import PARTICLES as PARTICLE_ARRAYS
 from smcpn.checkpoint.schema import STREAM as STREAM_ARRAYS
+from smcpn.codegen.native import target
 from smcpn.errors import InputError
 from smcpn.files import is_plain, put
 from smcpn.io.plain import Group
@@ -300,8 +301,12 @@ def _rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvena
 # Payload of a run
 
 
+PROCESSOR = "processor"
+"""What kernels are compiled for, by name and fingerprint of its features, among the versions."""
+
+
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that a result is computed with."""
+    """Return the versions of the packages that a result is computed with, and the processor."""
     from smcpn import __version__
 
     return {
@@ -311,6 +316,7 @@ def versions() -> dict[str, str]:
         "scipy": scipy.__version__,
         "numba": version("numba"),
         "casadi": version("casadi"),
+        PROCESSOR: str(target()),
     }
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.checkpoint.functions import function_document
 from smcpn.checkpoint.problem import prior_document, table_arrays
 from smcpn.errors import InputError, NotStorableError
+from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.hold import padded_input
 from smcpn.model.prior import Distribution
 from smcpn.model.problem import Problem
@@ -33,6 +35,8 @@ def model_fingerprint(problem: Problem) -> str:
             "coordinates": [coordinate.name for coordinate in prior.maps],
             "scales": dict(prior.scales),
             "fixed": dict(problem.fixed),
+            "sizes": dict(ode.sizes),
+            "functions": [_function(name, one.function) for name, one in ode.functions.items()],
         }
     )
     for name, values in sorted(table_arrays(problem).items()):
@@ -85,6 +89,13 @@ def _identity(name: str, distribution: Distribution) -> dict[str, Any]:
     except NotStorableError:
         kind = type(distribution)
         return {"class": f"{kind.__module__}.{kind.__qualname__}"}
+
+
+def _function(name: str, function: UnknownFunction) -> dict[str, Any]:
+    try:
+        return function_document(name, function)
+    except NotStorableError:
+        return {"name": name, "class": type(function).__qualname__}
 
 
 class _Digest:

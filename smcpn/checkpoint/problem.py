@@ -21,8 +21,10 @@ from pydantic import Field
 from scipy import stats
 
 from smcpn.checkpoint.container import DAMAGED
-from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, parsed
+from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, Whole, parsed
+from smcpn.checkpoint.functions import FunctionDocument, function_document, functions_of
 from smcpn.errors import InputError, NotStorableError, shown
+from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
@@ -64,6 +66,8 @@ class ODEDocument(Document):
     parameters: Names
     defaults: dict[Name, Number]
     chains: dict[Name, Name]
+    sizes: dict[Name, Whole]
+    functions: list[FunctionDocument]
 
 
 class GivenDocument(Document):
@@ -295,6 +299,8 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
             "parameters": list(ode.parameters),
             "defaults": dict(ode.defaults),
             "chains": dict(ode.chains),
+            "sizes": dict(ode.sizes),
+            "functions": [function_document(n, one.function) for n, one in ode.functions.items()],
         },
         "priors": [
             {"name": name, "distribution": prior_document(name, distribution)}
@@ -387,29 +393,49 @@ def restored_problem(
 
 def _restored_ode(stored: ODEDocument, arrays: Mapping[str, NDArray[Any]]) -> ODE:
     states, table = stored.states, _table(arrays, "ode")
+    functions = functions_of(stored.functions)
     sizes = [len(states), len(stored.inputs), 1, len(stored.parameters)]
-    rhs, *diffusion = table.output_shapes.tolist() or [[]]
+    shapes = table.output_shapes.tolist()
+    own = len(shapes) - len(functions)
     if (
         table.input_shapes.tolist() != [[n, 1] for n in sizes]
-        or rhs != [len(states), 1]
-        or (diffusion and (len(diffusion) > 1 or diffusion[0][0] != len(states)))
+        or own not in (1, 2)
+        or shapes[0] != [len(states), 1]
+        or shapes[own - 1][0] != len(states)
+        or any(
+            columns != len(one.arguments)
+            for (_, columns), one in zip(shapes[own:], functions.values(), strict=True)
+        )
     ):
         raise InputError(f"the stored table of the ODE does not fit its names: {DAMAGED}")
     chains = stored.chains
     if not set(states) >= {*chains, *chains.values()}:
         raise InputError(f"stored 'chains' is {shown(chains)}: {DAMAGED}")
-    equations = ODE.equations(table)
-    return ODE(
+    ode = ODE(
         name=stored.name,
         states=tuple(states),
         inputs=tuple(stored.inputs),
         parameters=tuple(stored.parameters),
         defaults=stored.defaults,
-        rhs=equations[0],
-        diffusion=equations[1],
         chains=chains,
         doc=stored.doc,
+        sizes=_restored_sizes(stored),
+        **ODE.graphs(table, functions),
     )
+    for name in functions:
+        if not set(ode.parameters).issuperset(ode.wholes[name]):
+            raise InputError(f"the stored function '{name}' has other parameters: {DAMAGED}")
+    return ode
+
+
+def _restored_sizes(stored: ODEDocument) -> dict[str, int]:
+    """Return the sizes of vectors, all of whose entries are there."""
+    scalars = [set(names) for names in (stored.states, stored.inputs, stored.parameters)]
+    for name, size in stored.sizes.items():
+        whole = 1 <= size <= max(map(len, scalars)) and set(entry_names(name, size))
+        if not whole or not any(names >= whole for names in scalars):
+            raise InputError(f"stored size of '{name}' is {size}: {DAMAGED}")
+    return stored.sizes
 
 
 def _restored_model(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from smcpn.cli.options import Json, Quiet, ReportFile, Verbose
+from smcpn.cli.options import Json, Quiet, ReportFile, Verbose, Workers
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError
 from smcpn.files import file_path
@@ -29,6 +29,7 @@ def resume(
         typer.Option(help="CSV of samples that follow the last record.", metavar="CSV"),
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads; all by default.")] = None,
+    executor: Workers = None,
     report: ReportFile = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -52,9 +53,8 @@ def resume(
         more = (
             None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
         )
-        posterior = resumed(
-            file, data=more, threads=threads, progress=not (as_json or quiet or verbose)
-        )
+        talks = not (as_json or quiet or verbose)
+        posterior = resumed(file, data=more, threads=threads, executor=executor, progress=talks)
     say(json_text(as_dict(posterior)) if as_json else posterior.summary())
     written = None if report is None else posterior.report(report)
     if written is not None and not quiet:

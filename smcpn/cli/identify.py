@@ -30,6 +30,7 @@ from smcpn.cli.options import (
     Steps,
     System,
     Verbose,
+    Workers,
     check_options,
     whole_or_auto,
 )
@@ -61,6 +62,7 @@ def identify(
             rich_help_panel=RUN,
         ),
     ] = None,
+    executor: Workers = None,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,
@@ -90,6 +92,8 @@ def identify(
     Example: smcpn identify mysystem/config.toml --report mysystem.html
 
     Example: smcpn identify silverbox --steps auto --json
+
+    Example: smcpn identify silverbox --executor loky:8
     """
     begin, before = time.perf_counter(), replace(CLOCK)
     options: dict[str, Any] = {
@@ -103,6 +107,7 @@ def identify(
         "order": order,
         "steps": whole_or_auto("steps", steps),
         "checkpoint": checkpoint,
+        "executor": executor,
     }
     check_options(**options)
     _check_files(report, picture, compare)

@@ -227,6 +227,15 @@ Order = Annotated[
     int | None,
     typer.Option(help="Order of the solver's prior.", metavar="1-11", rich_help_panel=RUN),
 ]
+Workers = Annotated[
+    str | None,
+    typer.Option(
+        "--executor",
+        help="Who evaluates large batches of particles; the result is the same.",
+        metavar="loky:N|dask:ADDRESS|mpi",
+        rich_help_panel=RUN,
+    ),
+]
 Quiet = Annotated[
     bool,
     typer.Option(

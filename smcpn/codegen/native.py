@@ -10,8 +10,9 @@ import ctypes
 import functools
 import hashlib
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +50,19 @@ class Target(NamedTuple):
         features = binding.get_host_cpu_features().flatten()
         return cls(binding.get_process_triple(), binding.get_host_cpu_name(), features)
 
+    @classmethod
+    @functools.cache
+    def portable(cls) -> Target:
+        """One that all machines of some ten years have: x86-64-v3, or the plainest of others."""
+        triple = binding.get_process_triple()
+        if triple.startswith("x86_64"):
+            return cls(triple, "x86-64-v3", ",".join(f"+{name}" for name in X86_64_V3))
+        return cls(triple, "generic", "")
+
+    def __str__(self) -> str:
+        digest = hashlib.sha256("|".join(self).encode()).hexdigest()
+        return f"{self.cpu}-{digest[:8]}"
+
     def missing(self, machine: Target) -> list[str]:
         """What a machine lacks to run code of this target; empty where it can."""
         if self.triple.split("-")[0] != machine.triple.split("-")[0]:
@@ -62,8 +76,45 @@ class Target(NamedTuple):
         return {name for name in features if not x86 or name.startswith(ARITHMETIC)}
 
 
+X86_64_V3 = (
+    "avx", "avx2", "bmi", "bmi2", "cx16", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse3",
+    "sse4.1", "sse4.2", "ssse3",
+)  # fmt: skip
+CPUS = ("native", "portable")
+"""Processors that kernels can be compiled for: this one, or any of some ten years."""
 ARITHMETIC = ("avx", "bmi", "f16c", "fma", "lzcnt", "movbe", "popcnt", "sse", "ssse", "xop")
 """Features of x86 that compiled arithmetic may use; others, as for encryption, do not matter."""
+
+
+_TARGET: ContextVar[Target | None] = ContextVar("target", default=None)
+
+
+def target() -> Target:
+    """What is compiled for: this machine, unless `compiling_for` says otherwise."""
+    return _TARGET.get() or Target.host()
+
+
+@contextmanager
+def compiling_for(cpu: str) -> Generator[None]:
+    """Compile for one of `CPUS`, in this thread.
+
+    Raises
+    ------
+    InputError
+        If this processor could not run it.
+    """
+    chosen = Target.portable() if cpu == "portable" else Target.host()
+    missing = chosen.missing(Target.host())
+    if missing:
+        raise InputError(
+            f"cpu is 'portable', and this processor lacks {', '.join(missing)}: leave cpu out",
+            argument="cpu",
+        )
+    token = _TARGET.set(chosen)
+    try:
+        yield
+    finally:
+        _TARGET.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,13 +226,13 @@ def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Cod
     level : int
         Of LLVM's optimisation of what is written.
     """
-    target = Target.host()
-    key = "|".join([text, _writers(), llvmlite.__version__, target.cpu, target.features])
+    chosen = target()
+    key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
     name = f"kernel_{hashlib.sha256(key.encode()).hexdigest()[:24]}"
     with _LOCK:
         if name not in _LOADED:
             with uninterrupted(), store.locked(name):
-                _LOADED[name] = _linked(name, target, _object(name, write, level))
+                _LOADED[name] = _linked(name, chosen, _object(name, write, level))
         return _LOADED[name]
 
 
@@ -249,9 +300,9 @@ def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
 
 def _machine() -> Any:
     _initialise()
-    host = Target.host()
-    target = binding.Target.from_triple(host.triple)
-    return target.create_target_machine(cpu=host.cpu, features=host.features, opt=2, jit=True)
+    triple, cpu, features = target()
+    platform = binding.Target.from_triple(triple)
+    return platform.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
 
 
 @functools.cache

@@ -15,6 +15,8 @@ from smcpn.config.records import OF_FILES, Channel, Channels, Reader
 from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.errors import InputError, nearest, whole_number
 from smcpn.likelihood.registry import default_solver, likelihood_name
+from smcpn.model.entries import part_name, spanned, whole_of
+from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -77,7 +79,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     priors = _priors(root.section("prior"), ode)
     channels = _channels(root, ode, module)
     noise = [_noise(channel, module) for channel in channels.outputs]
-    initial = _initial(root)
+    initial = _initial(root, ode)
     reader = Reader(root.section("data"), channels, hold)
     train, tests = reader.records("train"), reader.records("test")
     if not train:
@@ -90,7 +92,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
             noise=noise,
             prior=priors,
             initial=initial,
-            coordinates=_coordinates(root.section("prior")),
+            coordinates=_coordinates(root.section("prior"), ode),
             diffusion=_learned_diffusion(root.section("solver")),
             process_noise=_process_noise(root.section("process_noise")),
         )
@@ -183,22 +185,43 @@ def _model(section: Section) -> tuple[ModuleType, ODE]:
 
 def _channels(root: Section, ode: ODE, module: ModuleType) -> Channels:
     inputs, outputs = root.section("inputs"), root.section("outputs")
+    vectors = {name: entries for name, entries in ode.wholes.items() if entries[0] in ode.inputs}
     for name in inputs.table:
-        if name not in ode.inputs:
+        if name not in ode.inputs and name not in vectors:
+            known = [*ode.inputs, *vectors]
             raise inputs.error(
-                name, f"'{name}' is no input of model '{ode.name}': {nearest(name, ode.inputs)}"
+                name, f"'{name}' is no input of model '{ode.name}': {nearest(name, known)}"
             )
     if not outputs.table:
         raise outputs.error(
             None, f'it is missing: say what is measured, {ode.states[0]} = {{column = "...", noise'
             " = ...}",
         )  # fmt: skip
-    for name in outputs.table:
-        _observed(name, ode, module, outputs)
+    given = {
+        one.name: one
+        for name, entries in vectors.items()
+        if name in inputs
+        for one in Channel.of_vector(inputs, name, entries, OF_CHANNEL)
+    }
+    measured: dict[str, Channel] = {}
+    for one in (one for name in outputs.table for one in _outputs(outputs, name, ode, module)):
+        if measured.setdefault(one.name, one) is not one:
+            raise outputs.error(one.name, f"'{one.name}' is there twice: leave one out")
     return Channels(
-        tuple(Channel.of(inputs, name, OF_CHANNEL) for name in ode.inputs),
-        tuple(Channel.of(outputs, name, (*OF_CHANNEL, "noise")) for name in outputs.table),
+        tuple(given.get(name) or Channel.of(inputs, name, OF_CHANNEL) for name in ode.inputs),
+        tuple(measured.values()),
     )
+
+
+def _outputs(section: Section, name: str, ode: ODE, module: ModuleType) -> list[Channel]:
+    """Channels of an output, one for each entry of a vector."""
+    known = (*OF_CHANNEL, "noise")
+    with section.blame(name):
+        entries = scalar_outputs(name, ode)
+    if entries == [name]:
+        _observed(name, ode, module, section)
+        return [Channel.of(section, name, known)]
+    return Channel.of_vector(section, name, entries, known)
 
 
 def _observed(name: str, ode: ODE, module: ModuleType, section: Section | None = None) -> Any:
@@ -227,33 +250,63 @@ def _noise(channel: Channel, module: ModuleType) -> Any:
 
 
 def _priors(section: Section, ode: ODE) -> dict[str, Any]:
+    given = _by_scalar(section, ode)
+    known = {*given, *ode.defaults, *ode.priors}
     for name in ode.parameters:
-        if name not in section and name not in ode.defaults:
-            others = [key for key in section.table if key not in ode.parameters]
-            meant = nearest(name, others) if others else ""
+        vector = whole_of(name)
+        if name not in known and vector not in given:
+            own = {*ode.parameters, *ode.wholes}
+            others = [key for key in section.table if key not in own]
+            wanted = vector if vector in ode.wholes else name
+            meant = nearest(wanted, others) if others else ""
             near = meant.removeprefix("did you mean ").rstrip("?") if "did" in meant else ""
-            remedy = f"it is written {near} here" if near else f"add {name} = ..."
+            remedy = f"it is written {near} here" if near else f"add {wanted} = ..."
             key = near.strip("'") or None
             raise section.error(
                 key, f"parameter '{name}' of model '{ode.name}' has no prior: {remedy}"
             )
-    return {name: prior_of(section, name) for name in section.table}
+    return {name: prior_of(*place) for name, place in given.items()}
 
 
-def _coordinates(section: Section) -> dict[str, str]:
-    named = {name: coordinate_of(section, name) for name in section.table}
+def _by_scalar(section: Section, ode: ODE) -> dict[str, tuple[Section, str]]:
+    """Where the value of each name is: of parts of functions, and of lists, by its scalar.
+
+    A function is a table of its parameters, ``friction = {scale = ...}``; a vector has one value
+    for all entries, or a list.
+    """
+    found: dict[str, tuple[Section, str]] = {}
+    for name, value in section.table.items():
+        if name in ode.functions:
+            parts = section.section(name)
+            found |= {part_name(name, of): (parts, of) for of in parts.table}
+        elif name in ode.sizes and isinstance(value, list):
+            if len(value) != ode.sizes[name]:
+                names = spanned(ode.wholes[name])
+                raise section.error(
+                    name, f"it has {len(value)} entries: give one for each of {names}, or one value"
+                )
+            path, entries = (*section.path, name), {str(k): one for k, one in enumerate(value)}
+            listed = Section(section.document, path, entries)
+            found |= {f"{name}[{k}]": (listed, k) for k in entries}
+        else:
+            found[name] = (section, name)
+    return found
+
+
+def _coordinates(section: Section, ode: ODE) -> dict[str, str]:
+    named = {name: coordinate_of(*place) for name, place in _by_scalar(section, ode).items()}
     return {name: coordinate for name, coordinate in named.items() if coordinate is not None}
 
 
-def _initial(root: Section) -> Any:
+def _initial(root: Section, ode: ODE) -> Any:
     """``"rest"``, a table of states, or a list with one of these for each record."""
     value = root.table.get("initial", "rest")
     if value == "rest":
         return value
     if not isinstance(value, list):
-        return _initial_state(root.section("initial"))
+        return _initial_state(root.section("initial"), ode)
     return [
-        "rest" if entry == "rest" else _initial_state(_entry(root, number, entry))
+        "rest" if entry == "rest" else _initial_state(_entry(root, number, entry), ode)
         for number, entry in enumerate(value)
     ]
 
@@ -265,10 +318,10 @@ def _entry(root: Section, number: int, entry: Any) -> Section:
     return Section(root.document, path, entry)
 
 
-def _initial_state(section: Section) -> dict[str, Any]:
+def _initial_state(section: Section, ode: ODE) -> dict[str, Any]:
     return {
-        state: value if isinstance(value, str) else prior_of(section, state)
-        for state, value in section.table.items()
+        state: at.table[key] if isinstance(at.table[key], str) else prior_of(at, key)
+        for state, (at, key) in _by_scalar(section, ode).items()
     }
 
 

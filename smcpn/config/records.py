@@ -6,7 +6,7 @@ Units of columns are converted by `pint`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from smcpn import units
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.config.files import ColumnError, Columns, Layout, read_columns
 from smcpn.errors import InputError, real_number, shown
+from smcpn.model.entries import spanned
 from smcpn.model.record import HOLDS, Record
 
 Array = NDArray[np.float64]
@@ -52,6 +53,7 @@ CLOCKS = ("time", "dt", "rate")
 OF_FILES = (*CLOCKS, "hold", "periodic", "header", "delimiter", "decimal")
 """Keys of [data] that hold for all files, and may stand in the entry of one."""
 OF_ENTRY = ("file", "name", "samples", "columns", *OF_FILES)
+OF_UNIT = ("unit", "to")
 UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
 
@@ -93,9 +95,37 @@ class Channel:
             name,
             section,
             section.read("column", text, name),
-            section.optional("unit", text) or "",
-            section.optional("to", text) or "",
+            *(section.optional(one, text) or "" for one in OF_UNIT),
         )
+
+    @classmethod
+    def of_vector(
+        cls, parent: Section, name: str, entries: Sequence[str], known: tuple[str, ...]
+    ) -> list[Channel]:
+        """Read ``x = ["a", "b"]``, ``x = {column = ["a", "b"], unit = "m"}``.
+
+        Without ``column`` the columns are called ``x[0]``, ``x[1]``, ...
+
+        Raises
+        ------
+        ConfigurationError
+            If there is not one column for each entry.
+        """
+        short = isinstance(parent.table[name], list)
+        section, key = (parent, name) if short else (parent.section(name), "column")
+        if not short:
+            section.refuse_others(known)
+        columns = section.read(key, texts, list(entries))
+        if len(columns) != len(entries):
+            raise section.error(
+                key,
+                f"it has {len(columns)} columns: name {len(entries)}, for {spanned(entries)}",
+            )
+        unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
+        return [
+            cls(entry, section, column, unit, to)
+            for entry, column in zip(entries, columns, strict=True)
+        ]
 
     def blamed(self) -> tuple[Section, str | None]:
         """The key of the configuration that an error about the column names."""

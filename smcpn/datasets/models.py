@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from smcpn.functions.spline import spline
 from smcpn.model.ode import ode
 
 
@@ -29,6 +30,30 @@ def duffing_damping(x, v, u, *, m, c, c2, k, k3, u0):
     m x'' + (c + c2 x^2) x' + k x + k3 x^3 = u - u0.
     """
     return v, (u - u0 - (c + c2 * x**2) * v - k * x - k3 * x**3) / m
+
+
+SILVERBOX_FORCE = spline("x", knots=12, within=(-0.22, 0.22), odd=True, size=0.2)
+SILVERBOX_FRICTION = spline("v", knots=12, within=(-90, 90), odd=True, size=0.02)
+"""In volts, over the displacements and velocities of the official training record."""
+
+
+@ode
+def duffing_force(x, v, u, *, m, c, c2, k3, u0, force=SILVERBOX_FORCE):
+    """Duffing oscillator whose restoring force is an odd spline beside the cubic term.
+
+    m x'' + (c + c2 x^2) x' + force(x) + k3 x^3 = u - u0. The spline holds the linear stiffness;
+    beyond its knots it goes on in a line, and so the whole force as a cubic.
+    """
+    return v, (u - u0 - (c + c2 * x**2) * v - force(x) - k3 * x**3) / m
+
+
+@ode
+def duffing_splines(x, v, u, *, m, k3, u0, force=SILVERBOX_FORCE, friction=SILVERBOX_FRICTION):
+    """Duffing oscillator whose friction is an odd spline as well.
+
+    m x'' + friction(x') + force(x) + k3 x^3 = u - u0; see `duffing_force`.
+    """
+    return v, (u - u0 - friction(v) - force(x) - k3 * x**3) / m
 
 
 @ode
@@ -59,6 +84,21 @@ def emps(q, v, force, *, M, Fv, Fc, offset, width=EMPS_WIDTH):
     """
     friction = Fv * v + Fc * v / np.sqrt(v * v + width * width)
     return v, (force - friction - offset) / M
+
+
+EMPS_FRICTION = spline("v", knots=9, within=(-0.13, 0.13), size=20.0)
+"""In newtons, over the velocities of both records."""
+
+
+@ode
+def emps_spline(q, v, force, *, M, Fc, friction=EMPS_FRICTION, width=EMPS_WIDTH):
+    """Prismatic joint whose friction is a spline beside the Coulomb term, of either direction.
+
+    M q'' + friction(q') + Fc sign(q') = force. friction(0) is a constant force; no spline follows
+    the jump at rest, which is `emps`'s smoothed sign.
+    """
+    coulomb = Fc * v / np.sqrt(v * v + width * width)
+    return v, (force - friction(v) - coulomb) / M
 
 
 RIM = 10.0

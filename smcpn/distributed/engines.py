@@ -5,10 +5,11 @@ An engine that is defined registers itself under its library.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -22,6 +23,8 @@ REMEDY = (
 )
 IDLE_SECONDS = 600
 """Time after which a process of loky that has nothing to do ends."""
+ASK_SECONDS = 3.0
+"""How often a cluster that may grow is asked for its size."""
 UNKNOWN_SIZE = 8
 """Workers of an executor that does not tell their number."""
 ENGINES: dict[str, type[Engine]] = {}
@@ -125,10 +128,19 @@ class Dask(Engine):
 
     library, name = "distributed", "dask"
 
+    def __init__(self, executor: Any) -> None:
+        super().__init__(executor)
+        self._size, self._asked = 1, -ASK_SECONDS
+
     @property
     def size(self) -> int:
-        """See `Engine.size`."""
-        return sum(self.executor._client.nthreads().values())
+        """See `Engine.size`; workers join and leave, and to ask costs as much as a task."""
+        if time.monotonic() - self._asked > ASK_SECONDS:
+            # A scheduler that does not answer loses the next tasks, and is found by that.
+            with suppress(OSError):
+                self._size = sum(self.executor._client.nthreads().values())
+            self._asked = time.monotonic()
+        return self._size
 
     def submit(self, task: Task) -> Future[Answer]:
         """See `Engine.submit`; the dashboard shows the method."""

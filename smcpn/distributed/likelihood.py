@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
+from smcpn.distributed.parts import Message
 from smcpn.distributed.tasks import Arrays, Browse, Witness
 from smcpn.distributed.workers import Workers
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys
@@ -60,6 +61,7 @@ class _Distributed:
 
     def __init__(self, home: Any, workers: Workers) -> None:
         self._home, self._workers, self._cost = home, workers, Cost()
+        self._message: Message | None = None
 
     @property
     def n_samples(self) -> int:
@@ -81,7 +83,11 @@ class _Distributed:
         if not self._pays(work, trial, weight):
             return browse.of(self._home)
         witness = partial(self._witness, trial.take(slice(WITNESSES)))
-        found, seconds = self._workers.run(browse, self._home.detached(), self._home.lanes, witness)
+        if self._message is None:
+            self._message = self._workers.sender.message(self._home.detached())
+        found, seconds = self._workers.run(
+            browse, self._message, self._home.lanes, witness, self._cost.seconds * work
+        )
         self._cost.seconds = seconds / work
         return found
 
@@ -92,10 +98,16 @@ class _Distributed:
         some = trial.take(slice(self._home.lanes))
         tried = len(some) * some.samples[0] * weight
         if not self._cost.seconds and work > tried:
-            begin = time.perf_counter()
+            begin = time.thread_time()
             self._witness(some)
-            self._cost.seconds = (time.perf_counter() - begin) / tried
+            self._cost.seconds = (time.thread_time() - begin) / tried
         return self._cost.seconds * work > self._workers.home_seconds
+
+    def _of(self, home: Any) -> Self:
+        """The same of another likelihood at home, which is as costly."""
+        other = copy(self)
+        other._home, other._message = home, None
+        return other
 
     def _witness(self, browse: Browse) -> Witness:
         with counted_apart(), np.errstate(all="ignore"):
@@ -126,9 +138,7 @@ class DistributedDiffused(Distributed):
 
     def at_diffusion(self, factor: float) -> Self:
         """See `DiffusedLikelihood.at_diffusion`."""
-        other = copy(self)
-        other._home = self._home.at_diffusion(factor)
-        return other
+        return self._of(self._home.at_diffusion(factor))
 
 
 class DistributedEstimate(_Distributed):
@@ -153,11 +163,13 @@ class DistributedEstimate(_Distributed):
 
     def with_look_ahead(self, look_ahead: bool) -> Self:
         """See `EstimatedLikelihood.with_look_ahead`."""
-        return self._of(self._home.with_look_ahead(look_ahead))
+        other = self._of(self._home.with_look_ahead(look_ahead))
+        other._cost = Cost()
+        return other
 
     def suited(self, values: Array) -> Self:
         """See `EstimatedLikelihood.suited`."""
-        return self._of(self._home.suited(values))
+        return self.with_look_ahead(self._home.suited(values).look_ahead)
 
     def n_keys(self, b: int) -> int:
         """See `EstimatedLikelihood.n_keys`."""
@@ -183,10 +195,3 @@ class DistributedEstimate(_Distributed):
 
     def _trial(self, values: Array, keys: Keys) -> Browse:
         return Browse("estimate", (values, keys), (), (min(TRIAL_SAMPLES, self.n_samples),))
-
-    def _of(self, home: Any) -> Self:
-        other = copy(self)
-        other._home = home
-        if home.look_ahead != self.look_ahead:
-            other._cost = Cost()
-        return other

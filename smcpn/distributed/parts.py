@@ -81,16 +81,15 @@ class Store:
 
     def __init__(self) -> None:
         self._parts: OrderedDict[str, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._objects: OrderedDict[bytes, Any] = OrderedDict()
+        self._lock = threading.RLock()
 
     def receive(self, parts: Mapping[str, bytes]) -> None:
         """Keep parts, by their fingerprints."""
         for fingerprint, content in parts.items():
             part = pickle.loads(content)
             with self._lock:
-                self._parts[fingerprint] = part
-                while len(self._parts) > KEPT:
-                    self._parts.popitem(last=False)
+                _keep(self._parts, fingerprint, part)
 
     def lacking(self, needs: Iterable[str]) -> tuple[str, ...]:
         """Return those of some fingerprints whose parts are not here."""
@@ -105,13 +104,24 @@ class Store:
         KeyError
             If a part is not here.
         """
-        return _Unpickler(io.BytesIO(message.content), self).load()
+        with self._lock:
+            if message.content not in self._objects:
+                made = _Unpickler(io.BytesIO(message.content), self).load()
+                _keep(self._objects, message.content, made)
+            return self._objects[message.content]
 
     def part(self, fingerprint: str) -> Any:
         """Return a part, and keep it longest."""
         with self._lock:
             self._parts.move_to_end(fingerprint)
             return self._parts[fingerprint]
+
+
+def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+    """Add a value, and drop the oldest where there are too many."""
+    kept[key] = value
+    while len(kept) > KEPT:
+        kept.popitem(last=False)
 
 
 class _Unpickler(pickle.Unpickler):

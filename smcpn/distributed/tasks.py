@@ -91,7 +91,7 @@ class Answer:
     error : Exception, optional
         Raised by the computation.
     seconds, theta_steps : float, int
-        Time of the worker, and work as of `KernelClock`.
+        Processor time of the worker, and work as of `KernelClock`.
     """
 
     worker: str
@@ -138,7 +138,7 @@ class Task:
             return Answer(worker_name(), error=error)
 
     def _answer(self) -> Answer:
-        begin, worker = time.perf_counter(), worker_name()
+        begin, worker = time.thread_time(), worker_name()
         try:
             RECEIVED.receive(self.parts)
         except InputError as error:
@@ -152,7 +152,7 @@ class Task:
                 return Answer(worker, refused="finds other numbers than the driver")
         with counted_apart() as work, np.errstate(all="ignore"):
             found = self.browse.of(likelihood)
-        seconds = time.perf_counter() - begin
+        seconds = time.thread_time() - begin
         return Answer(worker, found, seconds=seconds, theta_steps=work.theta_steps)
 
 

@@ -28,6 +28,9 @@ _log = logging.getLogger(__name__)
 HOME_SECONDS = 0.2
 """Work, in seconds of one thread, from which a browse is sent away."""
 TASKS_PER_WORKER = 4
+"""Tasks of a long browse for each worker, so that none waits long for the slowest."""
+TASK_SECONDS = 0.1
+"""Work of a task below which a worker has only one of a browse."""
 MOST_PARTICLES = 8192
 """Particles of a task at most: the memory of a worker does not depend on their number."""
 WARM_SECONDS = 30.0
@@ -57,6 +60,8 @@ class Workers:
         Tasks that each worker has done, by its name.
     resubmitted : int
         Tasks that were lost or slow.
+    seconds : float
+        Processor time of all tasks.
     """
 
     def __init__(self, executor: Any, home_seconds: float | None = None) -> None:
@@ -64,23 +69,29 @@ class Workers:
         self.home_seconds = HOME_SECONDS if home_seconds is None else home_seconds
         self.sender, self.numbers = Sender(), count()
         self.done: dict[str, int] = {}
-        self.resubmitted = 0
+        self.resubmitted, self.seconds = 0, 0.0
         self._owned: list[Any] = []
         self._loading = self._warmed()
 
     def run(
-        self, browse: Browse, likelihood: Any, lanes: int, witness: Callable[[], Witness]
+        self,
+        browse: Browse,
+        likelihood: Message,
+        lanes: int,
+        witness: Callable[[], Witness],
+        seconds: float = 0.0,
     ) -> tuple[Arrays, float]:
         """Evaluate a browse; return the results and the workers' time in seconds.
 
         Parameters
         ----------
-        likelihood
-            One that can be pickled.
+        likelihood : Message
         lanes : int
             Particles that are computed together: tasks begin at multiples of it.
         witness : callable
             Makes what workers that receive parts of the likelihood have to find.
+        seconds : float
+            Work that is expected, of one thread.
 
         Raises
         ------
@@ -90,16 +101,20 @@ class Workers:
         begin = time.perf_counter()
         wait(self._loading, WARM_SECONDS)
         self._loading = []
-        places = cut(len(browse), lanes, TASKS_PER_WORKER * self.engine.size)
+        size = max(1, self.engine.size)
+        each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
+        places = cut(len(browse), lanes, each * size)
         pieces = [browse.take(place) for place in places]
-        answers = _Gathering(self, self.sender.message(likelihood), pieces, witness).answers()
+        answers = _Gathering(self, likelihood, pieces, witness).answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
         CLOCK.theta_steps += sum(answer.theta_steps for answer in answers)
         CLOCK.run_seconds += time.perf_counter() - begin
         found = [answer.found or () for answer in answers]
         joined = tuple(np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
-        return joined, sum(answer.seconds for answer in answers)
+        seconds = sum(answer.seconds for answer in answers)
+        self.seconds += seconds
+        return joined, seconds
 
     def renew(self, broken: Any) -> None:
         """Replace an engine that is broken, once, where that is possible."""
@@ -117,8 +132,8 @@ class Workers:
             executor.shutdown()
 
     def _warmed(self) -> list[Future[str]]:
-        executor = self.engine.executor
-        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(self.engine.size)]
+        executor, size = self.engine.executor, max(1, self.engine.size)
+        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
 
 
 @contextmanager

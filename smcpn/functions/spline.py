@@ -155,7 +155,8 @@ class Spline(UnknownFunction):
 
 @checked
 def spline(
-    *arguments: str,
+    argument: str,
+    *,
     knots: Annotated[int, whole(4, 100)] = 12,
     within: Interval,
     degree: Annotated[int, whole(1, 3)] = 3,
@@ -173,7 +174,7 @@ def spline(
 
     Parameters
     ----------
-    *arguments : str
+    argument : str
         Label of its variable.
     knots : int
         Number of equally spaced knots. A cubic spline has four parameters more, or half as many in
@@ -194,14 +195,14 @@ def spline(
     Raises
     ------
     InputError
-        If there is not one variable, no interval, or no function has all these properties.
+        If there is no interval, or no function has all these properties.
 
     Examples
     --------
     >>> import smcpn
     >>> friction = smcpn.spline("v", knots=12, within=(-1, 1), odd=True)
     """
-    names = labels("spline", arguments, 1)
+    names = labels("spline", [argument], 1)
     chosen = one_of("monotone", monotone, (INCREASING, DECREASING)) if monotone is not None else ""
     for first, second in ((odd, even), (odd, positive), (even, bool(chosen))):
         if first and second:

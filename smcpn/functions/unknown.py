@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Annotated, Any
@@ -12,24 +13,59 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import Count, Kind, Numbers, Seed, UnfitError
+from smcpn.arguments import Count, Kind, Numbers, Seed, UnfitError, checked
 from smcpn.errors import InputError, real_number, shown
 
 Array = NDArray[np.float64]
 
 
 def _read_interval(value: Any) -> tuple[float, float]:
+    if not _is_list(value) or len(value) != 2:
+        raise UnfitError
     try:
         lower, upper = (real_number("within", bound) for bound in value)
-    except (TypeError, ValueError):
+    except InputError:
         raise UnfitError from None
     if not lower < upper or not np.isfinite(upper - lower):
         raise UnfitError
     return lower, upper
 
 
+def _read_intervals(value: Any) -> tuple[tuple[float, float], ...]:
+    with suppress(UnfitError):
+        return (_read_interval(value),)
+    if not _is_list(value):
+        raise UnfitError
+    return tuple(_read_interval(one) for one in value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim > 0)
+
+
 INTERVAL = Kind("a lower and a larger upper bound, such as (-1, 1)", _read_interval)
-Interval = Annotated[tuple[float, float], INTERVAL]
+INTERVALS = Kind(f"{INTERVAL.noun}, or one such pair for each variable", _read_intervals)
+Interval = Annotated[Any, INTERVAL]
+Intervals = Annotated[Any, INTERVALS]
+"""Of one variable, or of each; a function receives a tuple of pairs."""
+
+
+def one_interval_each(
+    family: str, names: Sequence[str], within: Sequence[tuple[float, float]]
+) -> None:
+    """Refuse intervals that are not one for each variable.
+
+    Raises
+    ------
+    InputError
+        If their numbers differ.
+    """
+    if len(within) != len(names):
+        raise InputError(
+            f"within has {len(within)} intervals but {family} has {len(names)} arguments: "
+            "give a lower and an upper bound for each",
+            argument="within",
+        )
 
 
 def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
@@ -41,14 +77,14 @@ def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
         If there is none, more than ``most``, or one that is no text.
     """
     if not 1 <= len(arguments) <= most:
-        number = "the one variable" if most == 1 else f"one to {most} variables"
-        raise InputError(f"{family} has {len(arguments)} arguments: name {number}")
+        raise InputError(f"{family} has {len(arguments)} arguments: name one to {most} variables")
     for one in arguments:
         if not isinstance(one, str) or not one:
             raise InputError(f"{family} has the argument {shown(one)}: give the name of a variable")
     return tuple(str(one) for one in arguments)
 
 
+@checked
 @dataclass(frozen=True)
 class UnknownFunction(ABC):
     """A function of one or more variables that is known up to a vector of parameters.

@@ -49,11 +49,10 @@ class Likelihood(Protocol):
 class DifferentiableLikelihood(Likelihood, Protocol):
     """A likelihood whose logarithm, over all samples, has a gradient."""
 
-    def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
-        """Log-likelihood of all samples (N,), and its derivatives by ``values``, (N, d).
+    def gradient(self, values: Array) -> Array:
+        """Derivatives of log p(y_0, ..., y_{T-1} | theta) by ``values``, (N, d).
 
-        The first may differ from `evaluate` by rounding. A derivative is NaN where the solution
-        diverged.
+        They are not finite where the solution diverged.
         """
         ...
 

@@ -55,13 +55,12 @@ class DifferentiableLanes:
         """See `Likelihood.evaluate`."""
         return self.lanes.evaluate(values, b)
 
-    def value_and_gradient(self, values: Array) -> tuple[Array, Array]:
-        """See `DifferentiableLikelihood.value_and_gradient`."""
+    def gradient(self, values: Array) -> Array:
+        """See `DifferentiableLikelihood.gradient`."""
         (n, d), function = values.shape, self._log_likelihood
         size = n if function.reverses else max(1, MOST_BYTES // (16 * d * d))
-        parts = [function.value_and_gradient(values[k : k + size]) for k in range(0, n, size)]
-        total, gradient = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return total, gradient
+        parts = [function.value_and_gradient(values[k : k + size])[1] for k in range(0, n, size)]
+        return np.concatenate(parts)
 
     @cached_property
     def _log_likelihood(self) -> LogLikelihood:

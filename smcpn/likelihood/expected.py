@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import LaneKernel, Rows
+from smcpn.codegen.native import target
 from smcpn.likelihood.lanes import Grid, chunks
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
 from smcpn.model.problem import Problem
@@ -84,7 +85,8 @@ def compiled_prediction(
     It is compiled once and used by the search for the number of steps and by the error budget.
     """
     grid = Grid.of([record])
-    known, key = problem.model.kernels, ("prediction", likelihood, solver.unresolved(), grid)
+    known = problem.model.kernels
+    key = ("prediction", likelihood, solver.unresolved(), grid, target())
     if key not in known:
         recursion = LIKELIHOODS[likelihood].predicting(problem, solver, grid)
         known[key] = CompiledPrediction(recursion)

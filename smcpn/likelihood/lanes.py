@@ -114,15 +114,15 @@ class CompiledLikelihood:
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : sequence of Rows
+    rows : list of Rows
         Of each record.
     """
 
-    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows]) -> None:
+    def __init__(self, kernel: CompiledKernel, rows: list[Rows]) -> None:
         self._kernel = kernel
         self._take(rows)
 
-    def _take(self, rows: Sequence[Rows]) -> None:
+    def _take(self, rows: list[Rows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.emit import MAX_LANES
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.codegen.native import target
 from smcpn.codegen.sweep import SweepKernel
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
@@ -193,7 +194,8 @@ class Recursion(ABC):
         ``options`` are those of the subclass.
         """
         solver = solver.unresolved()
-        known, key = problem.model.kernels, (cls, solver, grid, *sorted(options.items()))
+        known = problem.model.kernels
+        key = (cls, solver, grid, target(), *sorted(options.items()))
         if key not in known:
             known[key] = cls(problem, solver, grid, **options)
         return known[key]

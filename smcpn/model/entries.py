@@ -18,7 +18,7 @@ from smcpn.errors import InputError, listed, shown
 if TYPE_CHECKING:
     from smcpn.model.ode import ODE
 
-_NAME = re.compile(r"(?P<whole>[^\W\d]\w*)(?P<part>\[\d+\]|\.\w+)?")
+_NAME = re.compile(r"(?P<whole>[^\W\d]\w*)(?:\[\d+\]|\.\w+)*")
 FEW = 4
 """Names that a message lists."""
 
@@ -57,11 +57,14 @@ def by_scalar(given: Mapping[Any, Any], ode: ODE, argument: str) -> dict[Any, An
     Raises
     ------
     InputError
-        For a wrong number of values, or an entry that the vector or function does not have.
+        For a key that is no text, a wrong number of values, or an entry that the vector or function
+        does not have.
     """
     wholes = ode.wholes
     found: dict[Any, Any] = {}
     for name, value in given.items():
+        if not isinstance(name, (str, tuple)):
+            raise InputError(f"{argument} has the key {shown(name)}: give names", argument=argument)
         names = wholes.get(name) if isinstance(name, str) else None
         if names is None:
             found[name] = value
@@ -88,8 +91,8 @@ def spanned(names: Sequence[str]) -> str:
     """Names of a vector or a function, in short: ``x[0] to x[11]``."""
     if len(names) <= FEW:
         return listed(names)
-    entries = [name for name in names if name.endswith("]")]
-    others = [name for name in names if not name.endswith("]")]
+    entries = [name for name in names if name[len(whole_of(name)) :].startswith("[")]
+    others = [name for name in names if name not in entries]
     return ", ".join([f"{entries[0]} to {entries[-1]}", *others] if entries else names)
 
 
@@ -112,7 +115,7 @@ def _of_vector(
 
 def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
-        parts = {_part(name, of): one for of, one in value.items()}
+        parts = {part_name(name, of): one for of, one in value.items()}
         unknown = [part for part in parts if part not in names]
         if unknown:
             raise InputError(
@@ -131,7 +134,7 @@ def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> 
     return dict(zip(names, values, strict=True))
 
 
-def _part(name: str, of: Any) -> str:
+def part_name(name: str, of: Any) -> str:
     """Name of a parameter of a function: of ``scale``, of ``[0]`` or of 0."""
     text = f"[{of}]" if isinstance(of, int) else str(of)
     return f"{name}{text}" if text.startswith(("[", ".")) else f"{name}.{text}"

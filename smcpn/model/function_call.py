@@ -10,7 +10,6 @@ import numpy as np
 
 from smcpn.errors import InputError, shown
 from smcpn.functions.unknown import UnknownFunction
-from smcpn.model.expression import ExpressionTable
 from smcpn.model.symbol_array import elementwise
 
 
@@ -27,12 +26,6 @@ class TracedFunction:
 
     function: UnknownFunction
     places: ca.Function
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"function": self.function, "places": ExpressionTable.of(self.places)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state | {"places": state["places"].function("places")})
 
 
 @dataclass

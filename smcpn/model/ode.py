@@ -99,29 +99,37 @@ class ODE:
         return replace(self, diffusion=None)
 
     def table(self) -> ExpressionTable:
-        """``rhs``, and ``diffusion`` where there is one, as plain data."""
-        if self.diffusion is None:
-            return ExpressionTable.of(self.rhs)
+        """``rhs``, ``diffusion`` where there is one, and places of functions as plain data."""
         arguments = self.rhs.sx_in()
-        results = [self.rhs(*arguments), self.diffusion(*arguments)]
+        others = [] if self.diffusion is None else [self.diffusion]
+        others += [one.places for one in self.functions.values()]
+        if not others:
+            return ExpressionTable.of(self.rhs)
+        results = [one(*arguments) for one in (self.rhs, *others)]
         return ExpressionTable.of(ca.Function("ode", arguments, results))
 
     @staticmethod
-    def equations(table: ExpressionTable) -> tuple[ca.Function, ca.Function | None]:
-        """``rhs`` and ``diffusion`` of what `table` returned."""
+    def graphs(table: ExpressionTable, functions: Mapping[str, UnknownFunction]) -> dict[str, Any]:
+        """``rhs``, ``diffusion`` and ``functions`` of what `table` returned."""
         arguments, results = table.graphs()
+        names = ("rhs", "diffusion")[: len(results) - len(functions)]
         made = [
             ca.Function(name, arguments, [graph])
-            for name, graph in zip(("rhs", "diffusion"), results, strict=False)
+            for name, graph in zip(names, results, strict=False)
         ]
-        return made[0], made[1] if len(made) > 1 else None
+        places = [ca.Function("places", arguments, [graph]) for graph in results[len(made) :]]
+        traced = {
+            name: TracedFunction(function, at)
+            for (name, function), at in zip(functions.items(), places, strict=True)
+        }
+        return {"diffusion": None, "functions": traced} | dict(zip(names, made, strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"rhs": self.table(), "diffusion": None}
+        functions = {name: one.function for name, one in self.functions.items()}
+        return vars(self) | {"rhs": self.table(), "diffusion": None, "functions": functions}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        rhs, diffusion = self.equations(state["rhs"])
-        vars(self).update(state | {"rhs": rhs, "diffusion": diffusion})
+        vars(self).update(state | self.graphs(state["rhs"], state["functions"]))
 
 
 @overload

@@ -341,8 +341,10 @@ class Prior:
     def natural(self, theta: Array) -> Array:
         """Map unconstrained (n, d) to parameter values (n, d)."""
         self._check("theta", theta)
-        columns = [c.natural(theta[:, j]) for j, c in enumerate(self.maps)]
-        return np.stack(columns, axis=1)
+        values = np.array(theta, dtype=float, order="C")
+        for j in self._mapped:
+            values[:, j] = self.maps[j].natural(theta[:, j])
+        return values
 
     def unconstrained(self, values: Array) -> Array:
         """Map parameter values (n, d) to unconstrained (n, d)."""
@@ -353,9 +355,10 @@ class Prior:
     def slopes(self, theta: Array) -> tuple[Array, Array]:
         """First and second derivative of each value by its coordinate, (n, d) both."""
         self._check("theta", theta)
-        pairs = [c.slopes(theta[:, j]) for j, c in enumerate(self.maps)]
-        first, second = zip(*pairs, strict=True)
-        return np.stack(first, axis=1), np.stack(second, axis=1)
+        first, second = np.ones(theta.shape), np.zeros(theta.shape)
+        for j in self._mapped:
+            first[:, j], second[:, j] = self.maps[j].slopes(theta[:, j])
+        return first, second
 
     def log_density(self, theta: Array) -> Array:
         """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
@@ -385,9 +388,14 @@ class Prior:
             values = self.natural(theta)
             for columns, log_density in self._families:
                 result[:, columns] = log_density(values[:, columns])
-            for j, coordinate in enumerate(self.maps):
-                result[:, j] += coordinate.log_jacobian(theta[:, j])
+            for j in self._mapped:
+                result[:, j] += self.maps[j].log_jacobian(theta[:, j])
         return result
+
+    @cached_property
+    def _mapped(self) -> list[int]:
+        """Columns whose coordinate is not the parameter itself."""
+        return [j for j, coordinate in enumerate(self.maps) if not isinstance(coordinate, Identity)]
 
     @cached_property
     def _families(self) -> list[tuple[list[int], Callable[[Array], Array]]]:
@@ -477,7 +485,7 @@ class Prior:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions made on the way cannot be pickled, and are made again.
-        made = ("_families", "_normals", "_spread")
+        made = ("_families", "_mapped", "_normals", "_spread")
         return {name: value for name, value in vars(self).items() if name not in made}
 
     def _check(self, name: str, values: Array) -> None:

@@ -35,6 +35,7 @@ from smcpn.report.states import states_figure
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
+from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.states import States
 from smcpn.validation import Validation, frequency_response
@@ -158,7 +159,8 @@ def parameter_table(posterior: WeightedDraws, truth: Mapping[str, float]) -> Tab
         for row in posterior.table()
         if row.name not in posterior.problem.ode.priors
     ]
-    return Table([*columns, *(["truth"] if truth else []), "", "prior"], rows)
+    lines = shortened(rows, posterior.problem.ode)
+    return Table([*columns, *(["truth"] if truth else []), "", "prior"], lines)
 
 
 def robust_table(robust: Robust | None) -> Table:
@@ -365,7 +367,7 @@ def _function_sections(posterior: WeightedDraws) -> list[tuple[str, list[Picture
         if len(posterior.visited[name].arguments) in FIGURED:
             caption = (
                 "The function and where the data that tell of it end: beyond the places that the "
-                "records visit, the prior decides."
+                "records visit only its prior and its shape tell."
             )
             pictures.append(Picture.of(function_figure(posterior.function(name)), caption))
         sections.append((" ".join(line.split()), pictures))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -12,8 +13,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed
+from smcpn.model.entries import by_scalar
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
 from smcpn.results.draws import WeightedDraws, weighted_quantile
+from smcpn.results.summary import long_vectors
 from smcpn.validation.correlation import posterior_correlation
 
 Array = NDArray[np.float64]
@@ -23,10 +26,13 @@ DRAWS = 4000
 BINS = 40
 ROW_HEIGHT = 1.15
 """Inches."""
+MOST_PAIRED = 12
+"""Parameters in a figure of pairs."""
+_CENTRAL = (0.025, 0.5, 0.975)
 
 
 @styled
-def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
+def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = None) -> Figure:
     """Prior and posterior density of every parameter, on the scale of either.
 
     Parameters
@@ -39,6 +45,7 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
     Figure
         A row of two axes per parameter, but for those of unknown functions: left over the prior's
         range, each density scaled to its own peak; right over the posterior's range, as densities.
+        Of a vector of more than six entries one row: median and central 95 % of each entry.
 
     Raises
     ------
@@ -46,12 +53,16 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
         If ``truth`` names no parameter of the posterior, or all belong to unknown functions.
     """
     truth, names = check_truth(posterior, truth), plain_names(posterior)
-    drawing = figure(0.7 + ROW_HEIGHT * len(names))
-    rows = drawing.subplots(len(names), 2, squeeze=False)
+    vectors = long_vectors(names, posterior.problem.ode)
+    singles = [name for name in names if not any(name in each for each in vectors.values())]
+    drawing = figure(0.7 + ROW_HEIGHT * (len(singles) + len(vectors)))
+    rows = drawing.subplots(len(singles) + len(vectors), 2, squeeze=False)
     draws = posterior.problem.prior.natural(
         posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
     )
-    for name, row in zip(names, rows, strict=True):
+    for (vector, entries), row in zip(vectors.items(), rows[len(singles) :], strict=True):
+        _plot_vector(row, vector, entries, posterior, draws, truth)
+    for name, row in zip(singles, rows, strict=False):
         j = posterior.names.index(name)
         relative = bool(truth.get(name))
         unit = truth[name] if relative else _power_of_ten(posterior[name])
@@ -72,15 +83,16 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, float] | Non
             axes.xaxis.set_major_locator(MaxNLocator(4))
             axes.spines["left"].set_visible(False)
         row[0].set_ylabel(_label(name, unit, relative), rotation=0, ha="right")
-    rows[0, 0].set_title("over the prior's range, peaks made equal")
-    rows[0, 1].set_title("over the posterior's range, densities")
+    if singles:
+        rows[0, 0].set_title("over the prior's range, peaks made equal")
+        rows[0, 1].set_title("over the posterior's range, densities")
     handles, labels = rows[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper left", ncols=3)
     return drawing
 
 
 @styled
-def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = None) -> Figure:
+def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = None) -> Figure:
     """Every pair of parameters as a scatter of the posterior, every parameter as a histogram.
 
     Parameters
@@ -92,10 +104,11 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
     -------
     Figure
         d x d axes, those above the diagonal removed. A number in a panel is the correlation in
-        the sampler's coordinates.
+        the sampler's coordinates. Of more than twelve parameters those are drawn that are most
+        correlated with another.
     """
     truth = check_truth(posterior, truth)
-    names = plain_names(posterior)
+    names = _most_correlated(plain_names(posterior), posterior)
     d, columns = len(names), [posterior.names.index(name) for name in names]
     side = max(WIDTH, 1.2 * d)
     drawing = figure(side if d > 1 else 3.0, side)
@@ -123,6 +136,17 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, float] | None = 
     return drawing
 
 
+def _most_correlated(names: list[str], posterior: WeightedDraws) -> list[str]:
+    """At most `MOST_PAIRED` of the parameters, in their order."""
+    if len(names) <= MOST_PAIRED:
+        return names
+    columns = [posterior.names.index(name) for name in names]
+    correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
+    others = np.abs(np.nan_to_num(correlation)) - np.eye(len(names))
+    chosen = np.argsort(-others.max(axis=1), kind="stable")[:MOST_PAIRED]
+    return [names[k] for k in sorted(chosen)]
+
+
 def plain_names(posterior: WeightedDraws) -> list[str]:
     """Names of the parameters that do not belong to unknown functions.
 
@@ -138,21 +162,55 @@ def plain_names(posterior: WeightedDraws) -> list[str]:
     return names
 
 
-def check_truth(posterior: WeightedDraws, truth: Mapping[str, float] | None) -> dict[str, float]:
-    """Return the true values known.
+def check_truth(posterior: WeightedDraws, truth: Mapping[str, Any] | None) -> dict[str, float]:
+    """Return the true values known, by scalar.
 
     Raises
     ------
     InputError
         If one belongs to no parameter.
     """
-    known = dict(truth or {})
+    fixed = posterior.problem.fixed
+    given = by_scalar(truth or {}, posterior.problem.ode, "truth")
+    # Of a vector some entries may be fixed.
+    known = {name: one for name, one in given.items() if name in (truth or {}) or name not in fixed}
     for name in known:
         if name not in posterior.names:
             raise InputError(
                 f"truth names '{name}', which is no parameter: choose of {listed(posterior.names)}"
             )
     return known
+
+
+def _plot_vector(
+    row: Sequence[Axes],
+    vector: str,
+    entries: Sequence[str],
+    posterior: WeightedDraws,
+    draws: Array,
+    truth: Mapping[str, float],
+) -> None:
+    """Median and central 95 % of every entry, left beside those of the prior."""
+    columns = [posterior.names.index(name) for name in entries]
+    places = [int(name[len(vector) + 1 : -1]) for name in entries]
+    low, middle, high = np.array([posterior.quantile(n, _CENTRAL) for n in entries]).T
+    below, _, above = np.quantile(draws[:, columns], _CENTRAL, axis=0)
+    row[0].vlines(places, below, above, color=LIGHT, lw=6.0, label="prior")
+    for axes in row:
+        axes.errorbar(
+            places, middle, [middle - low, high - middle], ls="", marker="o", ms=3.0, color=DARK,
+            lw=1.3, label="posterior",
+        )  # fmt: skip
+        known = [(k, truth[n]) for k, n in zip(places, entries, strict=True) if n in truth]
+        if known:
+            axes.plot(
+                *zip(*known, strict=True), ls="", marker="x", ms=4.0, color=ACCENT, label="truth"
+            )
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.set_xlim(min(places) - 0.5, max(places) + 0.5)
+        axes.set_xlabel("entry")
+    row[0].set_ylabel(plain(vector), rotation=0, ha="right")
 
 
 def _power_of_ten(values: Array) -> float:

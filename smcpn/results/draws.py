@@ -17,7 +17,7 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.method import MethodRecord
-from smcpn.results.summary import ParameterRow, parameter_rows
+from smcpn.results.summary import ParameterRow, parameter_rows, shortened
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
@@ -153,7 +153,11 @@ class WeightedDraws(Populations, WithFunctions):
         return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
 
     def summary(self) -> str:
-        """The parameter table and the figures of the run, as text."""
+        """The parameter table and the figures of the run, as text.
+
+        The entries of a vector of more than six share a line, with the least and the greatest of
+        each figure; `table` has all.
+        """
         columns = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
         of_functions = self.problem.ode.priors
         rows = [
@@ -163,7 +167,7 @@ class WeightedDraws(Populations, WithFunctions):
         ]
         timing = self.timing
         lines = [
-            align([columns, *rows], left=(0, 1, 7)),
+            align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 7)),
             *self.function_lines(),
             "",
             *self._run_lines(),

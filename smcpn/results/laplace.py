@@ -15,7 +15,7 @@ from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import ParameterRow, parameter_rows
+from smcpn.results.summary import ParameterRow, parameter_rows, shortened
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
@@ -318,7 +318,7 @@ class Laplace(WithFunctions):
             if row.name not in of_functions
         ]
         lines = [
-            align([columns, *rows], left=(0, 1, 8)),
+            align([columns, *shortened(rows, self.problem.ode)], left=(0, 1, 8)),
             *self.function_lines(),
             "",
             f"log-evidence     {self.log_evidence:.2f} (Laplace)",

@@ -16,6 +16,7 @@ from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
+from smcpn.results.summary import shortened
 from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
@@ -172,7 +173,7 @@ class Maximum:
             if name not in ode.priors
         ]
         lines = [
-            align([["parameter", "prior", self._kind], *rows], left=(0, 1)),
+            align([["parameter", "prior", self._kind], *shortened(rows, ode)], left=(0, 1)),
             *(self.to_posterior().function_lines() if ode.functions else ()),
             "",
             *self.figures(),

@@ -304,13 +304,13 @@ class Posterior(WeightedDraws):
         """Godambe's covariance of the unconstrained coordinates, see `robust`."""
         return sandwich(self.problem, self.solver, self.likelihood, self.theta, self.log_weights)
 
-    def plot_parameters(self, truth: Mapping[str, float] | None = None) -> Figure:
+    def plot_parameters(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot prior against posterior, in units of the ``truth`` where it is known."""
         from smcpn.report.parameters import parameters_figure
 
         return parameters_figure(self, truth)
 
-    def plot_corner(self, truth: Mapping[str, float] | None = None) -> Figure:
+    def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot every pair of parameters."""
         from smcpn.report.parameters import corner_figure
 
@@ -379,7 +379,7 @@ class Posterior(WeightedDraws):
         *,
         observe: Any = None,
         published: Mapping[str, Any] | None = None,
-        truth: Mapping[str, float] | None = None,
+        truth: Mapping[str, Any] | None = None,
         title: str | None = None,
         likelihoods: Sequence[str] = (),
         robust: Robust | None = None,

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.model.entries import spanned
+from smcpn.model.ode import ODE
 from smcpn.model.prior import Prior, described
 from smcpn.validation.correlation import RIDGE
 
+LONG = 6
+"""Entries of a vector that tables and figures show one by one."""
 PRIOR_DOMINATED = 0.7
 """Posterior sd over prior sd above which the data said little about a parameter."""
 _PRIOR_DRAWS = 4096
@@ -118,3 +122,42 @@ def parameter_rows(
         )
         for j, name in enumerate(names)
     ]
+
+
+def long_vectors(names: Sequence[str], ode: ODE) -> dict[str, list[str]]:
+    """Those of the parameters that are entries of a vector with more than `LONG`, by vector."""
+    known = set(names)
+    vectors = {name: [one for one in ode.wholes[name] if one in known] for name in ode.sizes}
+    return {name: entries for name, entries in vectors.items() if len(entries) > LONG}
+
+
+def shortened(rows: Sequence[list[str]], ode: ODE) -> list[list[str]]:
+    """Lines of a printed table, those of the entries of a long vector in one.
+
+    Each line begins with the name of a parameter. In the one line a column has what all entries
+    have, or the least and the greatest of numbers, or how many entries have any text.
+    """
+    vectors = long_vectors([row[0] for row in rows], ode)
+    vector_of = {entry: name for name, entries in vectors.items() for entry in entries}
+    lines: list[list[str]] = []
+    for row in rows:
+        vector = vector_of.get(row[0])
+        if vector is None:
+            lines.append(row)
+        elif row[0] == vectors[vector][0]:
+            columns = zip(*(one for one in rows if vector_of.get(one[0]) == vector), strict=True)
+            next(columns)
+            lines.append([spanned(vectors[vector]), *map(_range_of, columns)])
+    return lines
+
+
+def _range_of(column: Sequence[str]) -> str:
+    """Text for the entries of one column of a table."""
+    if len(set(column)) == 1:
+        return column[0]
+    try:
+        return f"{min(column, key=float)} to {max(column, key=float)}"
+    except ValueError:
+        given = [one for one in column if one]
+        same = given[0] if len(set(given)) == 1 else "various"
+        return f"{same} ({len(given)} of {len(column)})"

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.native import compiling_for
 from smcpn.distributed.workers import workers_of
 from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
@@ -50,6 +51,7 @@ def identify(
     replicates: int = 1,
     threads: int | None = None,
     executor: Executor | str | None = None,
+    cpu: str = "native",
     progress: bool | Callable[[Progress], None] | None = None,
     checkpoint: str | PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
@@ -119,6 +121,9 @@ def identify(
         ``get_executor()`` of a `dask.distributed.Client`, an `mpi4py.futures.MPIPoolExecutor`; or
         ``"loky:8"``, ``"dask:tcp://host:8786"``, ``"mpi"``. The particles stay here. It pays
         where a batch costs more than some tenth of a second; see the page on scaling out.
+    cpu : {"native", "portable"}
+        Compile for this processor, or for any of some ten years (x86-64-v3), which workers with
+        others need, and a run that goes on elsewhere to the same bytes.
     progress : bool or callable, optional
         A progress line on standard error; by default where that is a terminal. A function is
         called with a `Progress` after each block instead.
@@ -176,11 +181,12 @@ def identify(
         state_particles=cast(Any, state_particles),
         threads=threads,
         executor=executor,
+        cpu=cpu,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         existing=existing,
     ).resolved(problem)
-    with workers_of(settings.executor) as workers:
+    with compiling_for(settings.cpu), workers_of(settings.executor) as workers:
         if settings.checkpoint is None:
             return identified(lambda: Run(problem, settings, settings.threads, workers), progress)
         file = file_path("checkpoint", settings.checkpoint)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 from smcpn.checkpoint.codec import (
+    PROCESSOR,
     Header,
     StoredRun,
     now,
@@ -17,10 +19,11 @@ from smcpn.checkpoint.codec import (
     remove_records,
     write_records,
 )
-from smcpn.checkpoint.container import begun, lock, previous_of, remove
+from smcpn.checkpoint.container import CheckpointWarning, begun, lock, previous_of, remove
 from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.checkpoint.writer import CheckpointWriter
+from smcpn.codegen.native import target
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.problem import Problem
@@ -144,6 +147,7 @@ def restored(
     InputError
         If some of its particles have another likelihood here.
     """
+    _compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
     snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
     run = Run.resumed(problem, settings, snapshot, threads, workers)
@@ -154,6 +158,18 @@ def restored(
         for sampler in run.samplers:
             sampler.reweight()
     return run
+
+
+def _compare_processors(header: Header, path: Path) -> None:
+    """Warn where a run goes on with kernels of another processor."""
+    before, here = header.versions.get(PROCESSOR, ""), str(target())
+    if before != here:
+        warnings.warn(
+            f"{path} was begun on the processor {before} and goes on on {here}: its result is as "
+            "good as that of one processor, but not the same bytes; cpu='portable' avoids that",
+            CheckpointWarning,
+            stacklevel=2,
+        )
 
 
 def _verify(run: Run, path: Path, header: Header) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.codec import read_run
+from smcpn.codegen.native import compiling_for
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
@@ -62,6 +63,7 @@ def resume(
     file, threads = FILE_NAME("path", path), THREADS("threads", threads)
     if data is not None and not isinstance(data, Record):
         raise InputError(f"data is {shown(data)}: give a smcpn.Record", argument="data")
+    checked_executor(executor)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
     with locked(file):
         stored = read_run(file)
@@ -74,7 +76,7 @@ def resume(
                 f"{file} holds none of its {settings.particles} particles yet: run your script "
                 "again in place of the file"
             )
-        with workers_of(checked_executor(executor)) as workers:
+        with compiling_for(settings.cpu), workers_of(executor) as workers:
             begin, writer = written_run(file, problem, settings, stored, every, threads, workers)
             return identified(begin, progress, writer)
 
@@ -97,12 +99,13 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     stored = read_run(file)
     problem = stored_problem(stored.header, file)
     settings = stored_settings(stored.header, file)
-    run = restored(stored, problem, settings, file, threads)
-    finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
-    if finished:
-        run.samplers = finished
-        return posterior_of(run)
-    return posterior_of(_so_far(run, file))
+    with compiling_for(settings.cpu):
+        run = restored(stored, problem, settings, file, threads)
+        finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
+        if finished:
+            run.samplers = finished
+            return posterior_of(run)
+        return posterior_of(_so_far(run, file))
 
 
 def _so_far(run: Run, path: Path) -> Run:

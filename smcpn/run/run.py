@@ -302,7 +302,7 @@ class Run:
         """An exact likelihood by a solver, made once."""
         if solver not in self._likelihoods:
             built = build_likelihood(self.problem, solver, self.threads, name)
-            found: ExactLikelihood = distributed(built, self.workers)
+            found = distributed(built, self.workers)
             if self.settings.follows_gradient:
                 found = DifferentiableLanes(found, self.problem, name, solver, self.threads)
             self._likelihoods[solver] = found

@@ -94,7 +94,9 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     if run.start is None or longer or not populations.rejuvenations:
         return ()
     weights = normalise(populations.log_weights)
-    spreads = extreme_spreads(run.start, populations.theta, weights)
+    chains = populations.rejuvenations[-1].chains
+    independent = chains / run.settings.particles if chains else 1.0
+    spreads = extreme_spreads(run.start, populations.theta, weights, independent)
     if not spreads:
         return ()
     worst = max(spreads, key=lambda spread: abs(np.log(max(spread.ratio, 1e-300))))

@@ -129,7 +129,7 @@ def remark(name: str, learned: Visited, now: Visited) -> str:
         return ""
     return (
         f"{name} is evaluated at {now}, but learned from {learned}: {beyond.mean():.2g} of the "
-        "samples lie beyond, where its prior decides"
+        "samples lie beyond, where no data tell of it"
     )
 
 

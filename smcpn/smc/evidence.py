@@ -24,8 +24,6 @@ TRUSTED_ESS = 50.0
 """Effective draws below which an importance estimate cannot estimate its own variance."""
 FINITE_VARIANCE = 0.5
 """Pareto shape of importance weights below which their variance exists (Vehtari et al. 2024)."""
-MOST_CARRIED = 0.9
-"""Share of an error that chains are thought to carry on at most."""
 DISAGREEMENT = 3.0
 """Distance in standard errors beyond which estimates show that their errors are stated too low."""
 
@@ -130,16 +128,6 @@ def ancestral_variance(
     """
     correction = np.exp(np.sum(log_pair_ratios)) / max(unrelated_at_start, np.finfo(float).tiny)
     return max(0.0, 1.0 - float(correction) * unrelated_share(weights, lineage))
-
-
-def carried_factor(carried: float) -> float:
-    """Factor on the variance of chains whose errors outlast them by a share ``carried``.
-
-    The states of a chain have the error of its start, times the correlation with it: of that of
-    the population before, a share c on average. So an error counts 1 + c + c^2 + ... times, in all
-    populations to come.
-    """
-    return 1.0 / (1.0 - min(carried, MOST_CARRIED)) ** 2
 
 
 def stratified_variance(log_weights: Array, memberships: Array) -> float:

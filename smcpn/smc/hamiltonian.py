@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
 from smcpn.smc.metric import Metric
-from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, Rejuvenation, Rounds
+from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, Rejuvenation, Rounds, chains_of
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.resampling import Resample
 
@@ -257,7 +257,7 @@ def _carried(levels: Array) -> float:
     variance = float(np.square(centred).mean())
     if variance == 0.0:
         return 0.0
-    return float(np.clip((centred * centred[0]).mean() / variance, 0.0, 1.0))
+    return float(np.clip((centred[1:] * centred[0]).mean() / variance, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
@@ -265,13 +265,14 @@ class GradientMoves(MoveStrategy):
     """Base of the strategies that follow the gradient, by chains that are kept whole.
 
     N / length particles are resampled, each begins a chain, and all states of all chains are the
-    population (waste-free). The metric is fitted to the weighted particles and the gradients at
+    population (waste-free), but for the starts: these are copies of the population before, and
+    would hand its errors on. The metric is fitted to the weighted particles and the gradients at
     them; step and time of the trajectories go on from the rejuvenation before.
 
     Attributes
     ----------
     length : int
-        States of a chain, its start included.
+        States of a chain, its start not counted.
     acceptance : float
         Share of proposals to be accepted, to which the length of steps is driven.
 
@@ -282,7 +283,7 @@ class GradientMoves(MoveStrategy):
 
     follows_gradient: ClassVar[bool] = True
 
-    length: Annotated[int, whole(2)] = 10
+    length: Annotated[int, whole(1)] = 10
     acceptance: float = 0.8
 
     def __post_init__(self) -> None:
@@ -307,7 +308,7 @@ class GradientMoves(MoveStrategy):
         previous: Rejuvenation | None,
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
-        n = len(system)
+        n, system = len(system), replace(system, lineage=chains_of(system, previous))
         if self.length > n // 2:
             raise InputError(f"length is {self.length}: choose at most half of {n} particles")
         rounds, chains = Rounds(system, target, rng, MoveSettings()), -(-n // self.length)
@@ -318,11 +319,10 @@ class GradientMoves(MoveStrategy):
         kernel = Trajectories(self.name, metric, self._tuning(previous, system.theta.shape[1]))
         kernel.gradients += len(fitted)
         rounds.resample(resample, chains)
-        begin = replace(rounds.system, lineage=np.arange(chains))
-        rounds.system = begin
+        begin = rounds.system
         if previous is None or previous.proposal != self.name:
             kernel.shorten(begin, target, rng)
-        visited = [begin, *rounds.every(kernel, self.length - 1)]
+        visited = rounds.every(kernel, self.length)
         kernel.tuning.end()
         rounds.system = ParticleSystem.concatenate(visited).take(slice(n))
         record = rounds.record(kernel)
@@ -350,7 +350,7 @@ class HamiltonianMonteCarlo(GradientMoves):
     Attributes
     ----------
     length : int
-        States of a chain, its start included.
+        States of a chain, its start not counted.
     acceptance : float
         Share of proposals to be accepted, to which the length of steps is driven.
     steps : int
@@ -378,7 +378,7 @@ class LangevinMetropolis(GradientMoves):
     Attributes
     ----------
     length : int
-        States of a chain, its start included.
+        States of a chain, its start not counted.
     acceptance : float
         Share of proposals to be accepted, to which the length of steps is driven.
 

@@ -258,8 +258,8 @@ class Rejuvenation:
         Length of the leapfrog steps and time of the trajectories that were learned, in the
         coordinates of the metric; 0 for moves without.
     chains : int
-        Chains whose states are the population, where they are counted as independent of each other
-        and of what was before (see `smcpn.smc.evidence.carried_factor`); 0 elsewhere.
+        Chains whose states are the population, one state of each after the other, where the lineage
+        of a particle is the chain of the population before that its own began in; 0 elsewhere.
     carried : float
         Mean over the states of a chain of the correlation of the log-likelihood with that at its
         start.
@@ -288,6 +288,16 @@ class Rejuvenation:
     time: float = 0.0
     chains: int = 0
     carried: float = 0.0
+
+
+def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np.int64]:
+    """Number of the chain of each particle, (N,), given the record of its rejuvenation.
+
+    Where the population is not one of chains they are its lineages.
+    """
+    if record is None or not record.chains:
+        return system.lineage
+    return np.arange(len(system)) % record.chains
 
 
 class Rounds:

@@ -34,6 +34,10 @@ WHOLE = 0.8
 PRECISION = 1e-8
 """Bisection ends at this relative width of the step."""
 BISECTIONS = 200
+FORESEEN_FROM, FORESEEN_BY = 3, 5
+"""Exponents from which the next one is foreseen, and the number of the last that tell it."""
+FORESEEN_LEAST = 0.4
+"""Share of the particles to be left that a foreseen exponent must leave."""
 
 
 def normalise(log_weights: Array) -> Array:
@@ -415,7 +419,7 @@ def log_likelihood_gradient(
             argument="moves",
         )
     with np.errstate(all="ignore"):
-        _, slope = likelihood.value_and_gradient(prior.natural(theta))
+        slope = likelihood.gradient(prior.natural(theta))
         return slope * prior.slopes(theta)[0], prior.gradient(theta)
 
 
@@ -491,3 +495,45 @@ def next_exponent(
     if low == exponent and not excludes.any():
         low = high
     return low, weights_at(low)
+
+
+def foreseen_exponent(
+    log_weights: Array,
+    log_increment: Array,
+    path: Sequence[tuple[float, float]],
+    share: float,
+) -> tuple[float, Array] | None:
+    """As `next_exponent`, foreseen from the exponents before and not from these particles.
+
+    An exponent that the particles themselves choose is smaller where they happen to have large
+    weights, and larger where they lack them, so that over a long path the log-evidence comes out
+    too low. With steps h_k that left a share s_k effective, and log s ~ -h^2, the next one is
+    h_k (log share / log s_k)^(1/2), extrapolated along the last few.
+
+    Parameters
+    ----------
+    log_weights, log_increment : ndarray, (N,)
+    path : sequence of (float, float)
+        Exponents so far, the last one in force, with the share of particles that each left
+        effective.
+    share : float
+        The one to be left.
+
+    Returns
+    -------
+    tuple, or None
+        None where the path is too short, or too few of these particles would be left.
+    """
+    if len(path) < FORESEEN_FROM:
+        return None
+    exponents = np.array([0.0, *(exponent for exponent, _ in path)])
+    shares = np.clip([left for _, left in path], 0.01, 0.99)
+    steps = np.log(np.diff(exponents)) + 0.5 * np.log(np.log(share) / np.log(shares))
+    last = steps[-FORESEEN_BY:]
+    slope, level = np.polyfit(np.arange(len(last)), last, 1)
+    step = float(np.exp(np.clip(level + slope * len(last), last[-1] - 0.7, last[-1] + 0.7)))
+    exponent = min(1.0, path[-1][0] + step)
+    weights = log_weights + tempered(log_increment, exponent - path[-1][0])
+    if effective_sample_size(weights) < FORESEEN_LEAST * share * len(weights):
+        return None
+    return exponent, weights

@@ -219,12 +219,20 @@ class StudentMixture(Proposal):
 
 
 def component_log_densities(
-    points: Array, log_shares: Array, means: Array, factors: Array, degrees: float = DEGREES
+    points: Array,
+    log_shares: Array,
+    means: Array,
+    factors: Array,
+    degrees: float = DEGREES,
+    inverses: Array | None = None,
 ) -> tuple[Array, Array]:
-    """Log share + log density of each t component, and squared distances: (K, n) each."""
+    """Log share + log density of each t component, and squared distances: (K, n) each.
+
+    ``inverses`` are those of the factors, where they are known.
+    """
     # One row per coordinate: long loops over the points, not short ones over the coordinates.
     centred = np.ascontiguousarray(points.T) - means[:, :, None]
-    whitened = np.linalg.inv(factors) @ centred
+    whitened = (np.linalg.inv(factors) if inverses is None else inverses) @ centred
     squares = np.einsum("kdn,kdn->kn", whitened, whitened)
     log_volumes = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
     parts = student_log_density(squares, points.shape[1], degrees)

@@ -23,7 +23,7 @@ MUCH_UNMOVED = 0.2
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
-MUCH_CARRIED = 0.6
+MUCH_CARRIED = 0.5
 """Correlation of the states of chains with their starts, on average."""
 MANY_DIVERGED = 0.5
 """Share of a rejuvenation's proposals whose solution is NaN or infinite."""

@@ -23,12 +23,11 @@ from smcpn.smc.estimation import FIRST, enough, exchanged, variance_at_mean, wit
 from smcpn.smc.evidence import (
     EvidenceEstimate,
     ancestral_variance,
-    carried_factor,
     pooled,
     unrelated_share,
 )
 from smcpn.smc.keyed import fresh_keys, whole
-from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation, chains_of
 from smcpn.smc.particles import (
     AnyLikelihood,
     ParticleSystem,
@@ -36,6 +35,7 @@ from smcpn.smc.particles import (
     Start,
     Target,
     finite_or_excluded,
+    foreseen_exponent,
     log_mean_exp,
     log_ratio,
     next_exponent,
@@ -659,9 +659,7 @@ class Sampler(ABC):
     def _cross(self, target: Target) -> bool:
         """Assimilate one more part of the log increment; return whether that was the last."""
         assert self.exponent is not None
-        exponent, log_weights = next_exponent(
-            self.system.log_weights, self.system.log_increment, self.exponent, self._threshold
-        )
+        exponent, log_weights = self._next_exponent(self.exponent)
         self.system = replace(self.system, log_weights=log_weights)
         if self.system.ess < self._threshold or exponent < 1.0:
             self._rejuvenate(replace(target, exponent=exponent))
@@ -669,10 +667,26 @@ class Sampler(ABC):
         self.exponent = None if whole else exponent
         return whole
 
+    def _next_exponent(self, exponent: float) -> tuple[float, Array]:
+        """Next exponent and the weights there; on a long path of chains it is foreseen."""
+        weights, increment = self.system.log_weights, self.system.log_increment
+        path: list[tuple[float, float]] = []
+        for record in reversed(self.rejuvenations):
+            following = path[-1][0] if path else 1.0
+            if not record.chains or not 0.0 < record.exponent < following:
+                break
+            path.append((record.exponent, record.ess / self.settings.particles))
+        if path and path[0][0] == exponent:
+            found = foreseen_exponent(weights, increment, path[::-1], self.settings.ess)
+            if found is not None:
+                return found
+        return next_exponent(weights, increment, exponent, self._threshold)
+
     def _rejuvenate(self, target: Target) -> None:
         target = self._exchange(target)
         by_weights = EvidenceEstimate(self.log_evidence, self._evidence_variance())
         previous = self.rejuvenations[-1] if self.rejuvenations else None
+        before = self.system
         self.system, record = self.settings.moves.rejuvenate(
             self.system, target, self._rng, self.settings.resample, previous
         )
@@ -688,13 +702,25 @@ class Sampler(ABC):
             self._log_evidence_at_resampling = both.log
             self._begin_ancestry(both.variance)
         elif record.chains:
-            self._begin_chains(by_weights.variance)
+            self._begin_chains(before, previous, by_weights.variance)
 
-    def _begin_chains(self, variance: float) -> None:
-        """Count the chains of a population as independent: their numbers are its lineages."""
-        self._variance_at_start = variance
-        self._unrelated_at_start = unrelated_share(self.system.weights, self.system.lineage)
-        self._log_pair_ratios: list[float] = []
+    def _begin_chains(
+        self, before: ParticleSystem, previous: Rejuvenation | None, variance: float
+    ) -> None:
+        """Account for the errors of a population of chains together with those of the one before.
+
+        The relative errors e_t of the factors of the evidence are correlated, for a chain
+        remembers where in the population before it began, but hardly beyond that one:
+        var(sum e_t) = sum of var(e_{t-1} + e_t) - var(e_{t-1}). The first is the ancestral
+        variance from the chains of the population before on, the second that of it alone
+        (Olsson and Douc 2019, with a lag of one).
+        """
+        chain = chains_of(before, previous)
+        share = unrelated_share(np.full(len(before), 1.0 / len(before)), chain)
+        alone = ancestral_variance(before.weights, chain, share, [])
+        self._variance_at_start = max(0.0, variance - alone)
+        self._unrelated_at_start = share
+        self._log_pair_ratios = self._log_pair_ratios[-1:]
 
     def _begin_ancestry(self, variance: float) -> None:
         """Restart the estimate of the evidence's variance, from a point where it is known."""
@@ -705,14 +731,12 @@ class Sampler(ABC):
         self._log_pair_ratios: list[float] = []
 
     def _evidence_variance(self) -> float:
-        since = ancestral_variance(
+        return self._variance_at_start + ancestral_variance(
             self.system.weights,
             self.system.lineage,
             self._unrelated_at_start,
             self._log_pair_ratios,
         )
-        carried = self.rejuvenations[-1].carried if self.rejuvenations else 0.0
-        return self._variance_at_start + carried_factor(carried) * since
 
     def _check_alive(self) -> None:
         alive = np.isfinite(self.system.log_weights) & np.isfinite(self.system.log_increment)

@@ -133,23 +133,27 @@ class MixtureStart:
 
     def memberships(self, theta: Array) -> Array:
         """Probability of each mode's component and of the prior, given (n, d): (K + 1, n)."""
+        return self._memberships(theta, self.components(theta)[0])
+
+    def _memberships(self, theta: Array, parts: Array) -> Array:
         by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
-        parts = np.vstack([self.components(theta)[0], by_prior])
+        parts = np.vstack([parts, by_prior])
         return np.exp(parts - np.logaddexp.reduce(parts, axis=0))
 
     def components(self, theta: Array) -> tuple[Array, Array]:
         """Log share + log density of each mode's component, and squared distances: (K, n) each."""
         modes = self.modes
         shares = self._log_shares
-        return component_log_densities(theta, shares, modes.means, modes.factors, DEGREES)
+        return component_log_densities(
+            theta, shares, modes.means, modes.factors, DEGREES, self._inverses
+        )
 
     def gradient(self, theta: Array) -> Array:
         """Gradient of the log density at (n, d), (n, d)."""
-        memberships, by_prior = self.memberships(theta), self.prior.gradient(theta)
+        (parts, squares), d = self.components(theta), theta.shape[1]
+        memberships, by_prior = self._memberships(theta, parts), self.prior.gradient(theta)
         # Where the prior has no density its gradient is not finite, and none of it counts.
         total = np.where(memberships[-1][:, None] > 0, memberships[-1][:, None] * by_prior, 0.0)
-        squares = self.components(theta)[1]
-        d = theta.shape[1]
         for k, (mean, inverse) in enumerate(zip(self.modes.means, self._inverses, strict=True)):
             pull = -(DEGREES + d) / (DEGREES + squares[k]) * memberships[k]
             total += pull[:, None] * ((theta - mean) @ inverse.T @ inverse)
@@ -181,12 +185,14 @@ class Spread:
     direction: Array
 
 
-def extreme_spreads(start: MixtureStart, theta: Array, weights: Array) -> list[Spread]:
+def extreme_spreads(
+    start: MixtureStart, theta: Array, weights: Array, independent: float = 1.0
+) -> list[Spread]:
     """Return the narrowest and the widest direction of particles (N, d) about each mode.
 
     In coordinates where the Gaussian at the mode has covariance one, the eigenvalues of a
     covariance of n draws lie within (1 +- sqrt(d / n))^2 (Marchenko and Pastur 1967). Copies of a
-    particle count as one.
+    particle count as one, and of the others a share ``independent``.
     """
     _, first, copies = np.unique(theta[:, 0], return_index=True, return_inverse=True)
     points, mass = theta[first], np.bincount(copies, weights=weights)
@@ -195,7 +201,7 @@ def extreme_spreads(start: MixtureStart, theta: Array, weights: Array) -> list[S
     for k, (mean, factor) in enumerate(zip(start.modes.means, start.modes.factors, strict=True)):
         own = nearest == k
         share = mass[own] / max(mass[own].sum(), np.finfo(float).tiny)
-        effective = 1.0 / max(np.square(share).sum(), np.finfo(float).tiny)
+        effective = independent / max(np.square(share).sum(), np.finfo(float).tiny)
         if mass[own].sum() < LEAST_SHARE or effective < LEAST_DISTINCT * d:
             continue
         whitened = np.linalg.solve(factor, (points[own] - mean).T).T

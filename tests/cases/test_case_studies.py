@@ -108,3 +108,28 @@ def test_the_table_says_which_target_was_missed():
     lines = table([missed.row(), met.row()]).splitlines()
     assert lines[1].endswith("NO")
     assert lines[2].endswith("yes")
+
+
+@needs_silverbox
+def test_silverbox_splines_that_are_lines_are_the_duffing_oscillator():
+    case = load_case("silverbox", model="spline", split="official")
+    functions = {"force": (0.99, 0.22), "friction": (2.25e-4, 90.0)}
+    values = dict.fromkeys(case.problem.ode.parameters, 0.0) | {"m": 5.4e-6, "k3": 3.9, "u0": 0.002}
+    for name, (slope, last) in functions.items():
+        # [0] is the function at the last knot over sqrt(3), of one that is a line.
+        values |= {f"{name}[0]": slope * last / np.sqrt(3), f"{name}.scale": 1e-4}
+    own = smcpn.models.duffing_splines.rhs([0.1, 40.0], [0.05], 0.0, list(values.values()))
+    cubic = smcpn.models.duffing_offset
+    known = {"m": 5.4e-6, "c": 2.25e-4, "k": 0.99, "k3": 3.9, "u0": 0.002}
+    expected = cubic.rhs([0.1, 40.0], [0.05], 0.0, [known[name] for name in cubic.parameters])
+    np.testing.assert_allclose(np.asarray(own), np.asarray(expected), rtol=1e-9)
+    assert case.solver() == smcpn.RK4(steps=4)
+    assert {"u0", "y0", "sigma", "force.scale"} <= set(case.problem.names)
+
+
+@needs_silverbox
+@pytest.mark.parametrize("model", ["spline-force", "spline"])
+def test_silverbox_scales_of_splines_are_given_on_the_papers_split(model):
+    case = load_case("silverbox", model=model)
+    assert case.problem.fixed["force.scale"] == 1e-4
+    assert not any(name.endswith(".scale") for name in case.problem.names)

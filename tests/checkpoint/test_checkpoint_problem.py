@@ -35,6 +35,7 @@ from smcpn.datasets.models import duffing
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import ExpressionTable
 from smcpn.report.html import settings as settings_of
+from tests.checkpoint.closures import closure_problem
 from tests.model.test_expression import kinks
 from tests.models import PROBLEMS, duffing_problem, timed_problem
 
@@ -94,6 +95,7 @@ ALL = PROBLEMS | {
     "kinks": kinks_problem,
     "stochastic": stochastic_problem,
     "disturbed": disturbed_problem,
+    "closure": closure_problem,
 }
 
 
@@ -134,7 +136,7 @@ def test_what_tables_show_is_the_same(pair):
         "observe", "noise", "process_noise", "initial", "names", "fixed", "n_samples"
     ):  # fmt: skip
         assert getattr(restored, name) == getattr(given, name)
-    for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc"):
+    for name in ("name", "states", "inputs", "parameters", "defaults", "chains", "doc", "sizes"):
         assert getattr(restored.ode, name) == getattr(given.ode, name)
     run = {"solver": RK4(2), "likelihood_name": "classical", "method": None, "theta": [], "seed": 1}
     shown = [settings_of(SimpleNamespace(problem=p, **run)) for p in pair]

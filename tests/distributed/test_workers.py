@@ -15,8 +15,9 @@ from models import decay_problem
 from scipy import stats
 
 import smcpn
+from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.codegen.clock import CLOCK
-from smcpn.codegen.native import Target
+from smcpn.codegen.native import Target, compiling_for
 from smcpn.distributed import tasks, workers
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed
@@ -24,6 +25,7 @@ from smcpn.distributed.parts import Store
 from smcpn.distributed.workers import Workers, cut
 from smcpn.errors import ExecutorError, InputError
 from smcpn.likelihood.registry import build_estimate, build_likelihood
+from smcpn.run import restore
 
 
 @pytest.fixture(autouse=True)
@@ -258,3 +260,26 @@ def test_processes_that_are_killed_are_replaced(monkeypatch):
         assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
         assert len(team.done) >= 2
         team.close()
+
+
+def test_a_portable_kernel_is_compiled_for_a_fixed_processor():
+    problem = decay_problem()
+    with compiling_for("portable"):
+        portable = build_likelihood(problem, smcpn.EKF0(order=2, steps=2))
+    own = build_likelihood(problem, smcpn.EKF0(order=2, steps=2))
+    assert portable.detached()._kernel.native.code.target == Target.portable()
+    assert own.detached()._kernel.native.code.target == Target.host()
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), 10))
+    np.testing.assert_allclose(portable.total(values), own.total(values), rtol=1e-9)
+
+
+def test_a_run_that_goes_on_with_another_processor_says_so(tmp_path, monkeypatch):
+    file = tmp_path / "run.h5"
+    here = identified(checkpoint=file, method="ibis")
+    monkeypatch.setattr(restore, "target", lambda: Target("", "other", ""))
+    with pytest.warns(CheckpointWarning, match="goes on on other-"):
+        assert smcpn.resume(file, progress=False).theta.tobytes() == here.theta.tobytes()
+    portable = tmp_path / "portable.h5"
+    there = identified(checkpoint=portable, method="ibis", cpu="portable")
+    monkeypatch.undo()
+    assert smcpn.resume(portable, progress=False).theta.tobytes() == there.theta.tobytes()

@@ -139,11 +139,11 @@ def test_what_cannot_be_is_refused(arguments, message) -> None:
         made(arguments)
 
 
-def test_labels_must_name_the_variable() -> None:
-    with pytest.raises(InputError, match="name the one variable"):
-        smcpn.spline(within=(-1, 1))
-    with pytest.raises(InputError, match="give the name"):
-        smcpn.spline(3, within=(-1, 1))  # pyright: ignore[reportArgumentType]
+def test_labels_must_name_the_variables() -> None:
+    with pytest.raises(InputError, match="name of a variable"):
+        smcpn.spline("", within=(-1, 1))
+    with pytest.raises(InputError, match="name one to 2 variables"):
+        smcpn.gaussian_process(within=(-1, 1))
 
 
 def test_values_need_a_column_for_each_parameter() -> None:

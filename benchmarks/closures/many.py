@@ -1,0 +1,240 @@
+"""Posteriors of 50 to 500 parameters that are known exactly: moments, evidence, and their cost.
+
+Targets. ``gaussian-100``, ``gaussian-500``: prior N(0, I), and a Gaussian likelihood whose widths
+go from 1 to 0.1 in even ratios along the coordinates, neighbours correlated by 0.9 (a first-order
+autoregression): its precision has eigenvalues from 0.05 to 1900. They are tempered from the prior.
+``driven-50``: x' = -x / 2 + sum of 50 overlapping bumps in time with unknown weights, x measured
+201 times: linear in its parameters, so that least squares is its posterior. It is identified as a
+user does, from a search for the mode, and from the prior.
+
+Errors are counted in the run's own standard errors: that of the log-evidence as stated, those of
+means and variances by the lineages of the last population, as the evidence is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+from scipy import integrate, stats
+
+import smcpn
+from benchmarks.rows import Row, Study, at_most
+from smcpn.model.prior import Prior
+from smcpn.run.run import Run
+from smcpn.settings import Settings as Options
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
+from smcpn.smc.sampler import Sampler, Settings
+from smcpn.smc.tempering import Tempering
+
+Array = NDArray[np.float64]
+
+CORRELATION, NARROWEST = 0.9, 0.1
+BASIS, END, NOISE = 50, 10.0, 0.1
+LIMIT = 1.25
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Moments of a Gaussian posterior, and its log-evidence."""
+
+    mean: Array
+    covariance: Array
+    log_evidence: float
+
+
+class Correlated:
+    """A Gaussian likelihood of one sample, precision S P S with P tridiagonal, S diagonal."""
+
+    n_samples = 1
+
+    def __init__(self, d: int) -> None:
+        inverse = 1.0 / (1.0 - CORRELATION**2)
+        self.diagonal = np.full(d, (1.0 + CORRELATION**2) * inverse)
+        self.diagonal[[0, -1]] = inverse
+        self.beside, self.scale = -CORRELATION * inverse, np.geomspace(1.0, 1.0 / NARROWEST, d)
+        rng, eye = np.random.default_rng(d), np.eye(d)
+        band = np.diag(self.diagonal) + self.beside * (np.eye(d, k=1) + np.eye(d, k=-1))
+        self.precision = self.scale[:, None] * band * self.scale
+        root = np.linalg.cholesky(np.linalg.inv(self.precision) + eye)
+        self.centre = root @ rng.standard_normal(d)
+        self.prior = Prior({f"x{j}": stats.norm() for j in range(d)})
+
+    def start(self, values: Array) -> Array:
+        """See `Likelihood.start`."""
+        return np.empty((0, len(values)))
+
+    def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.advance`."""
+        scaled = (values - self.centre) * self.scale
+        return state, -0.5 * (scaled * self._in_band(scaled)).sum(axis=1)[None]
+
+    def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
+        """See `Likelihood.evaluate`."""
+        state = self.start(values)
+        return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
+
+    def gradient(self, values: Array) -> Array:
+        """See `DifferentiableLikelihood.gradient`."""
+        return -self._in_band((values - self.centre) * self.scale) * self.scale
+
+    def _in_band(self, scaled: Array) -> Array:
+        product = scaled * self.diagonal
+        product[:, 1:] += self.beside * scaled[:, :-1]
+        product[:, :-1] += self.beside * scaled[:, 1:]
+        return product
+
+    def exact(self) -> Exact:
+        """Posterior moments and log-evidence."""
+        d = len(self.centre)
+        covariance = np.linalg.inv(np.eye(d) + self.precision)
+        pull = self.precision @ self.centre
+        mean = covariance @ pull
+        quadratic = self.centre @ pull - pull @ mean
+        volume = float(np.linalg.slogdet(covariance)[1])
+        return Exact(mean, covariance, 0.5 * (volume - float(quadratic)))
+
+
+@smcpn.ode(sizes={"c": BASIS})
+def relaxing(x, u, *, c):
+    """Relaxation, driven by bumps in u with weights c."""
+    return -0.5 * x + sum(c[j] * ca.exp(-0.5 * (u * BASIS / END - j) ** 2) for j in range(BASIS))
+
+
+def driven() -> tuple[smcpn.Problem, Exact]:
+    """Return the driven relaxation, u being the time, and its exact posterior."""
+    t, centres = np.linspace(0.0, END, 201), np.arange(BASIS)
+    paths = integrate.solve_ivp(
+        lambda t, x: -0.5 * x + np.exp(-0.5 * (t * BASIS / END - centres) ** 2),
+        (0.0, END), np.zeros(BASIS), t_eval=t, method="DOP853", rtol=1e-10, atol=1e-12,
+    ).y.T  # fmt: skip
+    rng = np.random.default_rng(0)
+    y = paths @ rng.standard_normal(BASIS) + NOISE * rng.standard_normal(len(t))
+    covariance = np.linalg.inv(np.eye(BASIS) + paths.T @ paths / NOISE**2)
+    marginal = stats.multivariate_normal(None, paths @ paths.T + NOISE**2 * np.eye(len(t)))
+    exact = Exact(covariance @ paths.T @ y / NOISE**2, covariance, float(marginal.logpdf(y)))
+    record = smcpn.Record(u=t, y=y, dt=float(t[1]), hold="foh")
+    prior: dict[str, Any] = {"c": stats.norm()}
+    initial = {"x": 0.0}
+    return smcpn.Problem(
+        relaxing, record, observe="x", noise=NOISE, initial=initial, prior=prior
+    ), exact
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a run in its own standard errors, and its cost.
+
+    Attributes
+    ----------
+    evidence : float
+    means, variances : ndarray, (d,)
+    gradients, parts : int
+        Gradients, and exponents on the path.
+    seconds : float
+    """
+
+    evidence: float
+    means: Array
+    variances: Array
+    gradients: int
+    parts: int
+    seconds: float
+
+
+def errors(sampler: Sampler, exact: Exact, seconds: float) -> Errors:
+    """Compare a finished population with the exact posterior."""
+    theta, weights, records = sampler.system.theta, sampler.system.weights, sampler.rejuvenations
+    centred = theta - weights @ theta
+    mean, variance = theta - exact.mean, np.square(centred) - np.diag(exact.covariance)
+    return Errors(
+        evidence=(sampler.log_evidence - exact.log_evidence) / sampler.log_evidence_se,
+        means=_z(weights, sampler.system.lineage, mean),
+        variances=_z(weights, sampler.system.lineage, variance),
+        gradients=sum(record.gradients for record in records),
+        parts=len(records),
+        seconds=seconds,
+    )
+
+
+def _z(weights: Array, chain: NDArray[np.int64], deviation: Array) -> Array:
+    """Weighted means of (N, d) over their standard errors, by sums over each lineage, (d,)."""
+    error = weights @ deviation
+    share = weights[:, None] * (deviation - error)
+    sums = np.zeros((int(chain.max()) + 1, deviation.shape[1]))
+    np.add.at(sums, chain, share)
+    own = len(np.unique(chain))
+    return error / np.sqrt(own / (own - 1) * np.square(sums).sum(axis=0))
+
+
+def gaussian(d: int, particles: int, seed: int) -> Errors:
+    """Temper from the prior to the Gaussian target of d parameters."""
+    target, begun = Correlated(d), time.perf_counter()
+    settings = Settings(particles, moves=HamiltonianMonteCarlo())
+    sampler = Tempering(target.prior, target, settings, np.random.default_rng(seed))
+    sampler.run()
+    return errors(sampler, target.exact(), time.perf_counter() - begun)
+
+
+def identified(
+    problem: smcpn.Problem, exact: Exact, particles: int, seed: int, method: str
+) -> Errors:
+    """Identify a problem as `smcpn.identify` does."""
+    options = Options(
+        solver=smcpn.RK4(steps=2), particles=particles, seed=seed, method=method
+    )  # fmt: skip
+    run = Run(problem, options.resolved(problem))
+    begun = time.perf_counter()
+    while run.outcome is None:
+        run.advance()
+    return errors(run.samplers[0], exact, time.perf_counter() - begun)
+
+
+def rows(name: str, found: Sequence[Errors]) -> Iterator[Row]:
+    """Yield root mean square errors over parameters and seeds, and the cost."""
+    note = f"{len(found)} seeds"
+    evidence = np.array([one.evidence for one in found])
+    # The mean of so many squares of normal variables has this standard error.
+    spread = f"{note}, +- {1 / np.sqrt(2 * len(found)):.2f} if it is 1"
+    yield at_most(f"{name}: z rms of the evidence", _rms(evidence), LIMIT, spread)
+    for label in ("means", "variances"):
+        z = np.concatenate([getattr(one, label) for one in found])
+        yield at_most(f"{name}: z rms of the {label}", _rms(z), LIMIT, note)
+    parts, seconds = (np.mean([getattr(one, of) for one in found]) for of in ("parts", "seconds"))
+    yield Row(f"{name}: gradients", _gradients(found), note=f"{parts:.0f} parts, {seconds:.1f} s")
+
+
+def _rms(z: Array) -> float:
+    return float(np.sqrt(np.mean(np.square(z))))
+
+
+def _gradients(found: Sequence[Errors]) -> float:
+    return float(np.mean([one.gradients for one in found]))
+
+
+def gaussians(quick: bool) -> Iterator[Row]:
+    """Yield moments, evidence and cost of Gaussian targets, and how the cost grows."""
+    sizes, seeds = ((25, 100), (6, 2)) if quick else ((100, 500), (12, 4))
+    costs = []
+    for d, number in zip(sizes, seeds, strict=True):
+        found = [gaussian(d, 1000, seed) for seed in range(number)]
+        costs.append(_gradients(found))
+        yield from rows(f"gaussian-{d}", found)
+    power = float(np.log(costs[1] / costs[0]) / np.log(sizes[1] / sizes[0]))
+    yield at_most(f"gradients from {sizes[0]} to {sizes[1]} parameters: power of d", power, 1.0)
+
+
+def linear_ode(quick: bool) -> Iterator[Row]:
+    """Yield moments and evidence of the driven relaxation, from its mode and from the prior."""
+    problem, exact = driven()
+    for method, seeds in (("auto", 6 if quick else 20), ("tempering", 2 if quick else 12)):
+        found = [identified(problem, exact, 1000, seed, method) for seed in range(seeds)]
+        yield from rows(f"driven-50 {method}", found)
+
+
+STUDIES: Mapping[str, Study] = {"gaussians": gaussians, "linear-ode": linear_ode}

@@ -1,0 +1,83 @@
+"""Unknown functions on measured records: the force of the Silverbox, the friction of the EMPS.
+
+Every posterior is a Laplace approximation. The search begins on the first samples of the training
+record, from draws of the prior, and goes on over all of it, or ends there with ``--quick``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import smcpn
+from benchmarks.rows import Row, absent, at_least, at_most
+from smcpn.cases import Case, load_case
+from smcpn.datasets.inventory import find_file
+from smcpn.results.laplace import Laplace
+from smcpn.results.scores import Score
+
+SHORT = 8192
+"""Samples of the Silverbox that a search begins with."""
+DRAWS = 100
+SOLVER = smcpn.RK4(steps=4)
+DAMPING_TERM = {"multisine": 0.251, "arrow": 0.368, "arrow, no extrapolation": 0.260}
+"""Millivolts: what the cubic with a damping term that depends on the displacement reaches, trained
+on all samples."""
+PUBLISHED = "published 4.61 (CT-SUBNET), 5.17, 5.53"
+MILLI = 1e3
+
+
+def silverbox(quick: bool) -> Iterator[Row]:
+    """Force, and force and friction, as splines, beside the cubic with a damping term."""
+    if find_file("silverbox", "SNLS80mV.mat") is None:
+        yield absent("silverbox", "SNLS80mV.mat not found: set SMCPN_DATA")
+        return
+    errors: dict[str, dict[str, float]] = {}
+    evidence: dict[str, float] = {}
+    for model in ("duffing-damping", "spline-force", "spline"):
+        case = load_case("silverbox", model=model, split="official")
+        found = _searched(case, SHORT, quick)
+        evidence[model] = found.log_evidence
+        simulations = case.simulations(found.to_posterior(DRAWS))
+        scores = {name: Score.of(one) for name, one in simulations.items()}
+        errors[model] = {name: MILLI * one.rmse_of_mean for name, one in scores.items()}
+        for name, score in scores.items():
+            yield _error(model, name, errors, score)
+        if model != "duffing-damping":
+            gain = evidence[model] - evidence["duffing-damping"]
+            yield at_least(f"silverbox {model}: log-evidence over duffing-damping", gain, 0.0)
+            yield from _bands(found, model)
+
+
+def _searched(case: Case, short: int, quick: bool) -> Laplace:
+    """Laplace approximation over the training record, its search begun on the first samples."""
+    problem = case.problem
+    record = problem.records[0]
+    found = smcpn.laplace(problem.with_records([record[:short]]), solver=SOLVER, seed=1)
+    if quick or len(record) <= short:
+        return found
+    starts = dict(zip(found.names, found.maximum.values, strict=True))
+    return smcpn.laplace(problem, solver=SOLVER, starts=starts, search="shooting")
+
+
+def _error(model: str, name: str, errors: dict[str, dict[str, float]], score: Score) -> Row:
+    """The error of a test: that of a spline at most the cubic's, in this run and in the table."""
+    value = errors[model][name]
+    text, note = f"silverbox {model}: {name}, mV", f"{100 * score.coverage:.3g} % in band"
+    if model == "duffing-damping":
+        return Row(text, value, note=note)
+    beside = errors["duffing-damping"][name]
+    limit = beside if model == "spline-force" else min(beside, DAMPING_TERM[name])
+    return at_most(text, value, limit, note)
+
+
+def _bands(found: Laplace, model: str) -> Iterator[Row]:
+    """How the band of a function widens from the last place that training visits to the arrow's."""
+    posterior = found.to_posterior(DRAWS)
+    force = posterior.function("force", np.array([0.0, 0.1, 0.2, 0.3]))
+    for at, sd in zip(force.points[1:], force.draws.std(axis=0)[1:], strict=True):
+        yield Row(f"silverbox {model}: sd of force({at:g} V), mV", MILLI * float(sd))
+
+
+STUDIES = {"silverbox": silverbox}

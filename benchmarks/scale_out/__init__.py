@@ -1,0 +1,1 @@
+"""Runs through executors on several processes: bytes, failures, speed, and scaling beyond."""

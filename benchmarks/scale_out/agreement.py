@@ -1,0 +1,61 @@
+"""The same bytes by any executor, with any number of workers, in any order."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.rows import Row, Study, absent
+from benchmarks.scale_out.cases import RUNS, alone, digest, run
+from benchmarks.scale_out.clusters import dask_cluster, lacks_dask, lacks_mpi, on_ranks
+
+
+def same(name: str, found: str, expected: str, note: str = "") -> Row:
+    """The row of a comparison."""
+    agrees = found == expected
+    return Row(name, "same bytes" if agrees else "others", "same bytes", agrees, note)
+
+
+def processes(quick: bool) -> Iterator[Row]:
+    """Processes of loky, and threads."""
+    for number in (1, 2) if quick else (1, 2, 7):
+        for name in ("tempering",) if quick and number == 1 else RUNS:
+            yield same(f"loky:{number} {name}", digest(run(name, f"loky:{number}")), alone(name))
+    with ThreadPoolExecutor(3) as threads:
+        yield same("3 threads tempering", digest(run("tempering", threads)), alone("tempering"))
+
+
+def dask(quick: bool) -> Iterator[Row]:
+    """A local cluster of dask, and a worker that joins late."""
+    if why := lacks_dask():
+        yield absent("dask", why)
+        return
+    for number in (2,) if quick else (1, 2, 7):
+        with dask_cluster(number) as cluster:
+            for name in ("tempering",) if quick else RUNS:
+                found = digest(run(name, f"dask:{cluster.address}"))
+                yield same(f"dask {number} workers {name}", found, alone(name))
+    with dask_cluster(1) as cluster:
+        joins = threading.Timer(4.0, cluster.add)
+        joins.start()
+        found = digest(run("ibis", f"dask:{cluster.address}"))
+        joins.join()
+        yield same("dask, a worker joins late", found, alone("ibis"))
+
+
+def mpi(quick: bool) -> Iterator[Row]:
+    """Ranks of MPI, of which the first is the driver."""
+    if why := lacks_mpi():
+        yield absent("mpi", why)
+        return
+    for name in ("tempering",) if quick else RUNS:
+        output = on_ranks(2, "benchmarks.scale_out.agreement", name)
+        yield same(f"mpi 2 ranks {name}", output.split()[-1], alone(name))
+
+
+STUDIES: dict[str, Study] = {"processes": processes, "dask": dask, "mpi": mpi}
+
+if __name__ == "__main__":
+    print(digest(run(sys.argv[1], "mpi")))

@@ -1,0 +1,84 @@
+"""Workers that are killed, and a scheduler that is gone."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import smcpn
+from benchmarks.rows import Row, Study, absent
+from benchmarks.scale_out.cases import alone, digest, run
+from benchmarks.scale_out.clusters import dask_cluster, kill, lacks_dask
+from smcpn.distributed.engines import opened
+from smcpn.errors import ExecutorError
+
+KILLS, QUICK_KILLS = 30, 4
+
+
+def during(seconds: float, act: Callable[[], object]) -> threading.Timer:
+    """Do something after a time, while what follows goes on."""
+    timer = threading.Timer(seconds, act)
+    timer.start()
+    return timer
+
+
+def kill_one(executor: Any, rng: np.random.Generator) -> None:
+    """Kill a process of loky."""
+    living = list(executor._processes)
+    if living:
+        kill(int(rng.choice(living)))
+
+
+def killed(quick: bool) -> Iterator[Row]:
+    """Processes of loky that are killed at random moments of a run."""
+    rng, agrees, kills = np.random.default_rng(0), 0, QUICK_KILLS if quick else KILLS
+    with opened("loky:2") as executor:
+        run("tempering", executor)
+        begin = time.perf_counter()
+        run("tempering", executor)
+        length = time.perf_counter() - begin
+    for _ in range(kills):
+        with opened("loky:2") as executor:
+            run("tempering", executor)
+            moment = rng.uniform(0.0, length)
+            timer = during(moment, lambda executor=executor: kill_one(executor, rng))
+            agrees += digest(run("tempering", executor)) == alone("tempering")
+            timer.join()
+    yield Row("loky, a worker killed", f"{agrees} of {kills}", "all", agrees == kills)
+
+
+def scheduler(quick: bool) -> Iterator[Row]:
+    """A scheduler of dask that is gone: the run stops, and its checkpoint goes on."""
+    if why := lacks_dask():
+        yield absent("dask, a worker killed", why)
+        return
+    with dask_cluster(2) as cluster:
+        timer = during(3.0, cluster.processes[1].kill)
+        found = digest(run("ibis", f"dask:{cluster.address}"))
+        timer.join()
+        agrees = found == alone("ibis")
+        yield Row("dask, a worker killed", agrees, "same bytes", agrees)
+    with dask_cluster(2) as cluster, tempfile.TemporaryDirectory() as folder:
+        file, sentence = Path(folder) / "run.h5", ""
+        timer = during(4.0, cluster.scheduler.kill)
+        begin = time.perf_counter()
+        try:
+            run("ibis", f"dask:{cluster.address}", checkpoint=file, checkpoint_every=0.0)
+        except ExecutorError as error:
+            sentence = str(error)
+        seconds = time.perf_counter() - begin
+        timer.join()
+        yield Row(
+            "dask, scheduler killed: seconds until it stops", round(seconds, 1), note=sentence
+        )
+        agrees = bool(sentence) and digest(smcpn.resume(file, progress=False)) == alone("ibis")
+        yield Row("dask, scheduler killed, then resumed", agrees, "same bytes", agrees)
+
+
+STUDIES: dict[str, Study] = {"killed": killed, "scheduler": scheduler}
