@@ -45,8 +45,11 @@ def rate(t, state, network):
     return jnp.stack([state[1], (matrix @ value + bias)[0] - 0.2 * state[1]])
 
 
-def gradients(y, start, dt, steps, noise, hidden):
-    """Value and gradient by each method, functions of weights (N, d); compiled at first use."""
+def gradients(y, start, dt, steps, noise, hidden, few):
+    """Value and gradient by each method, functions of weights (N, d); compiled at first use.
+
+    With ``few`` diffrax has its default adjoint only.
+    """
     y, start, h = jnp.asarray(y), jnp.asarray(start), dt / steps
     count = (len(y) - 1) * steps
 
@@ -83,7 +86,8 @@ def gradients(y, start, dt, steps, noise, hidden):
         _, path = jax.lax.scan(interval, start, length=len(y) - 1)
         return log_density(jnp.concatenate([start[None], path]))
 
-    methods = {f"diffrax {name}": by_diffrax(adjoint) for name, adjoint in ADJOINTS.items()}
+    names = list(ADJOINTS)[: 1 if few else None]
+    methods = {f"diffrax {name}": by_diffrax(ADJOINTS[name]) for name in names}
     methods["JAX scan"] = by_scan
     return {name: _compiled(likelihood) for name, likelihood in methods.items()}
 
