@@ -11,6 +11,7 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "gradients",
     "pendulum",
     "real",
     "many",
