@@ -12,6 +12,7 @@ from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
     "families",
+    "gradients",
     "pendulum",
     "real",
     "many",
