@@ -116,6 +116,12 @@ class Workers:
         self.seconds += seconds
         return joined, seconds
 
+    @property
+    def state(self) -> str:
+        """How many workers have taken part, and how many tasks were submitted again."""
+        again = f", {self.resubmitted} tasks again" if self.resubmitted else ""
+        return f"workers {len(self.done)} of {self.engine.size}{again}"
+
     def renew(self, broken: Any) -> None:
         """Replace an engine that is broken, once, where that is possible."""
         if broken is not self.engine:
