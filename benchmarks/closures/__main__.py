@@ -11,6 +11,8 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "families",
+    "gradients",
     "pendulum",
     "real",
     "many",

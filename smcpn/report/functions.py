@@ -18,8 +18,6 @@ from smcpn.simulation.visited import Visited
 
 Array = NDArray[np.float64]
 
-FIGURED = (1, 2)
-"""Numbers of variables for which there is a figure."""
 SHOWN = 12
 """Draws that are drawn."""
 BINS = 60

@@ -49,8 +49,8 @@ class IdentifiedFunction:
     draws : ndarray, (n, m)
         Equally weighted values.
     places : ndarray, (K, variables)
-        Arguments that the trajectories of the records learned from give it, sample by sample:
-        medians over the posterior.
+        Arguments that the trajectories of the records learned from give it, sample by sample, for
+        a typical draw.
     """
 
     name: str
