@@ -104,16 +104,17 @@ def reverse(quick: bool) -> Iterator[Row]:
         off = np.abs(slopes - gradient).max() / np.abs(gradient).max()
         note = f"gradients differ by {off:.1e}, values by {np.abs(total / value - 1).max():.1e}"
         yield Row(f"{name} / ours", taken[name] / taken["ours"], note=note)
-    if found:
-        diffrax = min((name for name in found if "diffrax" in name), key=lambda name: taken[name])
-        yield at_least("diffrax / ours", taken[diffrax] / taken["ours"], 10, diffrax)
-    if found and not quick:
-        fastest = min(found, key=lambda name: taken[name])
-        alone = {"ours": lambda: function.value_and_gradient(weights[:1])}
-        alone |= {name: lambda n=name: found[n](weights[:1]) for name in {fastest, diffrax}}
-        single = _seconds(alone, repeats)
-        for name in sorted({fastest, diffrax}):
-            yield Row(f"one particle: {name} / ours", single[name] / single["ours"])
+    if not found:
+        return
+    diffrax = min((name for name in found if "diffrax" in name), key=lambda name: taken[name])
+    yield at_least("diffrax / ours", taken[diffrax] / taken["ours"], 10, diffrax)
+    if quick:
+        return
+    names = sorted({min(found, key=lambda name: taken[name]), diffrax})
+    alone: dict[str, Callable[[], Any]] = {"ours": lambda: function.value_and_gradient(weights[:1])}
+    single = _seconds(alone | {n: lambda n=n: found[n](weights[:1]) for n in names}, repeats)
+    for name in names:
+        yield Row(f"one particle: {name} / ours", single[name] / single["ours"])
 
 
 def digits(quick: bool) -> Iterator[Row]:
