@@ -247,7 +247,8 @@ class Phase:
     @property
     def whole(self) -> NDArray[np.bool_]:
         """Where neither parameters nor gradients have become infinite, (n,)."""
-        return np.isfinite(np.hstack([self.theta, self.gradient])).all(axis=1)
+        finite = np.isfinite(np.hstack([self.theta, self.gradient]))
+        return np.asarray(finite.all(axis=1), dtype=np.bool_)
 
 
 def _witnesses(system: ParticleSystem, z: Array) -> Array:
