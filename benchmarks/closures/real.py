@@ -1,7 +1,6 @@
 """Unknown functions on measured records: the force of the Silverbox, the friction of the EMPS.
 
-Every posterior is a Laplace approximation. The search begins on the first samples of the training
-record, from draws of the prior, and goes on over all of it, or ends there with ``--quick``.
+Every posterior is a Laplace approximation. ``--quick`` trains on the first samples of the records.
 """
 
 from __future__ import annotations
@@ -26,6 +25,13 @@ DAMPING_TERM = {"multisine": 0.251, "arrow": 0.368, "arrow, no extrapolation": 0
 on all samples."""
 PUBLISHED = "published 4.61 (CT-SUBNET), 5.17, 5.53"
 MILLI = 1e3
+EMPS_SHORT = 8192
+EMPS_SOLVER = smcpn.RK4(steps=2)
+EMPS_STARTS: dict[str, dict[str, float]] = {
+    "emps": {"M": 91.0, "Fv": 183.0, "Fc": 23.0, "offset": -3.0},
+    "spline": {"M": 91.0, "Fc": 23.0, "friction[0]": -3.0, "friction[1]": 0.87},
+}
+"""The parametric law, from which both searches begin; the rest at the median of the prior."""
 
 
 def silverbox(quick: bool) -> Iterator[Row]:
@@ -80,4 +86,34 @@ def _bands(found: Laplace, model: str) -> Iterator[Row]:
         yield Row(f"silverbox {model}: sd of force({at:g} V), mV", MILLI * float(sd))
 
 
-STUDIES = {"silverbox": silverbox}
+def emps(quick: bool) -> Iterator[Row]:
+    """Friction as a spline beside the parametric law: open and closed loop on the test record."""
+    if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):
+        yield absent("emps", "DATA_EMPS.mat and DATA_EMPS_PULSES.mat not found: set SMCPN_DATA")
+        return
+    evidence: dict[str, float] = {}
+    for model in ("emps", "spline"):
+        case = load_case("emps", model=model, split="official")
+        problem = case.problem
+        if quick:
+            problem = problem.with_records([problem.records[0][:EMPS_SHORT]])
+        starts = EMPS_STARTS[model]
+        found = smcpn.laplace(problem, solver=EMPS_SOLVER, starts=starts, search="shooting")
+        evidence[model] = found.log_evidence
+        posterior = found.to_posterior(DRAWS)
+        for protocol, note in (("open_loop", PUBLISHED), ("closed_loop", "")):
+            score = Score.of(case.protocols[protocol](posterior))
+            yield Row(f"emps {model}: {protocol}, mm", MILLI * score.rmse_of_mean, note=note)
+        yield Row(f"emps {model}: log-evidence", evidence[model])
+    yield Row("emps: log-evidence of the spline", evidence["spline"] - evidence["emps"])
+    yield from _friction(posterior)
+
+
+def _friction(posterior: smcpn.Posterior) -> Iterator[Row]:
+    """The spline, without the Coulomb term, with the half width of its 95 % band."""
+    found = posterior.function("friction", np.array([-0.125, -0.05, 0.0, 0.05, 0.125]))
+    for at, mean, sd in zip(found.points, found.mean, found.draws.std(axis=0), strict=True):
+        yield Row(f"emps: friction({at:g} m/s), N", float(mean), note=f"+- {1.96 * sd:.2g}")
+
+
+STUDIES = {"silverbox": silverbox, "emps": emps}
