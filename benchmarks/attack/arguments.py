@@ -248,7 +248,7 @@ CONTRACTS = frozenset(
         "IndependentMetropolis.document", "IndependentMetropolis.of",
         "IndependentMetropolis.rejuvenate", "LangevinMetropolis.document", "LangevinMetropolis.of",
         "LangevinMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
-        "ODE.functions", "ODE.table", "Online.configured", "Online.resume",
+        "ODE.graphs", "ODE.table", "Online.configured", "Online.resume",
         "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
         "RandomWalkMetropolis.of", "RandomWalkMetropolis.rejuvenate", "StudentT.log_density",

@@ -39,6 +39,7 @@ from smcpn.checkpoint.inspection import inspect
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume
+from tests.checkpoint.closures import closure_problem
 from tests.models import oscillator_problem, oscillator_record
 
 MUTATIONS, QUICK_MUTATIONS = 10_000, 200
@@ -89,7 +90,8 @@ def _run(folder: Path, **options: Any) -> None:
         if parts == stop:
             raise KeyboardInterrupt
 
-    problem = oscillator_problem(oscillator_record(samples=options.pop("samples", 40)))
+    samples = options.pop("samples", 40)
+    problem = options.pop("problem", None) or oscillator_problem(oscillator_record(samples=samples))
     options.setdefault("solver", smcpn.RK4(steps=1))
     options |= {"particles": PARTICLES, "seed": 1, "checkpoint": path, "progress": progress}
     with suppress(KeyboardInterrupt):
@@ -125,9 +127,10 @@ FILES: dict[str, Callable[[Path], None]] = {
     "forgetting": lambda folder: _stream(folder, forget=0.5),
     "adaptive": lambda folder: _run(folder, solver=smcpn.AdaptiveEKF1(order=2, tolerance=1e-3)),
     "start": _started,
+    "closure": lambda folder: _run(folder, problem=closure_problem(), method="tempering"),
 }
 """Functions that write a run or a stream to a folder."""
-QUICK_FILES = ("ibis", "interrupted", "replicates", "stream")
+QUICK_FILES = ("ibis", "interrupted", "replicates", "stream", "closure")
 
 
 def seeds(names: tuple[str, ...]) -> list[Seed]:

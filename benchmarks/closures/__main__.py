@@ -11,8 +11,12 @@ from importlib import import_module
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
+    "families",
+    "gradients",
+    "pendulum",
     "real",
     "many",
+    "nuts",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

@@ -63,7 +63,8 @@ class Correlated:
         self.precision = self.scale[:, None] * band * self.scale
         root = np.linalg.cholesky(np.linalg.inv(self.precision) + eye)
         self.centre = root @ rng.standard_normal(d)
-        self.prior = Prior({f"x{j}": stats.norm() for j in range(d)})
+        distributions: dict[str, Any] = {f"x{j}": stats.norm() for j in range(d)}
+        self.prior = Prior(distributions)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
@@ -92,7 +93,7 @@ class Correlated:
     def exact(self) -> Exact:
         """Posterior moments and log-evidence."""
         d = len(self.centre)
-        covariance = np.linalg.inv(np.eye(d) + self.precision)
+        covariance = np.asarray(np.linalg.inv(np.eye(d) + self.precision), dtype=np.float64)
         pull = self.precision @ self.centre
         mean = covariance @ pull
         quadratic = self.centre @ pull - pull @ mean
@@ -219,7 +220,7 @@ def _gradients(found: Sequence[Errors]) -> float:
 
 def gaussians(quick: bool) -> Iterator[Row]:
     """Yield moments, evidence and cost of Gaussian targets, and how the cost grows."""
-    sizes, seeds = ((25, 100), (6, 2)) if quick else ((100, 500), (12, 4))
+    sizes, seeds = ((25, 100), (6, 3)) if quick else ((100, 500), (12, 4))
     costs = []
     for d, number in zip(sizes, seeds, strict=True):
         found = [gaussian(d, 1000, seed) for seed in range(number)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,23 @@ def oscillation(samples: int) -> smcpn.Problem:
     return smcpn.Problem(duffing, record, observe="x", noise=0.02, prior=prior)
 
 
+drag = smcpn.spline("v", knots=5, within=(-2, 2), odd=True)
+
+
+@smcpn.ode
+def dragged(x, v, u, *, k, drag):
+    """Driven oscillator whose drag is unknown."""
+    return v, u - drag(v) - k * x
+
+
+@cache
+def closure() -> smcpn.Problem:
+    """The oscillator with a spline for its drag."""
+    record = oscillation(200).records[0]
+    prior: dict[str, Any] = {"k": stats.lognorm(1.0)}
+    return smcpn.Problem(dragged, record, observe="x", noise=0.02, prior=prior)
+
+
 @cache
 def decay() -> smcpn.Problem:
     """The disturbed decay, for SMC^2."""
@@ -50,6 +67,7 @@ def decay() -> smcpn.Problem:
 RUNS: dict[str, dict[str, Any]] = {
     "ibis": {"method": "ibis", "particles": 200},
     "tempering": {"method": "tempering", "particles": 300},
+    "closure": {"method": "tempering", "particles": 100},
     "smc2": {"likelihood": "particle", "state_particles": 32, "particles": 100},
 }
 """Options of the runs that are compared."""
@@ -58,7 +76,7 @@ RUNS: dict[str, dict[str, Any]] = {
 def run(name: str, executor: Any = None, **options: Any) -> Posterior:
     """One of `RUNS`, of which every browse is sent away."""
     workers.HOME_SECONDS = 0.0
-    problem = decay() if name == "smc2" else oscillation(200)
+    problem = {"smc2": decay, "closure": closure}.get(name, partial(oscillation, 200))()
     solver = smcpn.RK4(2) if name == "smc2" else smcpn.EKF0(steps=2)
     return smcpn.identify(
         problem, solver=solver, seed=1, progress=False, executor=executor, **RUNS[name], **options

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import casadi as ca
 
+from smcpn.codegen.functions import FUNCTIONS
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
@@ -97,6 +98,60 @@ def hoisted(program: LaneProgram) -> Hoisted:
 
 def _hashes(symbols: ca.SX) -> set[int]:
     return {symbols[k].element_hash() for k in range(symbols.numel())}
+
+
+def taped(graph: ca.SX, back: ca.SX, moving: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX]:
+    """Functions such as exp and tanh that a graph and its way back share, to be computed once.
+
+    Arithmetic is cheaper to do again than to keep.
+
+    Parameters
+    ----------
+    graph, back : casadi.SX, (m, 1) and (n, 1)
+    moving : casadi.SX
+        Symbols that a function has to depend on.
+
+    Returns
+    -------
+    symbols : casadi.SX, (z, 1)
+        In place of their values.
+    values : casadi.SX, (z, 1)
+        Of the symbols of ``graph``.
+    back : casadi.SX, (n, 1)
+        Of these symbols too.
+    """
+    free = ca.symvar(joined := ca.vertcat(graph, back))
+    function = ca.Function("graphs", [ca.vertcat(*free)], [ca.cse(ca.densify(joined))])
+    rows = list(instructions(function))
+    shared = _reached(rows, graph.numel()) & _moving(rows, free, _hashes(moving))
+    values, again = _values(rows, free), list[ca.SX]()
+    outputs, kept = ca.SX.zeros(joined.numel(), 1), dict[int, tuple[ca.SX, ca.SX]]()
+    for row, (operation, operands, _) in enumerate(rows):
+        here = values[row]
+        if operation == OUTPUT:
+            outputs[operands[2]] = again[operands[0]]
+        elif operation in FUNCTIONS and row in shared:
+            here = ca.SX.sym(f"taped_{row}")
+            kept[here.element_hash()] = here, values[row]
+        elif operation not in (INPUT, CONSTANT):
+            here = applied(operation, [again[k] for k in operands])
+        again.append(here)
+    back = outputs[graph.numel() :]
+    needed = [kept[h] for symbol in ca.symvar(back) if (h := symbol.element_hash()) in kept]
+    symbols = ca.vertcat(ca.SX(0, 1), *(symbol for symbol, _ in needed))
+    return symbols, ca.vertcat(ca.SX(0, 1), *(value for _, value in needed)), back
+
+
+def _reached(rows: Sequence[tuple[str, tuple[int, ...], float]], outputs: int) -> set[int]:
+    """Rows that the first outputs depend on."""
+    reached: set[int] = set()
+    for row in reversed(range(len(rows))):
+        operation, operands, _ = rows[row]
+        if operation == OUTPUT and operands[2] < outputs:
+            reached.add(operands[0])
+        elif row in reached and operation not in (INPUT, CONSTANT):
+            reached.update(operands)
+    return reached
 
 
 def transposed(graph: ca.SX, symbols: Sequence[ca.SX], weights: ca.SX) -> list[ca.SX]:

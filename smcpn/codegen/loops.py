@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -218,6 +219,12 @@ class Shared:
         self.values = {
             value: writer.value(value) for value in block.results if isinstance(value, Value)
         }
+
+    def of(self, block: Block) -> Shared:
+        """Those that a block takes."""
+        other = copy(self)
+        other.values = {value: self.values[value] for value in block.arguments}
+        return other
 
 
 def run_lanes(

@@ -36,7 +36,7 @@ from smcpn.codegen.sweep_plan import sweep_plan
 
 Array = NDArray[np.float64]
 
-TAPE = 2**24
+TAPE = 2**25
 """Bytes of a tape, of which every thread has one; one interval may need more."""
 FORWARD_STEPS = 4
 """Steps of a forward pass that take as long as one of a reverse pass, about."""
@@ -90,7 +90,7 @@ class SweepKernel:
         self, forward: LaneKernel, theta: Array, rows: Rows, size: int | None
     ) -> list[tuple[Array, int, int]]:
         """State before each segment of samples [first, last)."""
-        size = size or TAPE // (8 * self._plan.n_state * self._plan.lanes)
+        size = size or TAPE // (8 * self._plan.n_kept * self._plan.lanes)
         state, found, first = forward.start(theta, rows), [], 0
         while True:
             last = self._end(rows, first, size)
@@ -124,7 +124,7 @@ class SweepKernel:
         states = int(self._states(rows, max(samples[0], 1) - 1, samples[1] - 1))
         threads = threads or processors()
         parts = block_parts(blocks, FORWARD_STEPS * states * n, threads)
-        size = states * plan.n_state * plan.lanes
+        size = states * plan.n_kept * plan.lanes
 
         def run(part: tuple[int, int]) -> None:
             work, tape = np.empty(plan.slots * plan.lanes + ALIGNED), np.empty(size + ALIGNED)

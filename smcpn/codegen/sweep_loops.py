@@ -16,7 +16,6 @@ step on a *tape*, then goes back over it:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -33,9 +32,7 @@ from smcpn.codegen.loops import (
     number,
     run_lanes,
 )
-from smcpn.codegen.lower import Operand, Value
-from smcpn.codegen.machine_code import Block, Writer
-from smcpn.codegen.terms import DOUBLE, vector
+from smcpn.codegen.machine_code import Block
 
 SWEEP_ARGUMENTS = {
     "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,
@@ -46,8 +43,6 @@ SWEEP_ARGUMENTS = {
 }  # fmt: skip
 """What `sweep` is called with."""
 
-PIECE = 250
-"""Statements of a basic block. LLVM takes a time that grows with the square of their number."""
 WORK, HERE, NEXT = 0, ARRAY, 2 * ARRAY
 """First slots of the work array, of the state on the tape, and of that after it."""
 
@@ -59,11 +54,15 @@ class SweepPlan:
     Attributes
     ----------
     blocks : dict of str to Block
-        As of `smcpn.codegen.loops.Plan`: forward ``interval`` and ``step``, and backward
-        ``sample_back``, ``interval_back`` and ``step_back``; and ``hoist_lane``.
+        What runs once for all lanes, of each of ``pieces`` (``_shared``), and ``hoist_lane``.
+    pieces : dict of str to list of Block
+        What runs in each lane: forward ``interval`` and ``step``, and backward ``sample_back``,
+        ``interval_back`` and ``step_back``.
     lanes, width : int
         Particles of a block, and how many of them one instruction runs.
-    n_state, n_numbers, n_slopes : int
+    n_state, n_kept : int
+        Numbers on the tape that are a state, and with what is kept of the step from it.
+    n_numbers, n_slopes : int
         Of ``n_numbers`` the first ``n_slopes`` move.
     adjoint_slot, slopes_slot, total_slot, slots : int
         First slots of the derivatives by state and numbers and of the sum of what is emitted,
@@ -73,9 +72,11 @@ class SweepPlan:
     """
 
     blocks: dict[str, Block]
+    pieces: dict[str, list[Block]]
     lanes: int
     width: int
     n_state: int
+    n_kept: int
     n_numbers: int
     n_slopes: int
     adjoint_slot: int
@@ -87,14 +88,15 @@ class SweepPlan:
     @property
     def text(self) -> str:
         """All that the machine code depends on, but for the modules that write it."""
-        sizes = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        blocks = (f"{name}{block}" for name, block in self.blocks.items())
+        sizes = {field.name: getattr(self, field.name) for field in fields(self)[2:]}
+        blocks = [f"{name}{block}" for name, block in self.blocks.items()]
+        blocks += [f"{name}{block}" for name, part in self.pieces.items() for block in part]
         return f"sweep {sizes}\n" + "\n".join(blocks)
 
     @property
     def begun(self) -> int:
         """States of an interval on the tape besides those of its steps."""
-        return int("interval_lane" in self.blocks)
+        return int("interval" in self.pieces)
 
 
 def write_sweep(module: ir.Module, plan: SweepPlan) -> None:
@@ -109,7 +111,6 @@ class _Sweep:
         self._made, self._plan = made, plan
         self._gather = copies(module, "gather", plan.lanes, into_lanes=True)
         self._scatter = copies(module, "scatter", plan.lanes, into_lanes=False)
-        self._working, self._nowhere = self._opaque()
         # The state is at hand at the sample before the first, or at the first of all.
         self._origin = made.sum(self._larger(made["first"], number(1)), number(-1))
         begin = made.at(made["begins"], self._origin)
@@ -169,60 +170,12 @@ class _Sweep:
             vector: made.at(made[array], made.times(row, number(plan.widths[vector])))
             for vector, (array, row) in rows.items()
         }
-        size = number(plan.n_state * plan.lanes)
+        size = number(plan.n_kept * plan.lanes)
         here = made.at(made["tape"], made.times(state, size))
         arrays = [made["work"], here, made.at(here, size)]
         shared = Shared(made, plan.blocks[f"{name}_shared"], places)
-        self._run_pieces(plan.blocks[f"{name}_lane"], shared, arrays)
-
-    def _run_pieces(self, block: Block, shared: Shared, arrays: list[Any]) -> None:
-        """Write a block for all lanes as `run_lanes` does, `PIECE` statements after the other.
-
-        Between them is a branch that LLVM cannot know to be taken always. Values are loaded again
-        in every piece that reads them: they would be spilled to the stack on the way.
-        """
-        made, builder, kind = self._made, self._made.builder, vector(DOUBLE, self._plan.width)
-        writer, slots = Writer(builder, kind, block.repeated), dict(block.loads)
-        spread = {value: writer.spread(x) for value, x in shared.values.items()}
-        with made.loop(number(0), number(self._plan.lanes), self._plan.width) as lane:
-
-            def address(slot: int) -> Any:
-                array, place = divmod(slot, ARRAY)
-                element = made.at(arrays[array], lane, number(place * self._plan.lanes))
-                return builder.bitcast(element, kind.as_pointer())
-
-            def load(operands: Iterable[Operand]) -> None:
-                for operand in dict.fromkeys(operands):
-                    if isinstance(operand, Value) and operand in slots:
-                        place = address(slots[operand])
-                        writer.values[operand] = builder.load(place, align=8)
-
-            writer.values.update(spread)
-            for first in range(0, len(block.statements), PIECE):
-                if first:
-                    self._branch()
-                piece = block.statements[first : first + PIECE]
-                load(operand for statement in piece for operand in statement.operands)
-                writer.run(piece)
-            load(operand for _, operand in block.stores)
-            for slot, operand in block.stores:
-                builder.store(writer.value(operand), address(slot), align=8)
-
-    def _opaque(self) -> tuple[Any, Any]:
-        """What is true, and a block that is never reached."""
-        builder = self._made.builder
-        true = builder.icmp_unsigned("!=", self._made["work"], ir.Constant(NUMBERS, None))
-        nowhere = builder.append_basic_block()
-        with builder.goto_block(nowhere):
-            builder.ret_void()
-        return true, nowhere
-
-    def _branch(self) -> None:
-        """Go on in another basic block."""
-        builder = self._made.builder
-        following = builder.append_basic_block()
-        builder.cbranch(self._working, following, self._nowhere)
-        builder.position_at_end(following)
+        for piece in plan.pieces[name]:
+            run_lanes(made, piece, plan.lanes, plan.width, shared.of(piece), arrays)
 
     def _interval(self, sample: Any) -> tuple[Any, Any, Any]:
         """Number of the interval before a sample, its first step and the one after its last."""

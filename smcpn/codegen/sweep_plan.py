@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import casadi as ca
 
-from smcpn.codegen.adjoint import transposed
+from smcpn.codegen.adjoint import taped, transposed
 from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, only_values, shared_block
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
     Literal,
+    Operand,
     Statement,
     Statements,
     Value,
@@ -19,12 +20,13 @@ from smcpn.codegen.lower import (
     lower,
 )
 from smcpn.codegen.machine_code import Block
+from smcpn.codegen.pieces import pieces
 from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
 from smcpn.codegen.terms import WIDTH
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
-_ADJOINT = "l"
+_ADJOINT, _TAPED = "l", "z"
 
 
 def sweep_plan(program: LaneProgram) -> SweepPlan:
@@ -47,14 +49,16 @@ class _Layout:
             graphs["interval"] = (program.interval, {"q": program.interval_row})
         emitted, one = program.emitted[0], ca.SX(1.0)
         sample = ca.vertcat(emitted, self._transposed(emitted, one, keep=True))
-        self._forward = {
-            name: self._lowered(graph, name, rows) for name, (graph, rows) in graphs.items()
-        }
-        self._back = {
-            name: self._lowered(self._transposed(graph, self._adjoint), f"{name}_back", rows)
-            for name, (graph, rows) in graphs.items()
-        }
-        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row})
+        self._forward, self._back = dict[str, Statements](), dict[str, Statements]()
+        self._n_taped, none = 0, ca.SX(0, 1)
+        moving = ca.vertcat(program.state, program.theta)
+        for name, (graph, rows) in graphs.items():
+            back = self._transposed(graph, self._adjoint)
+            kept, values, back = taped(graph, back, moving)
+            self._n_taped = max(self._n_taped, kept.numel())
+            self._forward[name] = self._lowered(ca.vertcat(graph, values), name, rows, none)
+            self._back[name] = self._lowered(back, f"{name}_back", rows, kept)
+        self._back["sample"] = self._lowered(sample, "sample_back", {"s": program.sample_row}, none)
         self._assign()
 
     def _transposed(self, graph: ca.SX, weights: ca.SX, keep: bool = False) -> ca.SX:
@@ -63,11 +67,12 @@ class _Layout:
         by_state, by_numbers = transposed(graph, [state, theta], weights)
         return ca.vertcat(by_state + self._adjoint if keep else by_state, by_numbers)
 
-    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX]) -> Statements:
+    def _lowered(self, graph: ca.SX, name: str, rows: dict[str, ca.SX], kept: ca.SX) -> Statements:
         vectors = [
             Vector(self._numbers, "p", Level.PARTICLE),
             Vector(self._program.state, "m", Level.LANE),
             Vector(self._adjoint, _ADJOINT, Level.LANE),
+            Vector(kept, _TAPED, Level.LANE),
             *(Vector(symbols, row, Level.SHARED) for row, symbols in rows.items()),
         ]
         return lower(graph, vectors, f"{name}_")
@@ -88,32 +93,42 @@ class _Layout:
         for k in range(program.state.numel()):
             self._slot[Value("m", k, Level.LANE)] = HERE + k
             self._slot[Value(_ADJOINT, k, Level.LANE)] = self._adjoint_slot + k
+        for k in range(self._n_taped):
+            self._slot[Value(_TAPED, k, Level.LANE)] = HERE + program.state.numel() + k
 
     def plan(self) -> SweepPlan:
         """Make the blocks."""
-        program = self._program
-        lanes = MOST_LANES
-        while lanes > LEAST_LANES and self._slots * lanes * 8 > WORKING_SET:
-            lanes //= 2
-        blocks = {"hoist_lane": self._hoist()}
+        program, blocks, cut = (
+            self._program,
+            {"hoist_lane": self._hoist()},
+            dict[str, list[Block]](),
+        )
+        slots = self._slots
         for name, graph in self._forward.items():
-            shared = shared_block(graph, "rgq")
-            blocks |= {f"{name}_shared": shared, f"{name}_lane": self._ahead(graph, shared)}
+            blocks[f"{name}_shared"] = shared = shared_block(graph, "rgq")
+            cut[name], end = pieces(self._ahead(graph, shared), self._slots)
+            slots = max(slots, end)
         for name, graph in self._back.items():
-            shared = shared_block(graph, "rgqs")
+            blocks[f"{name}_back_shared"] = shared = shared_block(graph, "rgqs")
             lane = self._returning(graph, shared, first=int(name == "sample"))
-            blocks |= {f"{name}_back_shared": shared, f"{name}_back_lane": lane}
+            cut[f"{name}_back"], end = pieces(lane, self._slots)
+            slots = max(slots, end)
+        lanes = MOST_LANES
+        while lanes > LEAST_LANES and slots * lanes * 8 > WORKING_SET:
+            lanes //= 2
         return SweepPlan(
             blocks=blocks,
+            pieces=cut,
             lanes=lanes,
             width=WIDTH,
             n_state=program.state.numel(),
+            n_kept=program.state.numel() + self._n_taped,
             n_numbers=self._numbers.numel(),
             n_slopes=program.theta.numel(),
             adjoint_slot=self._adjoint_slot,
             slopes_slot=self._slopes_slot,
             total_slot=self._total_slot,
-            slots=self._slots,
+            slots=slots,
             widths={
                 "r": program.step_row.numel(),
                 "g": program.gain_row.numel(),
@@ -134,13 +149,14 @@ class _Layout:
         )
 
     def _ahead(self, graph: Statements, shared: Block) -> Block:
-        """The next state, in the next place on the tape."""
-        read = graph.read(Level.LANE)
+        """The next state, in the next place on the tape, and what is kept at this one."""
+        read, n = graph.read(Level.LANE), self._program.state.numel()
+        places = [*range(NEXT, NEXT + n), *range(HERE + n, HERE + len(graph.outputs))]
         return Block(
             arguments=only_values(shared.results),
             loads=self._loads(value for value in self._slot if value in read),
             statements=tuple(graph.by_level[Level.LANE]),
-            stores=tuple(enumerate(graph.outputs, NEXT)),
+            stores=tuple(zip(places, graph.outputs, strict=True)),
         )
 
     def _returning(self, graph: Statements, shared: Block, first: int) -> Block:
@@ -156,6 +172,9 @@ class _Layout:
         ]
         before = [Value("before", place, Level.LANE) for place, _ in summed]
         sums = [Value("sum", place, Level.LANE) for place, _ in summed]
+        adding: dict[Operand, list[Statement]] = {}
+        for total, value, (_, output) in zip(sums, before, summed, strict=True):
+            adding.setdefault(output, []).append(Statement(total, "add", (value, output)))
         adjoint = zip(places[first:after], outputs[first:after], strict=True)
         return Block(
             arguments=only_values(shared.results),
@@ -163,13 +182,7 @@ class _Layout:
                 *self._loads(value for value in self._slot if value in read),
                 *((value, place) for value, (place, _) in zip(before, summed, strict=True)),
             ),
-            statements=(
-                *graph.by_level[Level.LANE],
-                *(
-                    Statement(total, "add", (value, output))
-                    for total, value, (_, output) in zip(sums, before, summed, strict=True)
-                ),
-            ),
+            statements=_each_followed(graph.by_level[Level.LANE], adding),
             stores=(
                 *((place, output) for place, output in adjoint),
                 *((place, total) for total, (place, _) in zip(sums, summed, strict=True)),
@@ -178,3 +191,13 @@ class _Layout:
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self._slot[value]) for value in values)
+
+
+def _each_followed(
+    statements: list[Statement], following: dict[Operand, list[Statement]]
+) -> tuple[Statement, ...]:
+    """Statements with those that take the result of one right behind it, the others at the end."""
+    found: list[Statement] = []
+    for statement in statements:
+        found += [statement, *following.pop(statement.target, [])]
+    return (*found, *(statement for others in following.values() for statement in others))

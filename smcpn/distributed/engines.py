@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -63,9 +63,13 @@ class Engine(ABC):
         """An engine like this one in place of it, which is broken; None where there is none."""
         return None
 
+    def close(self) -> None:
+        """Shut down the executor."""
+        self.executor.shutdown()
+
     @classmethod
-    def open(cls, address: str) -> AbstractContextManager[Any]:
-        """Return an executor of an address, what follows the name; it closes itself."""
+    def open(cls, address: str) -> Any:
+        """Return an executor of an address, what follows the name."""
         raise NotImplementedError(cls.library, address)
 
 
@@ -110,8 +114,12 @@ class Loky(Engine):
         make = loky.get_reusable_executor if reusable else loky.ProcessPoolExecutor
         return type(self)(make(max_workers=size, timeout=old._timeout))
 
+    def close(self) -> None:
+        """See `Engine.close`; a process may wait for ever for a lock of one that was killed."""
+        self.executor.shutdown(kill_workers=True)
+
     @classmethod
-    def open(cls, address: str) -> AbstractContextManager[Any]:
+    def open(cls, address: str) -> Any:
         """See `Engine.open`: as many processes as the address says."""
         import loky
 
@@ -148,7 +156,7 @@ class Dask(Engine):
         return self.executor.submit(task, pure=False, key=key)
 
     @classmethod
-    def open(cls, address: str) -> AbstractContextManager[Any]:
+    def open(cls, address: str) -> Any:
         """See `Engine.open`: of the scheduler at the address."""
         from distributed import Client
 
@@ -160,20 +168,11 @@ class Dask(Engine):
                 "'dask scheduler', and give the address that it prints",
                 argument="executor",
             ) from error
-        return _Closing(client)
+        return client.get_executor()
 
-
-class _Closing:
-    """The executor of a client, which is closed with it."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def __enter__(self) -> Any:
-        return self._client.get_executor()
-
-    def __exit__(self, *error: object) -> None:
-        self._client.close()
+    def close(self) -> None:
+        """See `Engine.close`: of a client that was made by `open`."""
+        self.executor._client.close()
 
 
 class MPI(Engine):
@@ -187,7 +186,7 @@ class MPI(Engine):
         return max(1, self.executor.num_workers)
 
     @classmethod
-    def open(cls, address: str) -> AbstractContextManager[Any]:
+    def open(cls, address: str) -> Any:
         """See `Engine.open`: of the ranks that mpiexec has started."""
         from mpi4py.futures import MPIPoolExecutor
 
@@ -249,5 +248,8 @@ def opened(executor: Any) -> Generator[Any]:
             f"pip install smcpn[{name}]",
             argument="executor",
         ) from error
-    with engine.open(address) as made:
-        yield made
+    own = engine(engine.open(address))
+    try:
+        yield own.executor
+    finally:
+        own.close()

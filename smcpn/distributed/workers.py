@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from smcpn.codegen.clock import CLOCK
-from smcpn.distributed.engines import engine_of, opened
+from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
 from smcpn.distributed.tasks import Answer, Arrays, Browse, Task, Witness, warm
 from smcpn.errors import ExecutorError
@@ -70,7 +70,7 @@ class Workers:
         self.sender, self.numbers = Sender(), count()
         self.done: dict[str, int] = {}
         self.resubmitted, self.seconds = 0, 0.0
-        self._owned: list[Any] = []
+        self._owned: list[Engine] = []
         self._loading = self._warmed()
 
     def run(
@@ -116,6 +116,12 @@ class Workers:
         self.seconds += seconds
         return joined, seconds
 
+    @property
+    def state(self) -> str:
+        """How many workers have taken part, and how many tasks were submitted again."""
+        again = f", {self.resubmitted} tasks again" if self.resubmitted else ""
+        return f"workers {len(self.done)} of {self.engine.size}{again}"
+
     def renew(self, broken: Any) -> None:
         """Replace an engine that is broken, once, where that is possible."""
         if broken is not self.engine:
@@ -124,12 +130,12 @@ class Workers:
         if renewed is not None:
             _log.warning("workers have died: others are started")
             self.engine = renewed
-            self._owned.append(renewed.executor)
+            self._owned.append(renewed)
 
     def close(self) -> None:
         """Shut down the executors that were made in place of broken ones."""
-        for executor in self._owned:
-            executor.shutdown()
+        for engine in self._owned:
+            engine.close()
 
     def _warmed(self) -> list[Future[str]]:
         executor, size = self.engine.executor, max(1, self.engine.size)

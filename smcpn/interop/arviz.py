@@ -42,7 +42,7 @@ def exported(groups: Mapping[str, Group], attributes: Mapping[str, Any]) -> Any:
     try:
         arviz_base = import_module("arviz_base")
     except ImportError:
-        arviz = arviz_before_1()
+        arviz = arviz_module()
         if arviz is None:
             raise InputError(
                 "to_arviz needs the package arviz-base, or with Python 3.11 arviz before 1.0: "
@@ -52,16 +52,15 @@ def exported(groups: Mapping[str, Group], attributes: Mapping[str, Any]) -> Any:
     return arviz_base.from_dict(groups, attrs={"/": attributes})
 
 
-def arviz_before_1() -> Any:
-    """The module `arviz`, of a version before 1.0; None where there is none."""
+def arviz_module() -> Any:
+    """The module `arviz`; None where it is not installed."""
     with warnings.catch_warnings():
         # It announces its next version.
         warnings.simplefilter("ignore")
         try:
-            arviz = import_module("arviz")
+            return import_module("arviz")
         except ImportError:
             return None
-    return arviz if arviz.__version__.startswith("0.") else None
 
 
 def observed(problem: Problem) -> Group:

@@ -45,8 +45,8 @@ close by, which the width of a posterior does see."""
 NEAR_BOUND = 1e-2
 """Longest step, as a share of the way to a bound of the parameter."""
 FORWARD = 20
-"""Parameters up to which a gradient is made of tangents. A reverse pass takes the time of three to
-five values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
+"""Parameters up to which a gradient is made of tangents. A reverse pass takes the time of two to
+four values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
 MOST_BYTES = 2**26
 """Memory of what a block of samples emits."""
 

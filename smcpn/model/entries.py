@@ -57,19 +57,21 @@ def by_scalar(given: Mapping[Any, Any], ode: ODE, argument: str) -> dict[Any, An
     Raises
     ------
     InputError
-        For a wrong number of values, or an entry that the vector or function does not have.
+        For a key that is no text, a wrong number of values, or an entry that the vector or function
+        does not have.
     """
     wholes = ode.wholes
     found: dict[Any, Any] = {}
     for name, value in given.items():
-        names = wholes.get(name) if isinstance(name, str) else None
-        if names is None:
+        if not isinstance(name, (str, tuple)):
+            raise InputError(f"{argument} has the key {shown(name)}: give names", argument=argument)
+        if not isinstance(name, str) or name not in wholes:
             found[name] = value
             check_part(name, ode, argument)
         elif name in ode.functions:
-            found |= _of_function(name, value, names, argument)
+            found |= _of_function(name, value, wholes[name], argument)
         else:
-            found |= _of_vector(name, value, names, wholes, argument)
+            found |= _of_vector(name, value, wholes[name], wholes, argument)
     return found | {name: value for name, value in given.items() if name not in wholes}
 
 
@@ -112,7 +114,10 @@ def _of_vector(
 
 def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
     if isinstance(value, Mapping):
-        parts = {part_name(name, of): one for of, one in value.items()}
+        parts: dict[str, Any] = {}
+        for part, one in ((part_name(name, of), one) for of, one in value.items()):
+            several = [other for other in names if other.startswith(f"{part}[")]
+            parts |= _of_vector(part, one, several, {}, argument) if several else {part: one}
         unknown = [part for part in parts if part not in names]
         if unknown:
             raise InputError(

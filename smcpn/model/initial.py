@@ -103,6 +103,8 @@ def _per_state(ode: ODE, values: Any) -> list[Any]:
                 argument=f"initial.{unknown[0]}",
             )
         return [values.get(name, 0.0) for name in ode.states]
+    if isinstance(values, np.ndarray):
+        values = np.atleast_1d(values)
     values = list(values) if isinstance(values, (Sequence, np.ndarray)) else [values]
     if len(values) != len(ode.states):
         raise InputError(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.errors import InputError, listed
 from smcpn.model.entries import check_part
 from smcpn.model.ode import ODE
 
@@ -16,11 +17,17 @@ def scalar_outputs(observe: Any, ode: ODE) -> list[Any]:
     Raises
     ------
     InputError
-        If a name is that of an entry which a vector does not have.
+        If there is none, or a name is that of an entry which a vector does not have.
     """
     if isinstance(observe, np.ndarray):
         observe = np.atleast_1d(observe)
     given = list(observe) if isinstance(observe, (list, tuple, np.ndarray)) else [observe]
+    if not given:
+        raise InputError(
+            f"observe is empty: name a state of model '{ode.name}' ({listed(ode.states)}), or give "
+            "a function",
+            argument="observe",
+        )
     return [output for what in given for output in _of_vector(what, ode)]
 
 

@@ -183,7 +183,8 @@ class Problem:
             for name, scale in ode.scales.items()
             if free.get(name) is default[name]
         }
-        self.prior = Prior({**free, **added}, coordinates or {}, scales)
+        coordinates = {} if coordinates is None else coordinates
+        self.prior = Prior({**free, **added}, coordinates, scales)
         self.fixed = fixed
 
     @classmethod

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError, shown
 from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, plain, styled
 from smcpn.results.functions import IdentifiedFunction
+from smcpn.simulation.visited import Visited
 
 Array = NDArray[np.float64]
 
-FIGURED = (1, 2)
-"""Numbers of variables for which there is a figure."""
 SHOWN = 12
 """Draws that are drawn."""
 BINS = 60
@@ -121,7 +120,7 @@ def _say_ends(axes: Axes, found: IdentifiedFunction) -> None:
     low, high = found.visited[0]
     name = plain(found.arguments[0])
     axes.set_title(
-        f"the records visit {name} from {low:.3g} to {high:.3g}; on grey ground the prior decides"
+        f"the records visit {name} from {low:.3g} to {high:.3g}; on grey ground there are no data"
     )
 
 
@@ -143,11 +142,13 @@ def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     if known is not None:
         left.tricontour(x, y, known, levels=levels, colors=ACCENT, linestyles="--", linewidths=1.0)
         left.plot([], [], color=ACCENT, ls="--", label="truth, same levels")
+    ranges = Visited(found.arguments, found.places)
+    label = plain(f"visited by the records: {ranges}")
     some = found.places[:: max(1, -(-len(found.places) // MOST_PLACES))]
     for axes in (left, right):
         axes.plot(
             *some.T, ls="", marker="o", ms=1.2, mew=0, color="k", rasterized=True,
-            label="visited by the records" if axes is left else None,
+            label=label if axes is left else None,
         )  # fmt: skip
     drawing.legend(loc="outside upper left", ncols=2)
     return drawing

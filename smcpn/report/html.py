@@ -13,6 +13,7 @@ import io
 import platform
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -28,7 +29,7 @@ from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.report.functions import FIGURED, function_figure
+from smcpn.report.functions import function_figure
 from smcpn.report.parameters import check_truth, corner_figure, parameters_figure
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.states import states_figure
@@ -364,10 +365,10 @@ def _function_sections(posterior: WeightedDraws) -> list[tuple[str, list[Picture
     sections: list[tuple[str, list[Picture]]] = []
     for name, line in zip(posterior.problem.ode.functions, posterior.function_lines(), strict=True):
         pictures: list[Picture] = []
-        if len(posterior.visited[name].arguments) in FIGURED:
+        with suppress(InputError):  # of three variables, or where the simulation diverges
             caption = (
                 "The function and where the data that tell of it end: beyond the places that the "
-                "records visit, the prior decides."
+                "records visit only its prior and its shape tell."
             )
             pictures.append(Picture.of(function_figure(posterior.function(name)), caption))
         sections.append((" ".join(line.split()), pictures))

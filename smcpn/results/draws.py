@@ -101,14 +101,17 @@ class WeightedDraws(Populations, WithFunctions):
         return np.stack(columns, axis=1)
 
     def quantile(self, name: str, q: Probabilities) -> Array:
-        """Weighted quantile(s) of a parameter.
+        """Weighted quantile(s) of a parameter, of each entry of a vector along the last axis.
 
         Raises
         ------
         InputError
             If there is no such parameter.
         """
-        return weighted_quantile(self[name], self.weights, q)
+        values, weights = self[name], self.weights
+        if values.ndim == 1:
+            return weighted_quantile(values, weights, q)
+        return np.stack([weighted_quantile(column, weights, q) for column in values.T], axis=-1)
 
     @property
     def acceptance(self) -> float:

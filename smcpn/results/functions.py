@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
@@ -50,8 +49,8 @@ class IdentifiedFunction:
     draws : ndarray, (n, m)
         Equally weighted values.
     places : ndarray, (K, variables)
-        Arguments that the trajectories of the records learned from give it, sample by sample:
-        medians over the posterior.
+        Arguments that the trajectories of the records learned from give it, sample by sample, for
+        a typical draw.
     """
 
     name: str
@@ -164,7 +163,7 @@ class WithFunctions(ABC):
         function = functions[one_of("name", name, functions)].function
         visited = self.visited[name]
         points = _default_points(visited) if at is None else _points(at, function)
-        values = _evaluated(function, points, self._parameters(name, self.equal_draws(draws)))
+        values = function.values(points, self._parameters(name, self.equal_draws(draws)))
         shaped = points[:, 0] if points.shape[1] == 1 else points
         return IdentifiedFunction(name, function.arguments, shaped, values, visited.places)
 
@@ -209,7 +208,7 @@ class WithFunctions(ABC):
         order = np.argsort(visited.places[:, 0], kind="stable")
         some = visited.places[order[np.linspace(0, len(order) - 1, 50).astype(int)]]
         draws = self._parameters(name, self.equal_draws(FEW_DRAWS))
-        sd = _evaluated(function, some, draws).std(axis=0)
+        sd = function.values(some, draws).std(axis=0)
         spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(draws) > 1 else ""
         return f"{label:<16} visited {visited}{spread}"
 
@@ -256,12 +255,3 @@ def _default_points(visited: Visited) -> Array:
     number = POINTS if len(low) == 1 else SIDE
     axes = [np.linspace(a, b, number) for a, b in zip(low - margin, high + margin, strict=True)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(low))
-
-
-def _evaluated(function: UnknownFunction, points: Array, parameters: Array) -> Array:
-    """Values (N, m) at points (m, variables), for parameters (N, p)."""
-    arguments = ca.SX.sym("arguments", points.shape[1], 1)
-    symbols = ca.SX.sym("parameters", parameters.shape[1], 1)
-    graph = function.graph(ca.vertsplit(arguments), symbols)
-    evaluate = ca.Function("function", [arguments, symbols], [graph])
-    return np.array([np.array(evaluate(points.T, one))[0] for one in parameters])

@@ -154,8 +154,11 @@ class Maximum:
         ends = np.array([start.log_density for start in self.starts if start.log_density > -np.inf])
         return int(np.count_nonzero(np.abs(ends - self.log_density) <= SAME))
 
-    def __getitem__(self, name: str) -> float:
-        """Value of one parameter."""
+    def __getitem__(self, name: str) -> float | Array:
+        """Value of one parameter; of a vector (size,)."""
+        if name in (wholes := self.problem.ode.wholes):
+            fixed = self.problem.fixed
+            return np.array([fixed[one] if one in fixed else self[one] for one in wholes[name]])
         if name not in self.names:
             raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return float(self.values[self.names.index(name)])

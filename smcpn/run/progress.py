@@ -98,5 +98,5 @@ def description(progress: Progress) -> str:
     moved = f"  accepted {last[0].acceptance:.2f} x {last[0].moves}" if last else ""
     return (
         f"ESS {progress.ess:.0f}  rejuvenations {len(progress.rejuvenations)}{moved}"
-        f"  log-evidence {progress.log_evidence:.1f}"
+        f"  log-evidence {progress.log_evidence:.1f}{progress.workers and '  '}{progress.workers}"
     )

@@ -149,6 +149,9 @@ def restored(
     """
     _compare_processors(stored.header, path)
     longer = problem.n_samples > stored.header.n_samples
+    if longer and settings.follows_gradient:
+        # Only whole records have gradients: the posterior of more samples has a path of its own.
+        return Run(problem, settings, threads, workers)
     snapshot = stored.snapshot.with_posteriors() if longer else stored.snapshot
     run = Run.resumed(problem, settings, snapshot, threads, workers)
     # The end of a band-limited input changes with the samples that follow.

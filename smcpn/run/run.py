@@ -204,7 +204,10 @@ class Run:
 
     def progress(self) -> Progress | None:
         """Progress of the current population; None before the first."""
-        return self.samplers[-1].progress() if self.samplers else None
+        if not self.samplers:
+            return None
+        workers = "" if self.workers is None else self.workers.state
+        return replace(self.samplers[-1].progress(), workers=workers)
 
     def judged(self) -> Outcome:
         """Return the combined populations, and their shift when the solver is made finer."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import casadi as ca
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
+from smcpn.errors import InputError
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import started_states
@@ -77,8 +78,8 @@ def visited_by_records(
 ) -> dict[str, Visited]:
     """Places along the trajectories of the records learned from, by the name of the function.
 
-    Simulated for each parameter vector, of which every sample takes the median; where the problem
-    has process noise, of the smoothed states.
+    Simulated for each parameter vector, of which the one with typical extremes counts; where the
+    problem has process noise, the smoothed states.
 
     Parameters
     ----------
@@ -86,6 +87,11 @@ def visited_by_records(
         Equally weighted parameter values.
     step_length : float
         Seconds, about which the steps of the simulation are chosen.
+
+    Raises
+    ------
+    InputError
+        If a simulation diverges for every parameter vector.
     """
     model = _places_model(problem)
     if problem.model.process_noise is None:
@@ -129,7 +135,7 @@ def remark(name: str, learned: Visited, now: Visited) -> str:
         return ""
     return (
         f"{name} is evaluated at {now}, but learned from {learned}: {beyond.mean():.2g} of the "
-        "samples lie beyond, where its prior decides"
+        "samples lie beyond, where no data tell of it"
     )
 
 
@@ -164,18 +170,39 @@ def _simulated(
     initialise: int = 0,
     like: Record | None = None,
 ) -> Array:
-    """Median over parameter vectors of the outputs of a free simulation, (T, q)."""
-    initial = None
+    """Outputs of a free simulation with the parameter vector that is typical of all, (T, q)."""
+    initial: Array | None = None
     if initialise:
         initial = started_states(problem.model, record, values, initialise, step_length)
     else:
         model = starting_like(problem, model, record if like is None else like)
     blind = record.unmeasured(model.outputs.numel())
     simulator = Simulator(model, blind, "auto", step_length, initial)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of runs that all diverge
-        parts = simulator(np.ascontiguousarray(values.T))
-        return np.concatenate([np.nanmedian(part, axis=2) for _, _, part in parts])
+    chosen = _typical(part for _, _, part in simulator(np.ascontiguousarray(values.T)))
+    if chosen is None:
+        raise InputError(f"{record.name}: the simulation diverges for every draw")
+    initial = None if initial is None else initial[[chosen]]
+    simulator = Simulator(model, blind, simulator.steps, step_length, initial)
+    one = simulator(np.ascontiguousarray(values[[chosen]].T))
+    return np.concatenate([part[:, :, 0] for _, _, part in one])
+
+
+def _typical(parts: Iterable[Array]) -> int | None:
+    """Number of the run of (m, q, N) whose extremes are nearest to their medians; None without one.
+
+    A median over runs at every sample would be none of them: where they lose each other, as in
+    chaos, it goes to the middle of what they visit.
+    """
+    lows, highs = zip(*[(part.min(axis=0), part.max(axis=0)) for part in parts], strict=True)
+    low, high = np.min(lows, axis=0), np.max(highs, axis=0)
+    whole = np.isfinite(low).all(axis=0) & np.isfinite(high).all(axis=0)
+    if not whole.any():
+        return None
+    ends = np.concatenate([low, high])[:, whole]
+    centre = np.median(ends, axis=1, keepdims=True)
+    width = np.tile(np.median((high - low)[:, whole], axis=1), 2)[:, None]
+    distance = (np.abs(ends - centre) / np.where(width > 0, width, 1.0)).sum(axis=0)
+    return int(np.flatnonzero(whole)[distance.argmin()])
 
 
 def _smoothed(

@@ -165,7 +165,7 @@ class Trajectories:
             momentum = rng.standard_normal(system.theta.shape)
             energy = density - 0.5 * np.square(momentum).sum(axis=1)
             end = self._leapfrog(target, Phase(system.theta, z, momentum, gradient), steps, number)
-            whole = np.isfinite(end.theta).all(axis=1) & np.isfinite(end.gradient).all(axis=1)
+            whole = end.whole
             proposed = target.evaluate(
                 np.where(whole[:, None], end.theta, system.theta), system.keys
             )
@@ -197,7 +197,7 @@ class Trajectories:
             momentum = rng.standard_normal(system.theta.shape)
             steps = np.full(len(system), self.tuning.step)
             end = self._leapfrog(target, Phase(system.theta, z, momentum, gradient), steps, once)
-            whole = np.isfinite(end.theta).all(axis=1) & np.isfinite(end.gradient).all(axis=1)
+            whole = end.whole
             theta = np.where(whole[:, None], end.theta, system.theta)
             reached = target.log_density(target.evaluate(theta, system.keys))
             with np.errstate(all="ignore"):
@@ -244,6 +244,12 @@ class Phase:
     momentum: Array
     gradient: Array
 
+    @property
+    def whole(self) -> NDArray[np.bool_]:
+        """Where neither parameters nor gradients have become infinite, (n,)."""
+        finite = np.isfinite(np.hstack([self.theta, self.gradient]))
+        return np.asarray(finite.all(axis=1), dtype=np.bool_)
+
 
 def _witnesses(system: ParticleSystem, z: Array) -> Array:
     """Log-likelihood and squared distance from the centre, by which moves are judged, (2, n)."""
@@ -283,7 +289,7 @@ class GradientMoves(MoveStrategy):
 
     follows_gradient: ClassVar[bool] = True
 
-    length: Annotated[int, whole(1)] = 10
+    length: Annotated[int, whole(1)] = 20
     acceptance: float = 0.8
 
     def __post_init__(self) -> None:

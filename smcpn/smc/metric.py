@@ -65,7 +65,8 @@ class Metric:
 
     def coordinates(self, theta: Array) -> Array:
         """Coordinates z of parameters, (n, d) both."""
-        return np.linalg.solve(self.factor, (theta - self.centre).T).T
+        z = np.linalg.solve(self.factor, (theta - self.centre).T).T
+        return np.asarray(z, dtype=np.float64)
 
 
 def _lengths(columns: Array) -> Array:

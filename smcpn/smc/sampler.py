@@ -227,7 +227,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a run, as given to the ``progress`` callback."""
+    """Progress of a run, as given to the ``progress`` callback.
+
+    ``workers`` says how many take part, of a run with an executor.
+    """
 
     sample: int
     n_samples: int
@@ -235,6 +238,7 @@ class Progress:
     log_evidence: float
     rejuvenations: tuple[Rejuvenation, ...]
     cost: Cost
+    workers: str = ""
 
 
 @dataclass(frozen=True)

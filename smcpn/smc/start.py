@@ -161,7 +161,7 @@ class MixtureStart:
 
     @cached_property
     def _inverses(self) -> Array:
-        return np.linalg.inv(self.modes.factors)
+        return np.asarray(np.linalg.inv(self.modes.factors), dtype=np.float64)
 
     @property
     def _log_shares(self) -> Array:

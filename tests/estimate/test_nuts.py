@@ -25,6 +25,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import InputError, LogLikelihood, Prior, Problem
+from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import sampler
 from smcpn.estimate.nuts.native import native_density, prior_table
@@ -136,13 +137,22 @@ def test_same_draws_for_any_number_of_threads(posterior):
     assert other.theta.tobytes() != posterior.theta.tobytes()
 
 
+class Alone(BatchedEvaluation):
+    """Evaluates each point when it comes."""
+
+    def __init__(self, function, searches):
+        super().__init__(function, 0)
+
+
 @needs_nutpie
 def test_chains_by_python_wait_for_each_other_and_draw_the_same(posterior, monkeypatch):
     monkeypatch.setattr(sampler, "native_density", lambda *arguments: None)
-    few = {"draws": 50, "tune": 50, "solver": RK4} | QUIET
+    few = {"draws": 20, "tune": 30, "solver": RK4} | QUIET
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplerWarning)
-        plain = [smcpn.nuts(line(), threads=threads, **few) for threads in (1, 2)]
+        plain = [smcpn.nuts(line(), threads=1, **few)]
+        monkeypatch.setattr(sampler, "BatchedEvaluation", Alone)
+        plain.append(smcpn.nuts(line(), threads=2, **few))
         monkeypatch.undo()
         native = smcpn.nuts(line(), **few)
     assert plain[0].theta.tobytes() == plain[1].theta.tobytes()
@@ -151,6 +161,7 @@ def test_chains_by_python_wait_for_each_other_and_draw_the_same(posterior, monke
 
 
 @needs_nutpie
+@pytest.mark.slow
 def test_prior_with_a_kink_is_sampled():
     """Mean and sd of a Laplace prior that a weak record hardly changes, by quadrature."""
     record = line_record()[:3]
@@ -159,7 +170,7 @@ def test_prior_with_a_kink_is_sampled():
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplerWarning)
-        found = smcpn.nuts(problem, draws=300, tune=300, chains=2, solver=RK4, **QUIET)
+        found = smcpn.nuts(problem, draws=250, tune=100, chains=2, solver=RK4, **QUIET)
     rate = np.linspace(-20, 20, 40001)[:, None]
     density = stats.laplace.logpdf(rate) + stats.norm.logpdf(
         record.y[:, 0], 0.5 + rate * record.t, 2.0
@@ -175,21 +186,22 @@ def test_prior_with_a_kink_is_sampled():
 
 
 @needs_nutpie
+@pytest.mark.slow
 def test_process_noise_by_the_kalman_likelihood():
     disturbed = Problem(
         decay, line_record(), observe="x", noise=LINE_NOISE, initial=[0.5],
         process_noise={"x": 0.2}, prior={"rate": stats.norm(0.0, 1.0)},
     )  # fmt: skip
+    with pytest.raises(InputError, match="estimate by random numbers"):
+        smcpn.nuts(disturbed, likelihood="particle", **QUIET)
     found = smcpn.nuts(disturbed, draws=500, **QUIET)
     assert found.likelihood_name == "kalman"
     sampled = smcpn.identify(disturbed, particles=1000, seed=1, progress=False)
     error = np.hypot(found.sd["rate"] / np.sqrt(found.ess), sampled.sd["rate"] / np.sqrt(500))
     assert abs(found.mean["rate"] - sampled.mean["rate"]) < 4 * error
-    with pytest.raises(InputError, match="estimate by random numbers"):
-        smcpn.nuts(disturbed, likelihood="particle", **QUIET)
 
 
-def test_result_is_a_posterior(posterior, tmp_path):
+def test_result_is_a_posterior(posterior):
     assert posterior.chains.shape == (4, 1000, 2)
     assert np.isnan(posterior.log_evidence)
     text = posterior.summary()
@@ -197,12 +209,18 @@ def test_result_is_a_posterior(posterior, tmp_path):
     assert "log-evidence  " not in text
     simulated = posterior.simulate(line_record(), steps=1)
     assert simulated.coverage > 0.8
-    assert posterior.report(tmp_path / "report.html").read_text().count("R-hat") == 1
     assert posterior.plot_run().axes
     assert np.isnan(smcpn.compare({"nuts": posterior})["nuts"].log_evidence)
     particles = posterior.particles()
     assert type(particles) is smcpn.Posterior
     assert particles.mean == posterior.mean
+
+
+@pytest.mark.slow
+def test_report_of_chains(posterior, tmp_path):
+    text = posterior.report(tmp_path / "report.html").read_text()
+    assert text.count("R-hat") == 1
+    assert "log-evidence</" not in text
 
 
 def test_exported_to_arviz_draw_by_draw(posterior):

@@ -92,6 +92,18 @@ def test_reverse_and_forward_mode_agree(case):
     assert (np.abs((found - gradient) * values) <= 1e-11 * np.abs(gradient * values) + floor).all()
 
 
+def test_a_linear_system_has_the_exact_gradient():
+    t, rng = np.arange(15) * 0.2, np.random.default_rng(2)
+    y = 3.0 * np.exp(-0.7 * t) + 0.1 * rng.normal(size=15)
+    symbols, theta = ca.SX.sym("theta", 3, 1), np.array([0.7, 3.0, 0.1])
+    exact = test_gradient.exact_log_density(symbols[0], symbols[1], symbols[2], y, t)
+    expected = ca.Function("exact", [symbols], [ca.gradient(exact, symbols)])(theta)
+    function = LogLikelihood(test_gradient.fading_problem(y, t), "classical", RK4(40))
+    # The solver's error is 1e-11 of the solution at these steps.
+    _, found = reversed_gradient(function, theta[None, :])
+    np.testing.assert_allclose(found[0], np.array(expected)[:, 0], rtol=1e-8)
+
+
 def network(x: ca.SX, weights: ca.SX) -> ca.SX:
     """Network of one input and output with `HIDDEN` units of tanh in its layers."""
     value, k = x, 0

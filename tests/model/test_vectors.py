@@ -223,3 +223,19 @@ def test_unknown_function_of_a_vector():
     assert seen[0, 0] == pytest.approx(-found[1])
     with pytest.raises(smcpn.errors.InputError, match="give a dict of its parameters"):
         smcpn.simulate(model, record, {"law": 1.0}, observe="v")
+
+
+def test_lengths_of_a_process_of_two_variables():
+    process = smcpn.gaussian_process("v", "h", within=[(0, 1), (0, 1)], features=4)
+
+    @smcpn.ode
+    def falling(v, h, *, drag=process):
+        return 9.81 - drag(v, h), -v
+
+    record = smcpn.Record(y=np.ones((9, 1)), dt=0.1)
+    given = {"lengthscale": [stats.lognorm(0.5), 0.3], "[3]": 0.0, 4: 1.0}
+    problem = smcpn.Problem(falling, record, observe="v", noise=0.1, prior={"drag": given})
+    assert problem.fixed == {"drag.lengthscale[1]": 0.3, "drag[3]": 0.0, "drag[4]": 1.0}
+    assert problem.prior.distributions["drag.lengthscale[0]"] is given["lengthscale"][0]
+    with pytest.raises(smcpn.errors.InputError, match=r"'drag\.lengths', and it has"):
+        smcpn.Problem(falling, record, observe="v", noise=0.1, prior={"drag": {"lengths": 1.0}})

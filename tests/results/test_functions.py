@@ -10,6 +10,7 @@ import smcpn
 from smcpn.errors import InputError
 from smcpn.report.html import write_report
 from smcpn.results.maximum import StartResult
+from smcpn.simulation.visited import _typical
 
 force = smcpn.spline("x", knots=6, within=(-1, 1))
 RATE, TRUTH = 0.7, np.array([0.3, -0.2, 0.5, 0.1, 0.4, 0.2, 0.1, 0.1, 0.2, -0.1, 1.0])
@@ -76,6 +77,12 @@ def test_visited_range_of_a_linear_system_is_exact(posterior):
         default.inside, (default.points >= low) & (default.points <= high)
     )
     assert default.inside.sum() == pytest.approx(len(default.points) / 1.6, abs=2)
+
+
+def test_runs_that_diverge_are_not_typical():
+    runs = np.array([[0.0, np.inf, 0.1, 0.3], [1.0, 2.0, 1.1, 9.0]])[:, None]
+    assert _typical(iter(runs[:, None])) == 2
+    assert _typical(iter(runs[:, None, :, [1]])) is None
 
 
 def test_functions_stand_in_a_summary_in_place_of_their_parameters(posterior):

@@ -44,6 +44,12 @@ def test_a_vector_is_read_as_a_whole(posterior):
     assert k.shape == (400, SIZE)
     np.testing.assert_array_equal(k[:, 4], 5.0)
     np.testing.assert_array_equal(k[:, 5], posterior["k[5]"])
+    quantiles = posterior.quantile("k", [0.1, 0.9])
+    assert quantiles.shape == (2, SIZE)
+    np.testing.assert_array_equal(quantiles[:, 5], posterior.quantile("k[5]", [0.1, 0.9]))
+    assert posterior.quantile("k", 0.5)[4] == 5.0
+    with pytest.raises(smcpn.InputError, match="no parameter 'x"):
+        posterior["x"]
 
 
 def test_a_long_vector_is_one_line_of_a_summary(posterior):

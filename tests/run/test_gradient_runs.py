@@ -34,7 +34,7 @@ def problem():
     )
 
 
-OPTIONS = {"solver": smcpn.RK4(steps=1), "particles": 100, "seed": 3}
+OPTIONS = {"solver": smcpn.RK4(steps=1), "particles": 60, "seed": 3}
 
 
 def run_of(problem, **options):
@@ -65,9 +65,8 @@ def test_they_are_the_default_of_many_parameters(problem):
     assert {r.proposal for r in run.samplers[0].rejuvenations} <= {"hmc"}
 
 
-@pytest.mark.parametrize("moves", ["hmc", "mala"])
-def test_bytes_do_not_depend_on_threads_nor_on_an_interruption(problem, moves, tmp_path):
-    options = {"method": "tempering", "moves": moves}
+def test_bytes_do_not_depend_on_threads_nor_on_an_interruption(problem):
+    options = {"method": "tempering", "moves": "mala"}
     one, two = (run_of(problem, threads=threads, **options) for threads in (1, 2))
     whole = finished(one)
     parts = 0
@@ -94,6 +93,14 @@ def test_a_checkpoint_holds_what_they_learned(problem, tmp_path):
     assert smcpn.resume(file).log_evidence == posterior.log_evidence
 
 
+def test_a_longer_record_begins_anew(problem, tmp_path):
+    whole, file = problem.records[0], tmp_path / "run.h5"
+    options = {"method": "tempering", "progress": False, **OPTIONS}
+    smcpn.identify(problem.with_records([whole[:20]]), checkpoint=file, **options)
+    longer = smcpn.identify(problem, checkpoint=file, **options)
+    assert longer.log_evidence == smcpn.identify(problem, **options).log_evidence
+
+
 def test_values_are_those_of_the_likelihood_alone(problem):
     lanes = run_of(problem, method="tempering", moves="independent").likelihood
     likelihood = run_of(problem, method="tempering").likelihood
@@ -112,7 +119,7 @@ def test_values_are_those_of_the_likelihood_alone(problem):
     [
         ({"moves": "hmc", "method": "ibis"}, "method='ibis' weighs what has no gradient"),
         ({"moves": "mala", "method": "diffusion-tempering"}, "has no gradient"),
-        ({"moves": smcpn.LangevinMetropolis(length=60)}, "choose at most half of 100 particles"),
+        ({"moves": smcpn.LangevinMetropolis(length=60)}, "choose at most half of 60 particles"),
     ],
 )
 def test_what_has_no_gradient_is_refused(problem, options, message):

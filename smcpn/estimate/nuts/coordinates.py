@@ -45,7 +45,12 @@ class Coordinates:
 
     def theta(self, positions: Array) -> Array:
         """Unconstrained coordinates of positions, both (n, d)."""
-        return self.centre + positions @ self.factor.T
+        # Row by row: the rounding of a product of matrices depends on how many rows there are.
+        return np.stack([self.centre + self.factor @ position for position in positions])
+
+    def along(self, gradients: Array) -> Array:
+        """Gradients by positions of gradients by the unconstrained coordinates, both (n, d)."""
+        return np.stack([gradient @ self.factor for gradient in gradients])
 
 
 def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:

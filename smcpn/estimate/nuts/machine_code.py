@@ -6,6 +6,7 @@ This function is called by the threads of the sampler, and none of them holds Py
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -14,7 +15,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-from numba.np.numpy_support import carray
 
 from smcpn.codegen.cache import allocating, compiled, entry_point
 from smcpn.codegen.clock import CLOCK
@@ -81,10 +81,10 @@ def _value_of(coordinate: Any, z: float) -> tuple[float, float]:
     if kind == IDENTITY:
         return z, 1.0
     if kind == LOG:
-        slope = width * np.exp(z)
+        slope = width * math.exp(z)
         return bound + slope, slope
-    share = 1.0 / (1.0 + np.exp(-z))
-    return bound + width * share, width * share / (1.0 + np.exp(z))
+    share = 1.0 / (1.0 + math.exp(-z))
+    return bound + width * share, width * share / (1.0 + math.exp(z))
 
 
 @compiled
@@ -104,87 +104,111 @@ def _prior_of(table: Any, cells: int, z: float) -> tuple[float, float]:
 
 @compiled
 def _is_number(x: float) -> bool:
-    """Whether it is finite; the arithmetic that numba's own test takes is one of finite numbers."""
-    return bool(abs(x) <= _LARGEST)
+    """Whether it is finite; numba's own test is compiled by rules that lose it."""
+    return abs(x) <= _LARGEST
 
 
-@allocating
+@compiled
 def _placed(position: Any, theta: Any, data: Any) -> int:
     """Write centre + factor position."""
-    head = carray(data, 18)
-    d = head[0]
-    centre, factor = carray(_doubles(head[13]), d), carray(_doubles(head[14]), (d, d))
+    d, centre, factor = data[0], _doubles(data[13]), _doubles(data[14])
     for i in range(d):
         z = centre[i]
         for j in range(d):
-            z += factor[i, j] * position[j]
+            z += factor[i * d + j] * position[j]
         theta[i] = z
     return 0
 
 
-@allocating
-def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
-    head = carray(data, 18)
-    d, rows, n_constants, n_state, n_emitted = head[0], head[1], head[2], head[3], head[4]
-    work, blocks, cells, n_records, chunk = head[5], head[6], head[7], head[8], head[9]
-    start, advance = head[10], head[11]
-    constants = carray(_doubles(head[12]), n_constants)
-    factor = carray(_doubles(head[14]), (d, d))
-    coordinates = carray(_doubles(head[15]), (d, 5))
-    prior = carray(_doubles(head[16]), (d, 2 * cells + 4))
-    records = carray(_integers(head[17]), (n_records, 9))
-    columns, slopes, of_prior = np.zeros((rows, d)), np.empty(d), np.zeros(d)
-    total, theta = 0.0, np.empty(d)
-    _placed(position, theta, data)
+@compiled
+def _prior(theta: Any, columns: Any, slopes: Any, of_prior: Any, data: Any) -> float:
+    """Fill the columns of the kernel and the slopes of values and prior; return the log prior."""
+    d, rows, n_constants, cells = data[0], data[1], data[2], data[7]
+    constants, coordinates = _doubles(data[12]), data[15]
+    for k in range(rows * d):
+        columns[k] = 0.0
     for i in range(d):
-        columns[i], slopes[i] = _value_of(coordinates[i], theta[i])
-        columns[d + i, i] = 1.0
+        x, slopes[i] = _value_of(_doubles(coordinates + 40 * i), theta[i])
+        for j in range(d):
+            columns[i * d + j] = x
+        columns[(d + i) * d + i] = 1.0
+        of_prior[i] = 0.0
+    for k in range(n_constants * d):
+        columns[2 * d * d + k] = constants[k // d]
+    total = 0.0
     for i in range(d):
-        by, scale = int(coordinates[i, 3]), coordinates[i, 4]
+        coordinate = _doubles(coordinates + 40 * i)
+        by, scale = int(coordinate[3]), coordinate[4]
         if by >= 0:
-            scale = columns[by, 0]
+            scale = columns[by * d]
         y = theta[i] / scale
-        log_prior, slope = _prior_of(prior[i], cells, y)
-        total += log_prior - np.log(scale)
+        log_prior, slope = _prior_of(_doubles(data[16] + 8 * i * (2 * cells + 4)), cells, y)
+        total += log_prior - math.log(scale)
         of_prior[i] += slope / scale
         if by >= 0:
             of_prior[by] -= (1.0 + y * slope) * slopes[by] / scale
-    for k in range(n_constants):
-        columns[2 * d + k] = constants[k]
-    if not _is_number(total):
-        return 1
-    state, following = np.empty((n_state, d)), np.empty((n_state, d))
-    sums, along, log_likelihood = np.empty((n_emitted, d)), np.zeros(d), 0.0
-    kept = np.empty(work + _LINE // 8)
-    lanes = -(-kept.ctypes.data // _LINE) * _LINE
-    for r in range(n_records):
-        record = records[r]
-        _run(start, (columns.ctypes.data, d, record[0], state.ctypes.data, lanes))
+    return total
+
+
+@compiled
+def _likelihood(columns: int, state: int, sums_at: int, along: Any, lanes: int, data: Any) -> float:
+    """Run the kernel over all records; return the log-likelihood, and fill its derivatives.
+
+    They are summed in the order of `LaneLikelihood`.
+    """
+    d, n_state, blocks, chunk, start, advance = (
+        data[0], data[3], data[6], data[9], data[10], data[11],
+    )  # fmt: skip
+    following, sums, total = state + 8 * n_state * d, _doubles(sums_at), 0.0
+    for j in range(d):
+        along[j] = 0.0
+    for r in range(data[8]):
+        record = _integers(data[17] + 72 * r)
+        _run(start, (columns, d, record[0], state, lanes))
         first, length = 0, record[8]
         while first < length:
             last = min(length, (max(first - 1, 0) // chunk + 1) * chunk + 1)
             _run(
                 advance,
                 (
-                    columns.ctypes.data, d, state.ctypes.data, following.ctypes.data,
-                    record[1], record[2], record[3], record[4], record[5], record[6], record[7],
-                    first, last, 0, 0, sums.ctypes.data, 0, blocks, lanes,
+                    columns, d, state, following, record[1], record[2], record[3], record[4],
+                    record[5], record[6], record[7], first, last, 0, 0, sums_at, 0, blocks, lanes,
                 ),
             )  # fmt: skip
-            log_likelihood += sums[0, 0]
-            along += sums[1]
+            total += sums[0]
+            for j in range(d):
+                along[j] += sums[d + j]
             state, following = following, state
             first = last
-    total += log_likelihood
-    for i in range(d):
-        along[i] = along[i] * slopes[i] + of_prior[i]
+    return total
+
+
+@allocating
+def _evaluated(position: Any, gradient: Any, value: Any, data: Any) -> int:
+    d, rows, n_state, n_emitted, work = data[0], data[1], data[3], data[4], data[5]
+    kept = np.empty(work + _LINE // 8 + d * (rows + 2 * n_state + n_emitted + 4))
+    lanes = -(-kept.ctypes.data // _LINE) * _LINE
+    columns = lanes + 8 * work
+    state = columns + 8 * d * rows
+    sums = state + 16 * d * n_state
+    theta_at = sums + 8 * d * n_emitted
+    theta, slopes = _doubles(theta_at), _doubles(theta_at + 8 * d)
+    of_prior, along = _doubles(theta_at + 16 * d), _doubles(theta_at + 24 * d)
+    _placed(position, theta, data)
+    total = _prior(theta, _doubles(columns), slopes, of_prior, data)
     known = _is_number(total)
-    for j in range(d):
-        gradient[j] = 0.0
-        for i in range(d):
-            gradient[j] += factor[i, j] * along[i]
-        known = known and _is_number(gradient[j])
+    if known:
+        total += _likelihood(columns, state, sums, along, lanes, data)
+        known = _is_number(total)
+        factor = _doubles(data[14])
+        for j in range(d):
+            gradient[j] = 0.0
+            for i in range(d):
+                gradient[j] += factor[i * d + j] * (along[i] * slopes[i] + of_prior[i])
+            known = known and _is_number(gradient[j])
     value[0] = total
+    # numba frees an array after its last use.
+    kept[0] = 0.0
     return 0 if known else 1
 
 

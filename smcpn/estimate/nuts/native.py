@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 MOST_PARAMETERS = 24
 """Beyond, a gradient takes so long that a call from Python is nothing, and reverse mode less."""
-CELLS = 8192
+CELLS = 4096
 DRAWS = 1001
 REACH = 30.0
 """Ranges between the quartiles on either side of a prior's median that are tabulated."""

@@ -19,7 +19,7 @@ from smcpn.estimate.laplace import laplace
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates, coordinates_of
 from smcpn.estimate.nuts.sampler import Chains, ChainSettings, nutpie, sampled
-from smcpn.interop.arviz import arviz_before_1
+from smcpn.interop.arviz import arviz_module
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
@@ -35,6 +35,9 @@ TUNE, TUNE_WITHOUT = 200, 1000
 """Draws for tuning with the metric of a Laplace approximation, and without one."""
 LEAST_DRAWS = 4
 """Of a chain; R-hat needs them."""
+
+TAILS = (0.05, 0.95)
+"""Quantiles whose effective draws are those of the tails."""
 
 
 @checked
@@ -180,9 +183,9 @@ def _posterior(
 
 def _diagnostics(chains: int) -> list[Any]:
     """Rank-normalised R-hat, and effective draws of the bulk and the tails, of draws (C, D)."""
-    arviz = arviz_before_1()
+    arviz = arviz_module()
     return [
         arviz.rhat if chains > 1 else lambda values: np.nan,
         lambda values: arviz.ess(values, method="bulk"),
-        lambda values: arviz.ess(values, method="tail"),
+        lambda values: arviz.ess(values, method="tail", prob=TAILS),
     ]

@@ -6,7 +6,7 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -100,7 +100,7 @@ class _Positions:
     def value_and_gradient(self, positions: Array) -> tuple[Array, Array]:
         """Values (n,) and gradients (n, d) at positions (n, d)."""
         value, gradient = self._density.value_and_gradient(self._coordinates.theta(positions))
-        along = gradient @ self._coordinates.factor
+        along = self._coordinates.along(gradient)
         return np.where(np.isfinite(along).all(axis=1), value, -np.inf), along
 
     def hessian(self, positions: Array) -> Array:
@@ -127,29 +127,33 @@ class _Caller:
 
 def _native_model(native: NativeDensity, coordinates: Coordinates) -> Any:
     d = len(coordinates.centre)
-    return import_module("nutpie.compile_pymc").CompiledPyMCModel(
-        dims=None,
-        compiled_logp_func=SimpleNamespace(address=native.log_density),
-        compiled_expand_func=SimpleNamespace(address=native.coordinates),
-        initial_point_func=coordinates.start,
-        shared_data={},
-        user_data=native.data,
-        n_expanded=d,
-        shape_info=([NAME], None, [(d,)]),
-        logp_func=None,
+    kind = import_module("nutpie.compile_pymc").CompiledPyMCModel
+    given: dict[str, Any] = {
+        "dims": None,
+        "compiled_logp_func": SimpleNamespace(address=native.log_density),
+        "compiled_expand_func": SimpleNamespace(address=native.coordinates),
+        "initial_point_func": coordinates.start,
+        "shared_data": {},
+        "shared_var_keys": {},
+        "user_data": native.data,
+        "n_expanded": d,
+        "shape_info": ([NAME], None, [(d,)]),
+        "logp_func": None,
         # What nutpie keeps as long as chains run.
-        expand_func=native,
-        _n_dim=d,
-        _shapes={NAME: (d,)},
-        _coords=None,
-    )
+        "expand_func": native,
+        "_n_dim": d,
+        "_shapes": {NAME: (d,)},
+        "_coords": None,
+    }
+    # Which of them there are depends on the version.
+    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
 
 
 def _python_model(batch: BatchedEvaluation, coordinates: Coordinates) -> Any:
     d, numbers = len(coordinates.centre), itertools.count()
 
     def expanded(position: Array) -> dict[str, Array]:
-        return {NAME: coordinates.theta(position)}
+        return {NAME: coordinates.theta(position[None, :])[0]}
 
     return import_module("nutpie.compiled_pyfunc").from_pyfunc(
         ndim=d,
