@@ -1,7 +1,7 @@
 """Unknown functions on measured records: the force of the Silverbox, the friction of the EMPS.
 
-Every posterior is a Laplace approximation. The search begins on the first samples of the training
-record, from draws of the prior, and goes on over all of it, or ends there with ``--quick``.
+Searches begin at the parametric laws, and posteriors are Laplace approximations. ``--quick`` trains
+on the first quarter of the Silverbox, and stops the searches on the EMPS early.
 """
 
 from __future__ import annotations
@@ -17,15 +17,32 @@ from smcpn.datasets.inventory import find_file
 from smcpn.results.laplace import Laplace
 from smcpn.results.scores import Score
 
-SHORT = 8192
-"""Samples of the Silverbox that a search begins with."""
+SHORT = 16384
+"""Training samples of the Silverbox with ``--quick``."""
+STARTS = {
+    "m": 5.4e-6,
+    "c": 2.2e-4,
+    "k": 0.99,
+    "k3": 3.9,
+    "force[0]": 0.126,
+    "force.scale": 1e-4,
+    "friction[0]": 0.0115,
+    "friction.scale": 1e-4,
+}
+"""Those of the cubic, from which all searches begin; the rest at the median of the prior."""
 DRAWS = 100
-SOLVER = smcpn.RK4(steps=4)
+SOLVER = smcpn.RK4(steps=3)
 DAMPING_TERM = {"multisine": 0.251, "arrow": 0.368, "arrow, no extrapolation": 0.260}
 """Millivolts: what the cubic with a damping term that depends on the displacement reaches, trained
 on all samples."""
 PUBLISHED = "published 4.61 (CT-SUBNET), 5.17, 5.53"
 MILLI = 1e3
+EMPS_SOLVER = smcpn.RK4(steps=2)
+EMPS_STARTS: dict[str, dict[str, float]] = {
+    "emps": {"M": 91.0, "Fv": 183.0, "Fc": 23.0, "offset": -3.0},
+    "spline": {"M": 91.0, "Fc": 23.0, "friction[0]": -3.0, "friction[1]": 0.87},
+}
+"""The parametric law, from which both searches begin; the rest at the median of the prior."""
 
 
 def silverbox(quick: bool) -> Iterator[Row]:
@@ -37,7 +54,11 @@ def silverbox(quick: bool) -> Iterator[Row]:
     evidence: dict[str, float] = {}
     for model in ("duffing-damping", "spline-force", "spline"):
         case = load_case("silverbox", model=model, split="official")
-        found = _searched(case, SHORT, quick)
+        problem = case.problem
+        if quick:
+            problem = problem.with_records([problem.records[0][:SHORT]])
+        starts = {name: value for name, value in STARTS.items() if name in problem.names}
+        found = smcpn.laplace(problem, solver=SOLVER, starts=starts, search="shooting")
         evidence[model] = found.log_evidence
         simulations = case.simulations(found.to_posterior(DRAWS))
         scores = {name: Score.of(one) for name, one in simulations.items()}
@@ -48,17 +69,6 @@ def silverbox(quick: bool) -> Iterator[Row]:
             gain = evidence[model] - evidence["duffing-damping"]
             yield at_least(f"silverbox {model}: log-evidence over duffing-damping", gain, 0.0)
             yield from _bands(found, model)
-
-
-def _searched(case: Case, short: int, quick: bool) -> Laplace:
-    """Laplace approximation over the training record, its search begun on the first samples."""
-    problem = case.problem
-    record = problem.records[0]
-    found = smcpn.laplace(problem.with_records([record[:short]]), solver=SOLVER, seed=1)
-    if quick or len(record) <= short:
-        return found
-    starts = dict(zip(found.names, found.maximum.values, strict=True))
-    return smcpn.laplace(problem, solver=SOLVER, starts=starts, search="shooting")
 
 
 def _error(model: str, name: str, errors: dict[str, dict[str, float]], score: Score) -> Row:
@@ -80,4 +90,37 @@ def _bands(found: Laplace, model: str) -> Iterator[Row]:
         yield Row(f"silverbox {model}: sd of force({at:g} V), mV", MILLI * float(sd))
 
 
-STUDIES = {"silverbox": silverbox}
+def emps(quick: bool) -> Iterator[Row]:
+    """Friction as a spline beside the parametric law: open and closed loop on the test record."""
+    if any(find_file("emps", f"DATA_EMPS{name}.mat") is None for name in ("", "_PULSES")):
+        yield absent("emps", "DATA_EMPS.mat and DATA_EMPS_PULSES.mat not found: set SMCPN_DATA")
+        return
+    for model, starts in EMPS_STARTS.items():
+        case = load_case("emps", model=model, split="official")
+        maximum = smcpn.maximise(
+            case.problem,
+            solver=EMPS_SOLVER,
+            starts=starts,
+            search="shooting",
+            iterations=60 if quick else 300,
+        )
+        yield Row(f"emps {model}: log-likelihood", maximum.log_likelihood, note=maximum.reason)
+        yield from _protocols(case, maximum.to_posterior(), model)
+        if not quick:
+            found = smcpn.laplace(maximum)
+            evidence = found.log_evidence if found.success else None
+            yield Row(f"emps {model}: log-evidence", evidence, note=found.reason)
+
+
+def _protocols(case: Case, posterior: smcpn.Posterior, model: str) -> Iterator[Row]:
+    """Scores of the most probable parameters, and the friction where it is a spline."""
+    for protocol, note in (("open_loop", PUBLISHED), ("closed_loop", "")):
+        score = Score.of(case.protocols[protocol](posterior))
+        yield Row(f"emps {model}: {protocol}, mm", MILLI * score.rmse_of_mean, note=note)
+    if case.problem.ode.functions:
+        found = posterior.function("friction", np.array([-0.125, -0.05, 0.0, 0.05, 0.125]))
+        for at, value in zip(found.points, found.mean, strict=True):
+            yield Row(f"emps {model}: friction({at:g} m/s) without Fc, N", float(value))
+
+
+STUDIES = {"silverbox": silverbox, "emps": emps}

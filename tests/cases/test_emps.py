@@ -100,8 +100,8 @@ def test_a_friction_spline_that_is_a_line_is_the_parametric_model():
     case = emps_case(model="spline")
     assert case.solver() == smcpn.RK4(steps=2)
     equation = case.problem.ode
-    # [1] is the function at the last knot, 0.13 m/s, over sqrt(3), of one that is a line.
-    known = {"M": 95.0, "Fc": 20.0, "friction[0]": -3.0, "friction[1]": 200.0 * 0.13 / np.sqrt(3)}
+    # Without curvature it rises by 20 e^[1] N from the first knot to the last.
+    known = {"M": 95.0, "Fc": 20.0, "friction[0]": -3.0, "friction[1]": np.log(200.0 * 0.26 / 20.0)}
     values = [(known | equation.defaults).get(name, 0.0) for name in equation.parameters]
     own = equation.rhs([0.0, 0.1], [30.0], 0.0, values)
     other = smcpn.models.emps.rhs([0.0, 0.1], [30.0], 0.0, [95.0, 200.0, 20.0, -3.0, 1e-3])
