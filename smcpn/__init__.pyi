@@ -28,6 +28,7 @@ from .pn.solve import solve
 from .results.compare import ModelComparison, compare
 from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
+from .results.linearised import LinearisedLaplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
 from .results.posterior import Posterior
@@ -64,6 +65,7 @@ __all__ = [
     "LangevinMetropolis",
     "Laplace",
     "Library",
+    "LinearisedLaplace",
     "LogLikelihood",
     "LogNormal",
     "Maximum",

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Seed, checked
-from smcpn.errors import InputError
+from smcpn.errors import InputError, one_of
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
+from smcpn.estimate.linearised import linearised_at
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
@@ -24,6 +25,7 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
+HESSIAN, GAUSS_NEWTON = CURVATURES = "hessian", "gauss-newton"
 STATIONARY = 1e-6
 """Squared distance of a point from the mode, as its derivatives predict it, in posterior sd, beyond
 which Newton's method finishes the search."""
@@ -45,6 +47,7 @@ def laplace(
     stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     search: str = AUTOMATIC,
     iterations: Count = 500,
+    curvature: str = HESSIAN,
     seed: Seed | None = 0,
     threads: Count | None = None,
 ) -> Laplace:
@@ -56,6 +59,10 @@ def laplace(
         A maximum of the posterior is taken as it is.
     likelihood, solver, starts, stages, search, iterations, seed, threads
         As of `maximise`, for a problem.
+    curvature : {"hessian", "gauss-newton"}
+        With ``"gauss-newton"`` the posterior of the model that is linear in the parameters about
+        the mode, a `LinearisedLaplace`: for functions of many weights that data leave open one by
+        one, as networks.
 
     Returns
     -------
@@ -66,13 +73,15 @@ def laplace(
     Raises
     ------
     InputError
-        For settings out of range, or a maximum of the likelihood.
+        For settings out of range, a maximum of the likelihood, or ``"gauss-newton"`` where samples
+        are not Gaussian given those before.
 
     Examples
     --------
     >>> approximation = smcpn.laplace(problem, starts=20)  # doctest: +SKIP
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
+    linear = one_of("curvature", curvature, CURVATURES) == GAUSS_NEWTON
     if isinstance(problem, Maximum):
         maximum = problem
     else:
@@ -85,6 +94,8 @@ def laplace(
             "the maximum is one of the likelihood, which is no mode of the posterior: "
             "call smcpn.maximise with target='posterior'"
         )
+    if linear:
+        return linearised_at(maximum)
     found = _gaussian_at_top(maximum)
     return replace(found, modes=tuple(_modes(found)))
 
@@ -191,6 +202,8 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
         direction = _direction(maximum, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
+        if maximum.problem.ode.functions and maximum.function.expands:
+            reason += f": curvature='{GAUSS_NEWTON}' has the band of a function that falls nowhere"
         return Laplace(maximum, nothing, np.nan, reason)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()

@@ -163,7 +163,7 @@ class WithFunctions(ABC):
         function = functions[one_of("name", name, functions)].function
         visited = self.visited[name]
         points = _default_points(visited) if at is None else _points(at, function)
-        values = function.values(points, self._parameters(name, self.equal_draws(draws)))
+        values = self._values_of(name, points, draws)
         shaped = points[:, 0] if points.shape[1] == 1 else points
         return IdentifiedFunction(name, function.arguments, shaped, values, visited.places)
 
@@ -207,9 +207,9 @@ class WithFunctions(ABC):
             return f"{label:<16} its visited range is not known: {error}"
         order = np.argsort(visited.places[:, 0], kind="stable")
         some = visited.places[order[np.linspace(0, len(order) - 1, 50).astype(int)]]
-        draws = self._parameters(name, self.equal_draws(FEW_DRAWS))
-        sd = function.values(some, draws).std(axis=0)
-        spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(draws) > 1 else ""
+        values = self._values_of(name, some, FEW_DRAWS)
+        sd = values.std(axis=0)
+        spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(values) > 1 else ""
         return f"{label:<16} visited {visited}{spread}"
 
     def _beyond(
@@ -222,6 +222,11 @@ class WithFunctions(ABC):
         now = visited_by(self.problem, record, values, self.step_length, initialise, like)
         said = [remark(name, self.visited[name], places) for name, places in now.items()]
         return tuple(one for one in said if one)
+
+    def _values_of(self, name: str, points: Array, draws: int) -> Array:
+        """Values (n, m) of a function in at most so many draws, at points (m, variables)."""
+        function = self.problem.ode.functions[name].function
+        return function.values(points, self._parameters(name, self.equal_draws(draws)))
 
     def _parameters(self, name: str, values: Array) -> Array:
         """Parameters (N, p) of a function, of parameter values (N, d)."""

@@ -16,6 +16,7 @@ import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.codegen.adjoint import transposed
 from smcpn.codegen.arrays import ArrayFunction
 from smcpn.codegen.tangent import derived
 from smcpn.model.graphs import Model
@@ -24,6 +25,8 @@ from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 
+FORWARD = 60
+"""Most states and parameters of which each has a forward tangent; of more, rows are reversed."""
 BLOCK = 4096
 """Points that are evaluated together: arrays of so many numbers fit the cache."""
 
@@ -46,11 +49,12 @@ class Field:
     def __init__(self, model: Model, graph: ca.SX) -> None:
         graph = ca.densify(graph)
         directions = ca.vertcat(model.x, model.theta)
-        columns = [derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())]
+        few = directions.numel() <= FORWARD
+        slopes = (_slopes_forward if few else _slopes_reverse)(graph, directions)
         symbols = ca.vertcat(model.x, model.u, model.t, model.theta)
         self._shape = graph.numel(), directions.numel()
         self._value = ArrayFunction(symbols, graph)
-        self._all = ArrayFunction(symbols, ca.vertcat(graph, *columns))
+        self._all = ArrayFunction(symbols, ca.vertcat(graph, ca.vec(slopes)))
 
     def value(self, x: Array, u: Array, t: Array, values: Array) -> Array:
         """Value (S, K, q) at states (S, K, n), inputs (K, m), times (K,) and values (S, d)."""
@@ -62,6 +66,23 @@ class Field:
         found = self._all(_columns(x, u, t, values))
         slopes = _stacked(found[rows:], x.shape[:2]).reshape(*x.shape[:2], columns, rows)
         return _stacked(found[:rows], x.shape[:2]), slopes.swapaxes(2, 3)
+
+
+def _slopes_forward(graph: ca.SX, directions: ca.SX) -> ca.SX:
+    columns = [derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())]
+    return ca.horzcat(*columns)
+
+
+def _slopes_reverse(graph: ca.SX, directions: ca.SX) -> ca.SX:
+    """The same, at a few times the cost of the graph for each of its rows."""
+    rows = range(graph.numel())
+    return ca.horzcat(*(transposed(graph, [directions], _one(graph, row))[0] for row in rows)).T
+
+
+def _one(graph: ca.SX, row: int) -> ca.SX:
+    weights = ca.SX.zeros(graph.numel(), 1)
+    weights[row] = 1.0
+    return weights
 
 
 def _columns(x: Array, u: Array, t: Array, values: Array) -> list[Array]:

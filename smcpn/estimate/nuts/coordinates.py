@@ -15,6 +15,13 @@ from smcpn.smc.start import Modes
 
 Array = NDArray[np.float64]
 
+BENT = 1e4
+"""Mean curvature between the mode and draws of the Gaussian about it, which should be one, from
+which chains are not begun: steps would be a hundred times as short, or far shorter where it is
+uneven, and no trajectory of nutpie's 1023 would lead anywhere."""
+MANY, JUDGED = 20, 16
+"""Parameters from which that is judged, and draws that judge it."""
+
 
 @dataclass(frozen=True)
 class Coordinates:
@@ -84,3 +91,28 @@ def coordinates_of(found: Laplace, density: LogDensity) -> Coordinates:
         log_evidence=float("nan"),
     )
     return Coordinates(centre, factor, one)
+
+
+def check_bend(coordinates: Coordinates, density: LogDensity) -> None:
+    """Refuse a posterior of many parameters that the Gaussian about its mode is no picture of.
+
+    Of functions of many weights data determine a few combinations, exactly, which differ from place
+    to place: steps that are short enough take no chain through such a shell.
+
+    Raises
+    ------
+    InputError
+        With what there is instead.
+    """
+    d = len(coordinates.centre)
+    if d <= MANY:
+        return
+    drawn = coordinates.theta(np.random.default_rng(0).standard_normal((JUDGED, d)))
+    fall = density.value(coordinates.centre[None, :])[0] - np.median(density.value(drawn))
+    if 2.0 * fall / d > BENT:
+        raise InputError(
+            f"the posterior of {d} parameters is bent: draws of the Gaussian about its mode are "
+            f"less likely than it by {fall:.2g} nats, where {d / 2:.0f} are usual, and chains "
+            "would hardly move; take smcpn.laplace(problem, curvature='gauss-newton') for "
+            "functions and simulations, or a spline, or give start= to run all the same"
+        )

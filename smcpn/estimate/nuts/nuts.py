@@ -17,7 +17,7 @@ from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.nuts.coordinates import Coordinates, coordinates_of
+from smcpn.estimate.nuts.coordinates import Coordinates, check_bend, coordinates_of
 from smcpn.estimate.nuts.sampler import Chains, ChainSettings, nutpie, sampled
 from smcpn.interop.arviz import arviz_module
 from smcpn.likelihood.gradient import LogLikelihood
@@ -90,7 +90,9 @@ def nuts(
     Raises
     ------
     InputError
-        If nutpie is not installed, for settings out of range, or a likelihood without gradient.
+        If nutpie is not installed, for settings out of range, or a likelihood without gradient; and
+        where there is no Laplace approximation of many parameters, and their posterior is so bent
+        that chains would hardly move.
 
     Warns
     -----
@@ -114,12 +116,15 @@ def nuts(
         raise InputError(f"tune is {tune}: take at least {LEAST_TUNE}", argument="tune")
     nutpie()
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
+    found_here = start is None
     if start is None:
         start = laplace(problem, likelihood, solver=solver, seed=seed or 0, threads=threads)
     else:
         _check_start(start, problem, likelihood, solver)
     density = LogDensity(start.maximum.function)
     coordinates = coordinates_of(start, density)
+    if found_here and not start.success:
+        check_bend(coordinates, density)
     settings = ChainSettings(
         draws=draws,
         tune=(TUNE if start.success else TUNE_WITHOUT) if tune is None else tune,
