@@ -565,7 +565,8 @@ def _scaling(prior: Prior) -> Scaling:
         if isinstance(scale, str):
             fits = scale in names and scale not in prior.scales
             map_ = prior.maps[names.index(scale)] if fits else None
-            if not (isinstance(map_, (Log, Logit)) and map_.natural(np.array(-40.0)) >= 0.0):
+            ends = np.array([-40.0, 40.0])
+            if not (isinstance(map_, (Log, Logit)) and map_.natural(ends).min() >= 0.0):
                 raise InputError(
                     f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
                     "such as stats.lognorm(1.0)",

@@ -219,8 +219,13 @@ class WithFunctions(ABC):
         if not self.problem.ode.functions or any(record is one for one in self.problem.records):
             return ()
         values = self.equal_draws(FEW_DRAWS)
-        now = visited_by(self.problem, record, values, self.step_length, initialise, like)
-        said = [remark(name, self.visited[name], places) for name, places in now.items()]
+        try:
+            learned = self.visited
+            now = visited_by(self.problem, record, values, self.step_length, initialise, like)
+        except InputError as error:
+            # One trajectory that diverges is no reason to refuse the simulation of all draws.
+            return (f"whether functions are evaluated beyond the records is not known: {error}",)
+        said = [remark(name, learned[name], places) for name, places in now.items()]
         return tuple(one for one in said if one)
 
     def _parameters(self, name: str, values: Array) -> Array:
