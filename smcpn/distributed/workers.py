@@ -21,7 +21,7 @@ from smcpn.codegen import clock
 from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
 from smcpn.distributed.tasks import Answer, Arrays, Batch, Task, Witness, warm
-from smcpn.errors import ExecutorError
+from smcpn.errors import ExecutorError, InputError
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,11 @@ class Workers:
     executor : concurrent.futures.Executor
     home_seconds : float, optional
         Work, in seconds of one thread, up to which a batch is not sent; `HOME_SECONDS` by default.
+
+    Raises
+    ------
+    InputError
+        If the executor takes no tasks, as one that was shut down.
 
     Attributes
     ----------
@@ -139,7 +144,13 @@ class Workers:
 
     def _warmed(self) -> list[Future[str]]:
         executor, size = self.engine.executor, max(1, self.engine.size)
-        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
+        try:
+            return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
+        except RuntimeError as error:
+            raise InputError(
+                f"executor takes no tasks ({error}): give one that has not been shut down",
+                argument="executor",
+            ) from error
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -271,6 +271,13 @@ class Client:
 def test_what_is_no_executor_is_refused(given):
     with pytest.raises(InputError, match=r"^executor is"):
         identified(executor=given)
+
+
+def test_an_executor_that_was_shut_down_is_refused():
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(InputError, match=r"^executor takes no tasks .*shutdown"):
+        identified(executor=executor)
 
 
 @pytest.mark.slow
