@@ -146,7 +146,8 @@ class WithFunctions(ABC):
         Raises
         ------
         InputError
-            If the model has no such function, or ``at`` does not have its variables.
+            If the model has no such function, ``at`` does not have its variables or is not finite,
+            or the simulation of a record learned from diverges for every draw.
 
         Examples
         --------
@@ -248,6 +249,8 @@ def _points(at: Array, function: UnknownFunction) -> Array:
     if points.ndim != 2 or points.shape[1] != variables or not points.size:
         expected = "(m,)" if variables == 1 else f"(m, {variables})"
         raise InputError(f"at has shape {at.shape}: give points of shape {expected}", argument="at")
+    if not np.isfinite(points).all():
+        raise InputError("at has NaN or infinity: give finite numbers", argument="at")
     return points
 
 

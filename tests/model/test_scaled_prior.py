@@ -97,3 +97,10 @@ def test_scale_of_a_function_is_learned_or_given() -> None:
     own = smcpn.Problem(slide, record, prior={"f[2]": stats.norm(0.0, 3.0)}, **given)
     assert "f[2]" not in own.prior.scales
     assert own.prior.scales["f[3]"] == "f.scale"
+
+
+@pytest.mark.filterwarnings("error")
+def test_scale_beyond_floating_point_has_no_density() -> None:
+    theta = PRIOR.sample(np.random.default_rng(1), 2)
+    theta[:, PRIOR.names.index("s")] = -800.0, 800.0
+    assert (PRIOR.log_density(theta) == -np.inf).all()

@@ -120,6 +120,8 @@ def test_functions_that_are_not_there_are_refused(posterior):
             posterior.function("force", at)
     with pytest.raises(InputError, match="truth returns shape"):
         posterior.plot_function("force", lambda x: 1.0)
+    with pytest.raises(InputError, match="at has NaN"):
+        posterior.function("force", [0.0, np.nan])
     with pytest.raises(InputError, match="do not span an interval"):
         posterior.function("force", [0.5, 0.5]).plot()
     with pytest.raises(InputError, match="truth fails"):
