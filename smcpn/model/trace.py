@@ -20,6 +20,7 @@ BRANCH_REMEDY = (
     "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
     "in place of if, max() and 'and'"
 )
+CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
 _OPERATORS = re.compile(r"for ([&|^]|unary ~)")
 
 
@@ -104,6 +105,8 @@ def called(
             ) from error
         reason = str(error).splitlines()[-1] if str(error) else "no message"
         remedy = f"; {OPERATOR_REMEDY}" if _OPERATORS.search(reason) else ""
+        if "'SX' object is not callable" in reason:
+            remedy = f"; {CALL_REMEDY}"
         raise InputError(
             f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error
