@@ -566,8 +566,9 @@ def _scaling(prior: Prior) -> Scaling:
             fits = scale in names and scale not in prior.scales
             map_ = prior.maps[names.index(scale)] if fits else None
             if not (isinstance(map_, (Log, Logit)) and map_.natural(np.array(-40.0)) >= 0.0):
+                other = "positive" if fits else "unscaled, positive"
                 raise InputError(
-                    f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
+                    f"scale of '{name}' is '{scale}', which has no {other} prior: give one, "
                     "such as stats.lognorm(1.0)",
                     argument=argument,
                 )

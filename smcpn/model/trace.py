@@ -20,7 +20,16 @@ BRANCH_REMEDY = (
     "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
     "in place of if, max() and 'and'"
 )
-_OPERATORS = re.compile(r"for ([&|^]|unary ~)")
+CALL_REMEDY = (
+    "to call an unknown function (smcpn.spline), define it before the model and make its name a "
+    "keyword-only argument"
+)
+USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
+_REMEDIES = {
+    re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,
+    re.compile(r"FunctionCalls"): USE_REMEDY,
+    re.compile(r"object is not callable"): CALL_REMEDY,
+}
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
@@ -103,7 +112,7 @@ def called(
                 f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
             ) from error
         reason = str(error).splitlines()[-1] if str(error) else "no message"
-        remedy = f"; {OPERATOR_REMEDY}" if _OPERATORS.search(reason) else ""
+        remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")
         raise InputError(
             f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error

@@ -68,8 +68,8 @@ def test_density_of_one_parameter_is_averaged_over_its_scale() -> None:
     [
         ({"e": "s"}, "names 'e'"),
         ({"s": "l"}, "has bounds"),
-        ({"a": "b"}, "name a parameter with a positive prior"),
-        ({"a": "nobody"}, "name a parameter with a positive prior"),
+        ({"a": "b"}, "'b', which has no positive prior: give one"),
+        ({"a": "nobody"}, "'nobody', which has no unscaled, positive prior: give one"),
         ({"a": -1.0}, "give a positive number"),
         ({"a": float("nan")}, "scales is"),
     ],
