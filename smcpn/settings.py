@@ -236,7 +236,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     def _chosen_moves(self, parameters: int, gradients: bool) -> MoveStrategy | None:
         """Moves for so many parameters, where none are given; None for the default."""
         if self.moves is None and gradients and parameters > MANY and self.max_moves == 20:
-            return HamiltonianMonteCarlo()
+            return HamiltonianMonteCarlo(min(HamiltonianMonteCarlo.length, self.particles // 2))
         return self.moves
 
 

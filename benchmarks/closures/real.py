@@ -60,6 +60,9 @@ def silverbox(quick: bool) -> Iterator[Row]:
         starts = {name: value for name, value in STARTS.items() if name in problem.names}
         found = smcpn.laplace(problem, solver=SOLVER, starts=starts, search="shooting")
         evidence[model] = found.log_evidence
+        if not found.success:
+            yield absent(f"silverbox {model}", found.reason)
+            continue
         simulations = case.simulations(found.to_posterior(DRAWS))
         scores = {name: Score.of(one) for name, one in simulations.items()}
         errors[model] = {name: MILLI * one.rmse_of_mean for name, one in scores.items()}

@@ -412,7 +412,7 @@ class LaneKernel(CompiledKernel):
 def processors() -> int:
     """Processors this process may use, or ``SMCPN_THREADS``."""
     wanted = os.environ.get("SMCPN_THREADS")
-    if wanted and wanted.isdigit() and int(wanted) > 0:
+    if wanted and wanted.isdecimal() and int(wanted) > 0:
         return int(wanted)
     try:
         return len(os.sched_getaffinity(0))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.adjoint import Hoisted, hoisted, transposed
 from smcpn.codegen.arrays import ArrayFunction
-from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import (
     ALIGNED,
     LINE,
@@ -139,7 +139,7 @@ class SweepKernel:
             run(parts[0])
         else:
             list(thread_pool(threads, os.getpid()).map(run, parts))
-        CLOCK.run_seconds += time.perf_counter() - begin
+        count(time.perf_counter() - begin)
 
 
 def _aligned(array: Array) -> int:

@@ -123,7 +123,7 @@ class Loky(Engine):
         """See `Engine.open`: as many processes as the address says."""
         import loky
 
-        if not address.isdigit() or int(address) < 1:
+        if not address.isdecimal() or int(address) < 1:
             raise InputError(
                 f"executor is 'loky:{address}': give the number of processes, as loky:8",
                 argument="executor",

@@ -21,7 +21,7 @@ from smcpn.codegen.native import Code
 PARTS = (Code, Rows)
 """Classes of what travels by itself."""
 KEPT = 64
-"""Parts that a worker keeps; those used longest ago are dropped."""
+"""Parts that a worker keeps, or as many as came together; those used longest ago are dropped."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Store:
         for fingerprint, content in parts.items():
             part = pickle.loads(content)
             with self._lock:
-                _keep(self._parts, fingerprint, part)
+                _keep(self._parts, fingerprint, part, max(KEPT, len(parts)))
 
     def lacking(self, needs: Iterable[str]) -> tuple[str, ...]:
         """Return those of some fingerprints whose parts are not here."""
@@ -117,10 +117,10 @@ class Store:
             return self._parts[fingerprint]
 
 
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
+def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int = KEPT) -> None:
     """Add a value, and drop the oldest where there are too many."""
     kept[key] = value
-    while len(kept) > KEPT:
+    while len(kept) > most:
         kept.popitem(last=False)
 
 

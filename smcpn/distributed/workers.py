@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from smcpn.codegen.clock import CLOCK
+from smcpn.codegen import clock
 from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
 from smcpn.distributed.tasks import Answer, Arrays, Browse, Task, Witness, warm
@@ -108,8 +108,8 @@ class Workers:
         answers = _Gathering(self, likelihood, pieces, witness).answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
-        CLOCK.theta_steps += sum(answer.theta_steps for answer in answers)
-        CLOCK.run_seconds += time.perf_counter() - begin
+        theta_steps = sum(answer.theta_steps for answer in answers)
+        clock.count(time.perf_counter() - begin, theta_steps)
         found = [answer.found or () for answer in answers]
         joined = tuple(np.concatenate(part, axis=-1) for part in zip(*found, strict=True))
         seconds = sum(answer.seconds for answer in answers)
@@ -228,8 +228,13 @@ class _Gathering:
             self._pending[future] = _Sent(place, engine, carry)
 
     def _settle(self, sent: _Sent, future: Future[Answer]) -> None:
-        if sent.place in self._answers:
-            return
+        if sent.place not in self._answers:
+            self._take(sent, future)
+        if sent.carries:
+            self._release()
+
+    def _take(self, sent: _Sent, future: Future[Answer]) -> None:
+        """Keep the answer of a task, or send again what it needs."""
         error = CancelledError("cancelled") if future.cancelled() else future.exception()
         if error is not None:
             self._lose(sent, error)
@@ -248,8 +253,6 @@ class _Gathering:
             self._answers[sent.place] = answer
             self._progress = time.monotonic()
             self._losses.clear()
-        if sent.carries:
-            self._release()
 
     def _supply(self, place: int, worker: str) -> None:
         """Send parts to a worker that lacks them: with one task, while the others wait for it."""

@@ -85,9 +85,10 @@ def identify(
     max_moves : int
         Most moves of one rejuvenation, where ``moves`` is not given.
     moves : MoveStrategy or {"independent", "random-walk", "waste-free", "hmc", "mala"}, optional
-        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`. Above 20
-        parameters, where ``method`` is ``"auto"`` or ``"tempering"``, they follow the gradient:
-        `HamiltonianMonteCarlo`, or `LangevinMetropolis` of one step.
+        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`. Or along the
+        gradient, where ``method`` is ``"auto"`` or ``"tempering"``: `HamiltonianMonteCarlo`, the
+        default above 20 parameters if neither ``max_moves`` is given nor the likelihood an
+        estimate, or `LangevinMetropolis` of one step.
     method : {"auto", "ibis", "tempering", "diffusion-tempering"}
         Search for the modes and temper from there; assimilate one sample after the other, the
         whole record at rising exponents, or the whole record at a falling diffusion, which a
@@ -120,7 +121,8 @@ def identify(
         Workers that evaluate large batches of particles, to the same bytes: processes of loky, the
         ``get_executor()`` of a `dask.distributed.Client`, an `mpi4py.futures.MPIPoolExecutor`; or
         ``"loky:8"``, ``"dask:tcp://host:8786"``, ``"mpi"``. The particles stay here. It pays
-        where a batch costs more than some tenth of a second; see the page on scaling out.
+        where a batch costs more than some tenth of a second; see the page on scaling out. Gradients
+        are computed here.
     cpu : {"native", "portable"}
         Compile for this processor, or for any of some ten years (x86-64-v3), which workers with
         others need, and a run that goes on elsewhere to the same bytes.

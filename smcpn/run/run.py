@@ -66,7 +66,7 @@ class Run:
     Attributes
     ----------
     workers : Workers or None
-        Who evaluate large browses of particles; None for this process alone.
+        Who evaluate large batches of particles; None for this process alone.
     plan : Plan or None
         None before the first part of a run that searches.
     solver : Solver

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
 from smcpn.smc.metric import Metric
-from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, Rejuvenation, Rounds, chains_of
+from smcpn.smc.moves import (
+    Move,
+    MoveSettings,
+    MoveStrategy,
+    Rejuvenation,
+    Rounds,
+    chains_of,
+    number_of_chains,
+)
 from smcpn.smc.particles import ParticleSystem, Target
 from smcpn.smc.resampling import Resample
 
@@ -176,9 +184,10 @@ class Trajectories:
             accept = np.log1p(-rng.random(len(system))) < log_ratio
             moved = np.where(whole[:, None], end.z, z)
             before, after = _witnesses(system, z), _witnesses(proposed, moved)
-            jumps = np.where(log_ratio > -np.inf, after - before, 0.0)
             spreads = np.maximum(before.var(axis=1), np.finfo(float).tiny)
             accepted = np.exp(np.minimum(log_ratio, 0.0))
+            # What is never accepted may lie so far off that the square is infinite.
+            jumps = np.where(accepted > 0.0, after - before, 0.0)
             self.tuning.learn(accepted, jumps, spreads, steps, number)
             system = system.where(accept, proposed)
             density = np.where(accept, proposed_density, density)
@@ -315,9 +324,8 @@ class GradientMoves(MoveStrategy):
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
         n, system = len(system), replace(system, lineage=chains_of(system, previous))
-        if self.length > n // 2:
-            raise InputError(f"length is {self.length}: choose at most half of {n} particles")
-        rounds, chains = Rounds(system, target, rng, MoveSettings()), -(-n // self.length)
+        chains = number_of_chains(self.length, n)
+        rounds = Rounds(system, target, rng, MoveSettings())
         some = slice(None, None, max(1, n // max(FITTED * system.theta.shape[1], FEWEST_FITTED)))
         fitted = system.take(some)
         slopes = target.gradient(fitted.theta)

@@ -13,6 +13,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.errors import InputError
+
 Array = NDArray[np.float64]
 
 ENOUGH = 1.5
@@ -48,8 +50,20 @@ class Metric:
 
         Particles at which the gradient is not finite are left out. Where there are fewer than
         `ENOUGH` for each dimension, both covariances are shrunk towards their diagonals.
+
+        Raises
+        ------
+        InputError
+            If fewer than two are left.
         """
         known = np.isfinite(gradient).all(axis=1) & (weights > 0)
+        if np.count_nonzero(known) < 2:
+            raise InputError(
+                f"the gradient of the log-likelihood is finite at {np.count_nonzero(known)} of "
+                f"{len(theta)} particles: choose moves='independent', or write the equation "
+                "without functions of infinite slope, such as sqrt at 0",
+                argument="moves",
+            )
         theta, gradient, weights = theta[known], gradient[known], weights[known]
         weights = weights / weights.sum()
         d = theta.shape[1]

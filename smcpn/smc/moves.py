@@ -300,6 +300,21 @@ def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np
     return np.arange(len(system)) % record.chains
 
 
+def number_of_chains(length: int, particles: int) -> int:
+    """Chains whose states, ``length`` of each, make up a population (waste-free).
+
+    Raises
+    ------
+    InputError
+        If it were less than two.
+    """
+    if length > particles // 2:
+        raise InputError(
+            f"length is {length}: choose at most half of {particles} particles", argument="length"
+        )
+    return -(-particles // length)
+
+
 class Rounds:
     """The population during one rejuvenation, with counts of its moves and evaluations."""
 
@@ -692,11 +707,10 @@ class WasteFree(MoveStrategy):
     ) -> tuple[ParticleSystem, Rejuvenation]:
         """See `MoveStrategy.rejuvenate`."""
         n = len(system)
-        if self.length > n // 2:
-            raise InputError(f"length is {self.length}: choose at most half of {n} particles")
+        chains = number_of_chains(self.length, n)
         rounds = Rounds(system, target, rng, MoveSettings())
         kernel = self.kernel(system.theta, system.weights)
-        rounds.resample(resample, -(-n // self.length))
+        rounds.resample(resample, chains)
         visited = [rounds.system, *rounds.every(kernel, self.length - 1)]
         rounds.system = ParticleSystem.concatenate(visited).take(slice(n))
         return rounds.system, rounds.record(kernel)

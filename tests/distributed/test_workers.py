@@ -11,7 +11,7 @@ import pytest
 from executors import UnreliableExecutor
 from hypothesis import given
 from hypothesis import strategies as st
-from models import decay_problem
+from models import decay, decay_problem
 from scipy import stats
 
 import smcpn
@@ -21,7 +21,7 @@ from smcpn.codegen.native import Target, compiling_for
 from smcpn.distributed import tasks, workers
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.parts import Store
+from smcpn.distributed.parts import KEPT, Store
 from smcpn.distributed.workers import Workers, cut
 from smcpn.errors import ExecutorError, InputError
 from smcpn.likelihood.registry import build_estimate, build_likelihood
@@ -199,6 +199,31 @@ def test_a_slow_task_is_submitted_again(monkeypatch):
         assert team.resubmitted >= 1
 
 
+def test_tasks_that_wait_for_parts_go_on_when_who_carried_them_is_late():
+    problem = decay_problem()
+    home = build_likelihood(problem, smcpn.RK4(2))
+    with UnreliableExecutor() as executor:
+        team = Workers(executor)
+        message = team.sender.message(home.detached())
+        pieces = [tasks.Browse("evaluate", (np.ones((2, 2)),), (), (5,))] * 2
+        gathering = workers._Gathering(team, message, pieces, lambda: None)
+        gathering._answers[0] = tasks.Answer("another")
+        gathering._held.append(1)
+        gathering._settle(workers._Sent(0, team.engine, carries=True), Future())
+        assert [sent.place for sent in gathering._pending.values()] == [1]
+
+
+def test_a_worker_keeps_all_parts_of_many_records(executor):
+    rng, n = np.random.default_rng(0), KEPT + 6
+    records = [smcpn.Record(y=rng.normal(size=3), dt=0.1) for _ in range(n)]
+    start = {"initial": {"x": 1.0}, "prior": {"rate": stats.lognorm(0.5)}}
+    problem = smcpn.Problem(decay, records, observe="x", noise=0.1, **start)
+    home = build_likelihood(problem, smcpn.RK4(2))
+    away = distributed(home, Workers(executor))
+    values = problem.prior.natural(problem.prior.sample(rng, 40))
+    assert np.array_equal(away.evaluate(values, 3 * n)[1], home.evaluate(values, 3 * n)[1])
+
+
 def test_a_run_without_workers_stops_and_its_checkpoint_goes_on(tmp_path):
     file = tmp_path / "run.h5"
     with UnreliableExecutor() as executor:
@@ -242,7 +267,7 @@ class Client:
     def submit(self): ...
 
 
-@pytest.mark.parametrize("given", [Client(), "loki:3", "loky:0", "loky", 4, "dask"])
+@pytest.mark.parametrize("given", [Client(), "loki:3", "loky:0", "loky:²", "loky", 4, "dask"])
 def test_what_is_no_executor_is_refused(given):
     with pytest.raises(InputError, match=r"^executor is"):
         identified(executor=given)

@@ -242,6 +242,18 @@ def test_start_brings_likelihood_and_solver(posterior):
 
 
 @needs_nutpie
+def test_too_few_draws_are_refused():
+    with pytest.raises(InputError, match="draws is 3: take at least 4"):
+        smcpn.nuts(line(), 3)
+    with pytest.raises(InputError, match="tune is 0: take at least 20"):
+        smcpn.nuts(line(), tune=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SamplerWarning)
+        found = smcpn.nuts(line(), 4, tune=20, chains=1, solver=RK4, **QUIET)
+    assert found.chains.shape == (1, 4, 2)
+
+
+@needs_nutpie
 def test_warnings_say_what_is_wrong():
     with pytest.warns(SamplerWarning) as said:
         found = smcpn.nuts(two_modes(), draws=20, tune=20, solver=RK4, **QUIET)

@@ -12,6 +12,7 @@ from scipy import stats
 
 import smcpn
 from smcpn import AR1, EKF0, RK4, LogLikelihood, Problem, Record
+from smcpn.codegen.clock import CLOCK, counted_apart
 from smcpn.model.ode import ODE
 from tests.likelihood import test_gradient
 
@@ -193,7 +194,11 @@ def test_a_gradient_depends_neither_on_company_nor_on_threads(monkeypatch):
     threaded = LogLikelihood(function.problem, solver=RK4(2), threads=3)
     for found, expected in zip(threaded.value_and_gradient(values), (total, gradient), strict=True):
         np.testing.assert_array_equal(found, expected)
-    alone = function.value_and_gradient(values[36:])
+    with counted_apart() as apart:
+        before = CLOCK.run_seconds
+        alone = function.value_and_gradient(values[36:])
+    assert apart.run_seconds > 0.0
+    assert CLOCK.run_seconds == before
     np.testing.assert_array_equal(alone[1], gradient[36:])
 
 

@@ -65,6 +65,12 @@ def test_they_are_the_default_of_many_parameters(problem):
     assert {r.proposal for r in run.samplers[0].rejuvenations} <= {"hmc"}
 
 
+def test_chains_are_shorter_where_there_are_few_particles(problem):
+    options = {"particles": 12, "method": "tempering"}
+    assert run_of(problem, **options).settings.moves == smcpn.HamiltonianMonteCarlo(length=6)
+    assert np.isfinite(finished(run_of(problem, **options))[1])
+
+
 def test_bytes_do_not_depend_on_threads_nor_on_an_interruption(problem):
     options = {"method": "tempering", "moves": "mala"}
     one, two = (run_of(problem, threads=threads, **options) for threads in (1, 2))

@@ -151,6 +151,32 @@ def test_metric_of_fewer_particles_than_parameters_is_whole(n):
     assert 0.3 < ratio[-1] <= ratio[0] < 3.0
 
 
+def test_without_gradients_there_is_no_metric():
+    gradient = np.full((10, 2), np.nan)
+    gradient[3] = 1.0
+    with pytest.raises(InputError, match="is finite at 1 of 10 particles"):
+        Metric.fit(np.random.default_rng(0).normal(size=(10, 2)), gradient, np.full(10, 0.1))
+
+
+class Cliff(Regression):
+    """Very small beyond a distance, but not zero."""
+
+    def evaluate(self, values, b):
+        state, total = super().evaluate(values, b)
+        return state, np.where(values[:, 0] > 0.5, -1e200, total)
+
+
+def test_a_proposal_far_off_does_not_count_for_the_time_of_trajectories():
+    rng = np.random.default_rng(0)
+    tuning = Tuning(0.5, 1.0, 0.8, 10)
+    likelihood = Cliff(n=4, d=1)
+    target = RecordTarget(likelihood.prior, likelihood, 4, 1.0)
+    system = target.evaluate(0.1 * rng.normal(size=(50, 1)))
+    metric = Metric(np.zeros(1), np.eye(1))
+    list(Trajectories("hmc", metric, tuning).moves(system, target, rng, 3))
+    assert all(np.isfinite(half.renewed).all() for half in tuning._halves)
+
+
 def test_leapfrog_steps_are_reversible():
     likelihood, rng = Regression(20, 4), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 0.5)

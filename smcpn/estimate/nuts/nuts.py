@@ -33,8 +33,8 @@ Array = NDArray[np.float64]
 
 TUNE, TUNE_WITHOUT = 200, 1000
 """Draws for tuning with the metric of a Laplace approximation, and without one."""
-LEAST_DRAWS = 4
-"""Of a chain; R-hat needs them."""
+LEAST_DRAWS, LEAST_TUNE = 4, 20
+"""Of a chain; R-hat and the adaptation need them."""
 
 TAILS = (0.05, 0.95)
 """Quantiles whose effective draws are those of the tails."""
@@ -110,6 +110,8 @@ def nuts(
     """
     if draws < LEAST_DRAWS:
         raise InputError(f"draws is {draws}: take at least {LEAST_DRAWS}", argument="draws")
+    if tune is not None and tune < LEAST_TUNE:
+        raise InputError(f"tune is {tune}: take at least {LEAST_TUNE}", argument="tune")
     nutpie()
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     if start is None:
