@@ -74,7 +74,7 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 def run(name: str, executor: Any = None, **options: Any) -> Posterior:
-    """One of `RUNS`, of which every browse is sent away."""
+    """One of `RUNS`, of which every batch is sent away."""
     workers.HOME_SECONDS = 0.0
     problem = {"smc2": decay, "closure": closure}.get(name, partial(oscillation, 200))()
     solver = smcpn.RK4(2) if name == "smc2" else smcpn.EKF0(steps=2)

@@ -1,9 +1,9 @@
 """Strong and weak scaling to a thousand cores, simulated with constants measured on this machine.
 
-A browse is simulated task by task. The driver draws N proposals, sends the tasks one after the
+A batch is simulated task by task. The driver draws N proposals, sends the tasks one after the
 other, and takes the answers one after the other; a worker takes the next task when it is free, and
 its time varies from task to task. Measured are the work of a particle, the driver's own time for
-it, and the time of a message; what differs between runs is how many browses there are, how long.
+it, and the time of a message; what differs between runs is how many batches there are, how long.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ the scheduler of dask, by their authors' documents."""
 
 @dataclass(frozen=True)
 class Load:
-    """A run as browses.
+    """A run as batches.
 
     Attributes
     ----------
     particles : int
         N.
     work : float
-        Seconds of one core for a particle and browse.
-    browses : int
+        Seconds of one core for a particle and batch.
+    batches : int
     lanes : int
         Particles of which a worker computes all or none.
     at_home : float
@@ -54,21 +54,21 @@ class Load:
 
     particles: int
     work: float
-    browses: int
+    batches: int
     lanes: int
     at_home: float = 0.0
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Seconds: of the driver for a particle of a browse, and for a message of an engine."""
+    """Seconds: of the driver for a particle of a batch, and for a message of an engine."""
 
     driver: float
     message: dict[str, float]
 
 
 def browse_seconds(load: Load, cores: int, driver: float, message: float) -> float:
-    """Simulate one browse by so many workers."""
+    """Simulate one batch by so many workers."""
     rng, expected = np.random.default_rng(0), load.particles * load.work
     each = min(max(1, int(expected / cores / TASK_SECONDS)), TASKS_PER_WORKER)
     blocks = -(-load.particles // load.lanes)
@@ -88,9 +88,9 @@ def browse_seconds(load: Load, cores: int, driver: float, message: float) -> flo
 
 def run_seconds(load: Load, cores: int, constants: Constants, engine: str) -> float:
     """Seconds of a run: what stays at home is not shared."""
-    total = load.browses * load.particles * load.work
+    total = load.batches * load.particles * load.work
     sent = browse_seconds(load, cores, constants.driver, constants.message[engine])
-    return load.at_home * total + load.browses * sent
+    return load.at_home * total + load.batches * sent
 
 
 def seconds(work: Callable[[], Any], times: int = 3) -> float:

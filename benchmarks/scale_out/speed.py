@@ -1,4 +1,4 @@
-"""The time of a browse by workers: its barrier, and its efficiency."""
+"""The time of a batch by workers: its barrier, and its efficiency."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Barrier:
 
 
 def barrier(name: str, executor: Any, limit: float, times: int) -> Iterator[Row]:
-    """A browse of two workers that computes next to nothing, beside two empty calls."""
+    """A batch of two workers that computes next to nothing, beside two empty calls."""
     # dask takes equal calls for one.
     number = count()
 
@@ -96,7 +96,7 @@ def barriers(quick: bool) -> Iterator[Row]:
 
 
 def efficiency(quick: bool) -> Iterator[Row]:
-    """A browse of about a second by two workers of one thread, and by two threads, in turns."""
+    """A batch of about a second by two workers of one thread, and by two threads, in turns."""
     problem, turns = oscillation(2000), 4 if quick else 10
     home = build_likelihood(problem, SOLVER, 2)
     values = drawn(problem, PARTICLES)

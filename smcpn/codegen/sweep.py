@@ -139,7 +139,8 @@ class SweepKernel:
             run(parts[0])
         else:
             list(thread_pool(threads, os.getpid()).map(run, parts))
-        count(time.perf_counter() - begin)
+        steps = int(rows.begins[samples[1] - 1] - rows.begins[max(samples[0], 1) - 1])
+        count(time.perf_counter() - begin, steps * n)
 
 
 def _aligned(array: Array) -> int:

@@ -272,7 +272,7 @@ def _by_scalar(section: Section, ode: ODE) -> dict[str, tuple[Section, str]]:
     """Where the value of each name is: of parts of functions, and of lists, by its scalar.
 
     A function is a table of its parameters, ``friction = {scale = ...}``; a vector has one value
-    for all entries, or a list.
+    for all entries, or a list. The value of ``"k[3]"`` beside them goes before.
     """
     found: dict[str, tuple[Section, str]] = {}
     for name, value in section.table.items():
@@ -290,7 +290,7 @@ def _by_scalar(section: Section, ode: ODE) -> dict[str, tuple[Section, str]]:
             found |= {f"{name}[{k}]": (listed, k) for k in entries}
         else:
             found[name] = (section, name)
-    return found
+    return found | {name: (section, name) for name in section.table if name not in ode.wholes}
 
 
 def _coordinates(section: Section, ode: ODE) -> dict[str, str]:

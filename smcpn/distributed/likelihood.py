@@ -1,4 +1,4 @@
-"""The contracts of a likelihood, with large browses evaluated by workers."""
+"""The contracts of a likelihood, with large batches evaluated by workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.clock import counted_apart
 from smcpn.distributed.parts import Message
-from smcpn.distributed.tasks import Arrays, Browse, Witness
+from smcpn.distributed.tasks import Arrays, Batch, Witness
 from smcpn.distributed.workers import Workers
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys
 
@@ -26,7 +26,7 @@ WITNESSES = 2
 
 
 def distributed(likelihood: Any, workers: Workers | None) -> Any:
-    """Return a likelihood whose large browses the workers evaluate, to the same bytes.
+    """Return a likelihood whose large batches the workers evaluate, to the same bytes.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Cost:
 
 
 class _Distributed:
-    """A likelihood at home, and what sends its browses away where that pays.
+    """A likelihood at home, and what sends its batches away where that pays.
 
     Parameters
     ----------
@@ -77,22 +77,22 @@ class _Distributed:
         """See `Likelihood.start`."""
         return self._home.start(values)
 
-    def _browse(self, browse: Browse, samples: int, trial: Browse, weight: int = 1) -> Arrays:
-        """Evaluate a browse over so many samples, ``weight`` times as costly as the cost says."""
-        work = len(browse) * samples * weight
+    def _evaluated(self, batch: Batch, samples: int, trial: Batch, weight: int = 1) -> Arrays:
+        """Evaluate a batch over so many samples, ``weight`` times as costly as the cost says."""
+        work = len(batch) * samples * weight
         if not self._pays(work, trial, weight):
-            return browse.of(self._home)
+            return batch.of(self._home)
         witness = partial(self._witness, trial.take(slice(WITNESSES)))
         if self._message is None:
             self._message = self._workers.sender.message(self._home.detached())
         found, seconds = self._workers.run(
-            browse, self._message, self._home.lanes, witness, self._cost.seconds * work
+            batch, self._message, self._home.lanes, witness, self._cost.seconds * work
         )
         self._cost.seconds = seconds / work
         return found
 
-    def _pays(self, work: int, trial: Browse, weight: int) -> bool:
-        """Whether a browse costs more than to send it; a trial tells what is not known."""
+    def _pays(self, work: int, trial: Batch, weight: int) -> bool:
+        """Whether a batch costs more than to send it; a trial tells what is not known."""
         if not self._workers.home_seconds:
             return work > 0
         some = trial.take(slice(self._home.lanes))
@@ -109,28 +109,28 @@ class _Distributed:
         other._home, other._message = home, None
         return other
 
-    def _witness(self, browse: Browse) -> Witness:
+    def _witness(self, batch: Batch) -> Witness:
         with counted_apart(), np.errstate(all="ignore"):
-            return Witness(browse, browse.of(self._home.detached()))
+            return Witness(batch, batch.of(self._home.detached()))
 
 
 class Distributed(_Distributed):
-    """The `Likelihood` contract, of which workers evaluate large browses."""
+    """The `Likelihood` contract, of which workers evaluate large batches."""
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
-        browse = Browse("advance", (values,), (state,), (a, b))
-        state, increments = self._browse(browse, b - a, self._trial(values))
+        batch = Batch("advance", (values,), (state,), (a, b))
+        state, increments = self._evaluated(batch, b - a, self._trial(values))
         return state, increments
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
-        browse = Browse("evaluate", (values,), (), (b,))
-        state, total = self._browse(browse, b, self._trial(values))
+        batch = Batch("evaluate", (values,), (), (b,))
+        state, total = self._evaluated(batch, b, self._trial(values))
         return state, total
 
-    def _trial(self, values: Array) -> Browse:
-        return Browse("evaluate", (values,), (), (min(TRIAL_SAMPLES, self.n_samples),))
+    def _trial(self, values: Array) -> Batch:
+        return Batch("evaluate", (values,), (), (min(TRIAL_SAMPLES, self.n_samples),))
 
 
 class DistributedDiffused(Distributed):
@@ -142,7 +142,7 @@ class DistributedDiffused(Distributed):
 
 
 class DistributedEstimate(_Distributed):
-    """The `EstimatedLikelihood` contract, of which workers evaluate large browses.
+    """The `EstimatedLikelihood` contract, of which workers evaluate large batches.
 
     Parameters and keys travel; the filters are run there.
     """
@@ -177,8 +177,8 @@ class DistributedEstimate(_Distributed):
 
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
         """See `EstimatedLikelihood.estimate`."""
-        browse = Browse("estimate", (values, keys), (), (b,))
-        return self._browse(browse, b, self._trial(values, keys), self.state_particles)[0]
+        batch = Batch("estimate", (values, keys), (), (b,))
+        return self._evaluated(batch, b, self._trial(values, keys), self.state_particles)[0]
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
         """See `EstimatedLikelihood.guided`."""
@@ -188,10 +188,10 @@ class DistributedEstimate(_Distributed):
         self, values: Array, keys: Keys, state: Array, a: int, b: int
     ) -> tuple[Array, Array]:
         """See `EstimatedLikelihood.advance_keyed`."""
-        browse = Browse("advance_keyed", (values, keys), (state,), (a, b))
+        batch = Batch("advance_keyed", (values, keys), (state,), (a, b))
         trial = self._trial(values, keys)
-        state, increments = self._browse(browse, b - a, trial, self.state_particles)
+        state, increments = self._evaluated(batch, b - a, trial, self.state_particles)
         return state, increments
 
-    def _trial(self, values: Array, keys: Keys) -> Browse:
-        return Browse("estimate", (values, keys), (), (min(TRIAL_SAMPLES, self.n_samples),))
+    def _trial(self, values: Array, keys: Keys) -> Batch:
+        return Batch("estimate", (values, keys), (), (min(TRIAL_SAMPLES, self.n_samples),))

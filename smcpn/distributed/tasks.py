@@ -24,8 +24,8 @@ RECEIVED = Store()
 
 
 @dataclass(frozen=True)
-class Browse:
-    """A method of a likelihood with its arguments, in their order.
+class Batch:
+    """A call of a method of a likelihood for many particles: its name, and its arguments in order.
 
     Attributes
     ----------
@@ -46,10 +46,10 @@ class Browse:
     def __len__(self) -> int:
         return len(self.rows[0])
 
-    def take(self, some: slice) -> Browse:
+    def take(self, some: slice) -> Batch:
         """The same of some of the particles."""
         rows = tuple(array[some] for array in self.rows)
-        return Browse(self.method, rows, tuple(a[:, some] for a in self.columns), self.samples)
+        return Batch(self.method, rows, tuple(a[:, some] for a in self.columns), self.samples)
 
     def of(self, likelihood: Any) -> Arrays:
         """Call the method."""
@@ -60,14 +60,14 @@ class Browse:
 
 @dataclass(frozen=True)
 class Witness:
-    """A browse of two particles, and what the driver found: a worker must find the same bytes."""
+    """A batch of two particles, and what the driver found: a worker must find the same bytes."""
 
-    browse: Browse
+    batch: Batch
     found: Arrays
 
     def holds(self, likelihood: Any) -> bool:
         """Whether a likelihood finds it here."""
-        here = self.browse.of(likelihood)
+        here = self.batch.of(likelihood)
         return all(
             np.array_equal(ours, theirs, equal_nan=True)
             for ours, theirs in zip(here, self.found, strict=True)
@@ -105,12 +105,12 @@ class Answer:
 
 @dataclass(frozen=True)
 class Task:
-    """A browse of some particles, as an executor calls it.
+    """A batch of particles, as an executor calls it.
 
     Attributes
     ----------
     likelihood : Message
-    browse : Browse
+    batch : Batch
     parts : mapping of str to bytes
         Those that another worker lacked.
     witness : Witness, optional
@@ -120,7 +120,7 @@ class Task:
     """
 
     likelihood: Message
-    browse: Browse
+    batch: Batch
     parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     witness: Witness | None = None
     number: int = 0
@@ -128,7 +128,7 @@ class Task:
     @property
     def __name__(self) -> str:
         """What a dashboard shows."""
-        return f"smcpn-{self.browse.method}"
+        return f"smcpn-{self.batch.method}"
 
     def __call__(self) -> Answer:
         """Evaluate it, or say why not."""
@@ -151,7 +151,7 @@ class Task:
             if self.witness is not None and not self.witness.holds(likelihood):
                 return Answer(worker, refused="finds other numbers than the driver")
         with counted_apart() as work, np.errstate(all="ignore"):
-            found = self.browse.of(likelihood)
+            found = self.batch.of(likelihood)
         seconds = time.thread_time() - begin
         return Answer(worker, found, seconds=seconds, theta_steps=work.theta_steps)
 

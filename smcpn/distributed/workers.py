@@ -1,4 +1,4 @@
-"""The driver's side: browses cut into tasks, submitted, and gathered in the order of particles.
+"""The driver's side: batches cut into tasks, submitted, and gathered in the order of particles.
 
 A task is a pure function of its particles, so that it may be computed anywhere, again, or twice:
 one that is lost is submitted again, one that is slow a second time, and what comes first is taken.
@@ -20,17 +20,17 @@ import numpy as np
 from smcpn.codegen import clock
 from smcpn.distributed.engines import Engine, engine_of, opened
 from smcpn.distributed.parts import Message, Sender
-from smcpn.distributed.tasks import Answer, Arrays, Browse, Task, Witness, warm
-from smcpn.errors import ExecutorError
+from smcpn.distributed.tasks import Answer, Arrays, Batch, Task, Witness, warm
+from smcpn.errors import ExecutorError, InputError
 
 _log = logging.getLogger(__name__)
 
 HOME_SECONDS = 0.2
-"""Work, in seconds of one thread, from which a browse is sent away."""
+"""Work, in seconds of one thread, from which a batch is sent away."""
 TASKS_PER_WORKER = 4
-"""Tasks of a long browse for each worker, so that none waits long for the slowest."""
+"""Tasks of a long batch for each worker, so that none waits long for the slowest."""
 TASK_SECONDS = 0.1
-"""Work of a task below which a worker has only one of a browse."""
+"""Work of a task below which a worker has only one of a batch."""
 MOST_PARTICLES = 8192
 """Particles of a task at most: the memory of a worker does not depend on their number."""
 WARM_SECONDS = 30.0
@@ -52,7 +52,12 @@ class Workers:
     ----------
     executor : concurrent.futures.Executor
     home_seconds : float, optional
-        Work, in seconds of one thread, up to which a browse is not sent; `HOME_SECONDS` by default.
+        Work, in seconds of one thread, up to which a batch is not sent; `HOME_SECONDS` by default.
+
+    Raises
+    ------
+    InputError
+        If the executor takes no tasks, as one that was shut down.
 
     Attributes
     ----------
@@ -75,13 +80,13 @@ class Workers:
 
     def run(
         self,
-        browse: Browse,
+        batch: Batch,
         likelihood: Message,
         lanes: int,
         witness: Callable[[], Witness],
         seconds: float = 0.0,
     ) -> tuple[Arrays, float]:
-        """Evaluate a browse; return the results and the workers' time in seconds.
+        """Evaluate a batch; return the results and the workers' time in seconds.
 
         Parameters
         ----------
@@ -103,8 +108,8 @@ class Workers:
         self._loading = []
         size = max(1, self.engine.size)
         each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
-        places = cut(len(browse), lanes, each * size)
-        pieces = [browse.take(place) for place in places]
+        places = cut(len(batch), lanes, each * size)
+        pieces = [batch.take(place) for place in places]
         answers = _Gathering(self, likelihood, pieces, witness).answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
@@ -139,7 +144,13 @@ class Workers:
 
     def _warmed(self) -> list[Future[str]]:
         executor, size = self.engine.executor, max(1, self.engine.size)
-        return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
+        try:
+            return [executor.submit(warm, OCCUPIED_SECONDS) for _ in range(size)]
+        except RuntimeError as error:
+            raise InputError(
+                f"executor takes no tasks ({error}): give one that has not been shut down",
+                argument="executor",
+            ) from error
 
 
 @contextmanager
@@ -179,13 +190,13 @@ class _Sent:
 
 
 class _Gathering:
-    """The tasks of one browse, until all are answered."""
+    """The tasks of one batch, until all are answered."""
 
     def __init__(
         self,
         workers: Workers,
         message: Message,
-        pieces: Sequence[Browse],
+        pieces: Sequence[Batch],
         witness: Callable[[], Witness],
     ) -> None:
         self._workers, self._message, self._pieces = workers, message, pieces

@@ -302,10 +302,15 @@ def _uninformed(maximum: Maximum) -> tuple[str, ...]:
     """Warn of parameters of which the samples say nothing, where that costs a sweep, not more."""
     if not (maximum.found and maximum.function.expands):
         return ()
-    stays = "where the prior is highest" if maximum.target == POSTERIOR else "where its start was"
+    stays, known = "where its start was", set[str]()
+    if maximum.target == POSTERIOR:
+        # Samples tell of the scale of a function by the parameters that it multiplies, and its
+        # prior is what holds where there are none.
+        stays, known = "where the prior is highest", set(maximum.problem.ode.priors)
     return tuple(
         f"the samples say nothing of {name}: it is {stays}; fix it, or measure what it acts on"
         for name in uninformed(maximum.function, maximum.values)
+        if name not in known
     )
 
 

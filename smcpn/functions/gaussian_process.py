@@ -181,7 +181,9 @@ def gaussian_process(
             f"give at most {int(MOST**0.5)}",
             argument="features",
         )
-    lengths = lengthscale or tuple(_TYPICAL * (upper - lower) / 2 for lower, upper in within)
+    lengths = lengthscale
+    if lengths is None:
+        lengths = tuple(_TYPICAL * (upper - lower) / 2 for lower, upper in within)
     if len(lengths) != len(names):
         raise InputError(
             f"lengthscale has {len(lengths)} entries but gaussian_process {len(names)} arguments: "

@@ -126,7 +126,8 @@ class UnknownFunction(ABC):
         Raises
         ------
         InputError
-            If there is not one column for each variable, or for each parameter.
+            If there is not one column for each variable, or for each parameter, or an argument is
+            not finite.
         """
         variables, p = len(self.arguments), len(self.priors)
         points = np.asarray(arguments, dtype=float)
@@ -137,6 +138,11 @@ class UnknownFunction(ABC):
                 raise InputError(
                     f"{name} has shape {array.shape}: give {columns} columns", argument=name
                 )
+        if not len(points) or not np.isfinite(points).all():
+            raise InputError(
+                "arguments is empty, or holds NaN or infinity: give finite numbers",
+                argument="arguments",
+            )
         rows = self._evaluated.map(len(points))
         return np.array([np.asarray(rows(points.T, one)).ravel() for one in given]).reshape(
             len(given), len(points)
@@ -155,7 +161,7 @@ class UnknownFunction(ABC):
         Raises
         ------
         InputError
-            If there is not one column for each variable.
+            If there is not one column for each variable, or an argument is not finite.
 
         Examples
         --------

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.function_call import FunctionCalls
@@ -288,14 +289,17 @@ def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:
     names = ode.wholes.get(name)
     if names is None:
         return parameter(name, _default(name, default))
-    if default is not inspect.Parameter.empty and name not in ode.functions:
+    function = ode.functions[name].function if name in ode.functions else None
+    same = isinstance(default, UnknownFunction) and default == function
+    if default is not inspect.Parameter.empty and not same:
         raise InputError(
-            f"observe function: '{name}' has a default, but it is a vector of model '{ode.name}': "
+            f"observe function: '{name}' has a default, but it is a "
+            f"{'vector' if function is None else 'function'} of model '{ode.name}': "
             "leave the default out"
         )
     entries = [parameter(one) for one in names]
-    if name in ode.functions:
-        return FunctionCalls(name, ode.functions[name].function, ca.vertcat(*entries))
+    if function is not None:
+        return FunctionCalls(name, function, ca.vertcat(*entries))
     return SymbolArray.of(entries)
 
 

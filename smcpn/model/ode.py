@@ -218,7 +218,19 @@ def callers_scope() -> dict[str, Any]:
     """Names that are known where the function that calls this was called."""
     frame = inspect.currentframe()
     caller = frame and frame.f_back and frame.f_back.f_back
+    # A frame that its own local variable refers to would keep all frames below it alive.
+    del frame
     return {} if caller is None else {**caller.f_globals, **caller.f_locals}
+
+
+def _known_to(function: Callable[..., Any], scope: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Names of the module of a function, then those of where it is traced.
+
+    In its own module the latter go before: they are those of the enclosing function or class.
+    """
+    own = getattr(inspect.unwrap(function), "__globals__", scope)
+    same = own.get("__name__") == scope.get("__name__")
+    return scope if same else {**scope, **own}
 
 
 @dataclass(frozen=True)
@@ -272,11 +284,12 @@ class Arguments:
                 f"model '{function_name(function)}' has a parameter '{TIME}', which is the time: "
                 "rename the parameter, or make the time a positional argument"
             )
+        known = _known_to(function, scope)
         unknown = {
             name: found
             for name, default in keyword.items()
             if isinstance(
-                found := scope.get(name) if default is _NONE else default,
+                found := known.get(name) if default is _NONE else default,
                 UnknownFunction,
             )
         }

@@ -372,14 +372,15 @@ class Prior:
         self._check("theta", theta)
         if not self.scales:
             return self.unscaled_log_densities(theta)
-        log_scales = np.log(self.scaling.of(self.natural(theta)))
         result = self.unscaled_log_densities(self.standardised(theta))
-        result[:, self.scaling.columns] -= log_scales
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            result[:, self.scaling.columns] -= np.log(self.scaling.of(self.natural(theta)))
         return result
 
     def standardised(self, theta: Array) -> Array:
         """Coordinates whose densities are independent: those of x / s where x has a scale s."""
-        return self.scaling.divided(theta, self.natural(theta))
+        with np.errstate(over="ignore"):
+            return self.scaling.divided(theta, self.natural(theta))
 
     def unscaled_log_densities(self, theta: Array) -> Array:
         """As `log_densities`, of coordinates that were `standardised`."""
@@ -565,10 +566,10 @@ def _scaling(prior: Prior) -> Scaling:
         if isinstance(scale, str):
             fits = scale in names and scale not in prior.scales
             map_ = prior.maps[names.index(scale)] if fits else None
-            if not (isinstance(map_, (Log, Logit)) and map_.natural(np.array(-40.0)) >= 0.0):
-                other = "positive" if fits else "unscaled, positive"
+            ends = np.array([-40.0, 40.0])
+            if not (isinstance(map_, (Log, Logit)) and map_.natural(ends).min() >= 0.0):
                 raise InputError(
-                    f"scale of '{name}' is '{scale}', which has no {other} prior: give one, "
+                    f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
                     "such as stats.lognorm(1.0)",
                     argument=argument,
                 )

@@ -20,10 +20,7 @@ BRANCH_REMEDY = (
     "write numpy.where(condition, a, b), numpy.maximum, numpy.logical_and "
     "in place of if, max() and 'and'"
 )
-CALL_REMEDY = (
-    "to call an unknown function (smcpn.spline), define it before the model and make its name a "
-    "keyword-only argument"
-)
+CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
 USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
 _REMEDIES = {
     re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,

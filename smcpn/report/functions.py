@@ -48,17 +48,23 @@ def function_figure(found: IdentifiedFunction, truth: Callable[..., Any] | None 
     Raises
     ------
     InputError
-        If it has more than two variables, or ``truth`` does not take its points.
+        If it has more than two variables, its points do not span an interval or an area, or
+        ``truth`` does not take them.
     """
+    variables = len(found.arguments)
+    if variables > 2:
+        raise InputError(
+            f"'{found.name}' has {variables} variables: draw slices of function(name, at=...)"
+        )
+    points = found.points.reshape(-1, variables)
+    if np.linalg.matrix_rank(points - points[0]) < variables:
+        extent = "an interval" if variables == 1 else "an area"
+        raise InputError(
+            f"'{found.name}' is known at {len(points)} points that do not span {extent}: "
+            "leave out at, or give other points"
+        )
     known = None if truth is None else _true_values(truth, found.points)
-    if len(found.arguments) == 1:
-        return _curve_figure(found, known)
-    if len(found.arguments) == 2:
-        return _contour_figure(found, known)
-    raise InputError(
-        f"'{found.name}' has {len(found.arguments)} variables: draw slices of "
-        "function(name, at=...)"
-    )
+    return _curve_figure(found, known) if variables == 1 else _contour_figure(found, known)
 
 
 def _true_values(truth: Callable[..., Any], points: Array) -> Array:

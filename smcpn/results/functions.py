@@ -146,7 +146,8 @@ class WithFunctions(ABC):
         Raises
         ------
         InputError
-            If the model has no such function, or ``at`` does not have its variables.
+            If the model has no such function, ``at`` does not have its variables or is not finite,
+            or the simulation of a record learned from diverges for every draw.
 
         Examples
         --------
@@ -219,8 +220,13 @@ class WithFunctions(ABC):
         if not self.problem.ode.functions or any(record is one for one in self.problem.records):
             return ()
         values = self.equal_draws(FEW_DRAWS)
-        now = visited_by(self.problem, record, values, self.step_length, initialise, like)
-        said = [remark(name, self.visited[name], places) for name, places in now.items()]
+        try:
+            learned = self.visited
+            now = visited_by(self.problem, record, values, self.step_length, initialise, like)
+        except InputError as error:
+            # One trajectory that diverges is no reason to refuse the simulation of all draws.
+            return (f"whether functions are evaluated beyond the records is not known: {error}",)
+        said = [remark(name, learned[name], places) for name, places in now.items()]
         return tuple(one for one in said if one)
 
     def _parameters(self, name: str, values: Array) -> Array:
@@ -243,6 +249,8 @@ def _points(at: Array, function: UnknownFunction) -> Array:
     if points.ndim != 2 or points.shape[1] != variables or not points.size:
         expected = "(m,)" if variables == 1 else f"(m, {variables})"
         raise InputError(f"at has shape {at.shape}: give points of shape {expected}", argument="at")
+    if not np.isfinite(points).all():
+        raise InputError("at has NaN or infinity: give finite numbers", argument="at")
     return points
 
 

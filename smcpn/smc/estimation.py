@@ -1,7 +1,7 @@
 """The way from the posterior of an approximate likelihood to that of an unbiased estimate.
 
 The approximation is an extended Kalman filter, say, and the estimate Z(theta, u) a particle filter
-with random numbers u: SMC^2 without its browse from the prior. The path is
+with random numbers u: SMC^2 without its way from the prior. The path is
 
     prior x (L + floor)^(1 - b) x Z(theta, u)^b,    b from 0 to 1,
 

@@ -86,6 +86,11 @@ def test_short_forms(folder):
     assert {"k[0]", "k[2]", "friction.scale"} < set(problem.names)
 
 
+def test_value_of_an_entry_goes_before_the_list(folder):
+    (folder / "config.toml").write_text(CONFIG.replace("k = [", "'k[2]' = 3.0\nk = ["))
+    assert load_system("config.toml").problem.fixed == {"k[1]": 2.0, "k[2]": 3.0}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

@@ -1,8 +1,8 @@
-"""Browses by workers: the same bytes as at home, whatever happens to tasks."""
+"""Batches by workers: the same bytes as at home, whatever happens to tasks."""
 
 import os
 import signal
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 
@@ -30,7 +30,7 @@ from smcpn.run import restore
 
 @pytest.fixture(autouse=True)
 def always_away(monkeypatch):
-    """Every browse is sent, and no worker knows anything yet."""
+    """Every batch is sent, and no worker knows anything yet."""
     monkeypatch.setattr(workers, "HOME_SECONDS", 0.0)
     monkeypatch.setattr(tasks, "RECEIVED", Store())
 
@@ -205,7 +205,7 @@ def test_tasks_that_wait_for_parts_go_on_when_who_carried_them_is_late():
     with UnreliableExecutor() as executor:
         team = Workers(executor)
         message = team.sender.message(home.detached())
-        pieces = [tasks.Browse("evaluate", (np.ones((2, 2)),), (), (5,))] * 2
+        pieces = [tasks.Batch("evaluate", (np.ones((2, 2)),), (), (5,))] * 2
         gathering = workers._Gathering(team, message, pieces, lambda: None)
         gathering._answers[0] = tasks.Answer("another")
         gathering._held.append(1)
@@ -271,6 +271,13 @@ class Client:
 def test_what_is_no_executor_is_refused(given):
     with pytest.raises(InputError, match=r"^executor is"):
         identified(executor=given)
+
+
+def test_an_executor_that_was_shut_down_is_refused():
+    with ThreadPoolExecutor(1) as executor:
+        pass
+    with pytest.raises(InputError, match=r"^executor takes no tasks .*shutdown"):
+        identified(executor=executor)
 
 
 @pytest.mark.slow

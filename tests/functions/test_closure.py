@@ -50,7 +50,7 @@ def test_function_must_be_called_with_its_arguments() -> None:
         def multiplied(x, *, friction=friction):
             return -friction * x
 
-    with pytest.raises(InputError, match=r"'Spline' object is not callable.* keyword-only"):
+    with pytest.raises(InputError, match=r"'Spline' object is not callable.* as the default"):
 
         @smcpn.ode
         def named_nowhere(x):
@@ -61,3 +61,32 @@ def test_function_must_be_called_with_its_arguments() -> None:
         @smcpn.ode
         def unused(v, u, *, f=friction):
             return -v
+
+
+def test_function_of_a_name_is_that_of_the_module_of_the_model() -> None:
+    there = {"__name__": "there", "friction": smcpn.spline("v", knots=9, within=(-1, 1))}
+    exec("def slide(v, *, friction):\n    return -friction(v)", there)
+    assert smcpn.ode(there["slide"]).functions["friction"].function == there["friction"]
+
+
+def test_function_of_a_name_is_that_of_the_enclosing_function_or_class() -> None:
+    friction = smcpn.spline("v", knots=9, within=(-1, 1))
+    slide = smcpn.ode(lambda v, *, friction: -friction(v))
+    assert slide.functions["friction"].function == friction
+
+    class Slides:
+        friction = smcpn.spline("v", knots=7, within=(-1, 1))
+        slide = smcpn.ode(lambda v, *, friction: -friction(v))
+
+    assert Slides.slide.functions["friction"].function == Slides.friction
+
+
+def test_name_that_is_no_function_is_refused_with_the_remedy() -> None:
+    with pytest.raises(InputError, match=r"not callable.*default of its argument"):
+        smcpn.ode(lambda v, *, nobody: -nobody(v))
+
+
+@pytest.mark.parametrize("at", [[], [np.nan], [0.0, np.inf]])
+def test_arguments_are_finite(at: list[float]) -> None:
+    with pytest.raises(InputError, match="give finite numbers"):
+        friction.sample(at)

@@ -198,6 +198,7 @@ def test_a_gradient_depends_neither_on_company_nor_on_threads(monkeypatch):
         before = CLOCK.run_seconds
         alone = function.value_and_gradient(values[36:])
     assert apart.run_seconds > 0.0
+    assert apart.theta_steps == function.steps
     assert CLOCK.run_seconds == before
     np.testing.assert_array_equal(alone[1], gradient[36:])
 

@@ -68,15 +68,16 @@ def test_density_of_one_parameter_is_averaged_over_its_scale() -> None:
     [
         ({"e": "s"}, "names 'e'"),
         ({"s": "l"}, "has bounds"),
-        ({"a": "b"}, "'b', which has no positive prior: give one"),
-        ({"a": "nobody"}, "'nobody', which has no unscaled, positive prior: give one"),
+        ({"a": "b"}, "name a parameter with a positive prior"),
+        ({"a": "n"}, "name a parameter with a positive prior"),
+        ({"a": "nobody"}, "name a parameter with a positive prior"),
         ({"a": -1.0}, "give a positive number"),
         ({"a": float("nan")}, "scales is"),
     ],
 )
 def test_scale_must_be_positive(scales: dict[str, str | float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Prior(PRIOR.distributions, scales=scales)
+        Prior({**PRIOR.distributions, "n": stats.weibull_max(2.0, loc=5.0)}, scales=scales)
 
 
 def test_scale_of_a_function_is_learned_or_given() -> None:
@@ -96,3 +97,10 @@ def test_scale_of_a_function_is_learned_or_given() -> None:
     own = smcpn.Problem(slide, record, prior={"f[2]": stats.norm(0.0, 3.0)}, **given)
     assert "f[2]" not in own.prior.scales
     assert own.prior.scales["f[3]"] == "f.scale"
+
+
+@pytest.mark.filterwarnings("error")
+def test_scale_beyond_floating_point_has_no_density() -> None:
+    theta = PRIOR.sample(np.random.default_rng(1), 2)
+    theta[:, PRIOR.names.index("s")] = -800.0, 800.0
+    assert (PRIOR.log_density(theta) == -np.inf).all()

@@ -223,6 +223,11 @@ def test_unknown_function_of_a_vector():
     assert seen[0, 0] == pytest.approx(-found[1])
     with pytest.raises(smcpn.errors.InputError, match="give a dict of its parameters"):
         smcpn.simulate(model, record, {"law": 1.0}, observe="v")
+    other = smcpn.spline("v", within=(-7, 7))
+    with pytest.raises(smcpn.errors.InputError, match="it is a function of model 'model'"):
+        smcpn.simulate(
+            model, record, given, observe=lambda v, *, law=other: law(v[1]), initial=start
+        )
 
 
 def test_lengths_of_a_process_of_two_variables():

@@ -9,6 +9,7 @@ from scipy import stats
 import smcpn
 from smcpn.errors import InputError
 from smcpn.report.html import write_report
+from smcpn.results import functions
 from smcpn.results.maximum import StartResult
 from smcpn.simulation.visited import _typical
 
@@ -101,6 +102,16 @@ def test_simulation_beyond_the_visited_range_says_so(posterior):
     assert "0.49 of the samples" in said
 
 
+def test_simulation_goes_on_where_the_visited_range_is_not_known(posterior, monkeypatch):
+    def diverging(*_, **__):
+        raise InputError("record: the simulation diverges for every draw")
+
+    monkeypatch.setattr(functions, "visited_by", diverging)
+    run = posterior.simulate(record(41))
+    assert len(run.mean) == 41
+    assert "is not known: record: the simulation diverges" in run.warnings[0]
+
+
 def test_functions_that_are_not_there_are_refused(posterior):
     with pytest.raises(InputError, match="did you mean 'force'"):
         posterior.function("forces")
@@ -109,6 +120,10 @@ def test_functions_that_are_not_there_are_refused(posterior):
             posterior.function("force", at)
     with pytest.raises(InputError, match="truth returns shape"):
         posterior.plot_function("force", lambda x: 1.0)
+    with pytest.raises(InputError, match="at has NaN"):
+        posterior.function("force", [0.0, np.nan])
+    with pytest.raises(InputError, match="do not span an interval"):
+        posterior.function("force", [0.5, 0.5]).plot()
     with pytest.raises(InputError, match="truth fails"):
         posterior.plot_function("force", lambda x, y: x)
 
