@@ -45,7 +45,8 @@ def resume(
     path : path
         Of the checkpoint. If it is damaged its previous version is used, with a warning.
     data : Record, optional
-        Samples that follow the last record. A finished run then goes on with them.
+        Samples that follow the last record. A finished run then goes on with them; one whose moves
+        follow the gradient begins anew over the whole.
     threads, executor, progress
         As of `identify`.
     checkpoint_every : float
