@@ -170,8 +170,9 @@ def ode(
     Raises
     ------
     InputError
-        If the function branches on a state or parameter, contains a NaN, or returns more
-        derivatives than it has states, or a size fits no argument.
+        If the function branches on a state or parameter, contains a NaN, returns more
+        derivatives than it has states or not the same in every call (random numbers), or a size
+        fits no argument.
 
     Examples
     --------
@@ -186,6 +187,17 @@ def ode(
 
 
 def _ode(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> ODE:
+    first, second = (_traced(function, sizes, scope) for _ in range(2))
+    if first.rhs.serialize() != second.rhs.serialize():
+        raise InputError(
+            f"model '{first.name}' returns something else when it is called again, as random "
+            "numbers in it do: take them out (process_noise= of smcpn.Problem and smcpn.sde "
+            "describe disturbances)"
+        )
+    return first
+
+
+def _traced(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
 

@@ -21,7 +21,12 @@ BRANCH_REMEDY = (
     "in place of if, max() and 'and'"
 )
 CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
-_OPERATORS = re.compile(r"for ([&|^]|unary ~)")
+USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
+_REMEDIES = {
+    re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,
+    re.compile(r"FunctionCalls"): USE_REMEDY,
+    re.compile(r"object is not callable"): CALL_REMEDY,
+}
 
 
 def argument_names(function: Callable[..., Any]) -> tuple[list[str], dict[str, Any]]:
@@ -104,9 +109,7 @@ def called(
                 f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
             ) from error
         reason = str(error).splitlines()[-1] if str(error) else "no message"
-        remedy = f"; {OPERATOR_REMEDY}" if _OPERATORS.search(reason) else ""
-        if "'SX' object is not callable" in reason:
-            remedy = f"; {CALL_REMEDY}"
+        remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")
         raise InputError(
             f"model '{name}' cannot be traced ({type(error).__name__}: {reason}){remedy}"
         ) from error

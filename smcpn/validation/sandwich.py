@@ -32,6 +32,7 @@ from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.prior import Prior
+from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.smc.particles import normalise
 from smcpn.solver import Solver
@@ -120,8 +121,8 @@ def sandwich(
     built = build_likelihood(problem, solver, threads, likelihood)
     found = scores(built, problem.prior, theta, weights)
     measured = [np.isfinite(record.y).any(axis=1) for record in problem.records]
-    plain, precision = covariance_of(theta, weights), _prior_precision(problem.prior)
-    return of_scores(_per_record(found, measured), plain, precision)
+    precision = prior_precision(problem.prior, weights @ theta)
+    return of_scores(_per_record(found, measured), covariance_of(theta, weights), precision)
 
 
 def scores(likelihood: Likelihood, prior: Prior, theta: Array, weights: Array) -> Array:
@@ -157,14 +158,15 @@ def _slopes(theta: Array, weights: Array) -> Array:
     return (root * np.linalg.pinv(root * centred / size).T) / size
 
 
-def of_scores(series: Sequence[Array], plain: Array, prior_precision: Array) -> Sandwich:
+def of_scores(series: Sequence[Array], plain: Array, precision: Array) -> Sandwich:
     """Return the sandwich of the scores of samples, (T_i, d) of each record, about zero.
 
     Parameters
     ----------
     plain : ndarray, (d, d)
         Covariance of the posterior.
-    prior_precision : ndarray, (d,)
+    precision : ndarray, (d, d)
+        Of the prior.
     """
     judged = np.array([_known_throughout([p[:, j] for p in series]) for j in range(len(plain))])
     covariance = np.diag(np.diag(plain))
@@ -175,8 +177,10 @@ def of_scores(series: Sequence[Array], plain: Array, prior_precision: Array) -> 
     chosen = np.ix_(judged, judged)
     own = plain[chosen]
     found = long_run([np.einsum("ti,ij->tj", part[:, judged], own) for part in series])
-    covariance[chosen] = found.covariance + (own * prior_precision[judged]) @ own
-    determined = judged.sum() - np.diag(own) @ prior_precision[judged]
+    known = precision[chosen]
+    covariance[chosen] = found.covariance + own @ known @ own
+    mixed = known - np.diag(np.diag(known))
+    determined = judged.sum() - np.diag(own) @ np.diag(known) - (own * mixed).sum()
     claimed = float(np.trace(np.linalg.solve(own, found.covariance)))
     enough = determined >= LEAST_PARAMETERS and claimed > determined
     rate = float(determined / claimed) if enough else 1.0
@@ -210,8 +214,20 @@ def covariance_of(theta: Array, weights: Array) -> Array:
     return np.einsum("n,ni,nj->ij", weights, centred, centred, optimize=False)
 
 
-def _prior_precision(prior: Prior) -> Array:
-    """Inverse variance of a normal with the prior's quartiles, in each coordinate, (d,)."""
+def prior_precision(prior: Prior, centre: Array) -> Array:
+    """Inverse covariance of a normal distribution like the prior, (d, d).
+
+    It has the quartiles of the prior in each coordinate. Where parameters have a scale that is
+    learned, these are not what holds at the scale found: there it is minus the second derivative of
+    the log prior density at the centre (d,) of the posterior.
+    """
     draws = prior.sample(np.random.default_rng(0), _PRIOR_DRAWS)
     low, high = np.quantile(draws, (0.25, 0.75), axis=0)
-    return np.square(_QUARTILES_OF_NORMAL / (high - low))
+    spread = (high - low) / _QUARTILES_OF_NORMAL
+    precision = np.diag(np.square(_QUARTILES_OF_NORMAL / (high - low)))
+    if not prior.scales:
+        return precision
+    found = prior_expansion(prior, centre[None, :], spread)
+    hessian = np.diag(found.diagonal[0])[None]
+    found.add_mixed(hessian)
+    return np.where(np.isfinite(hessian[0]), -hessian[0], precision)

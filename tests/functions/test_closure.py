@@ -44,6 +44,18 @@ def test_function_must_be_called_with_its_arguments() -> None:
         def wrong(v, u, *, f=friction):
             return f(v, u)
 
+    with pytest.raises(InputError, match=r"call an unknown function with its arguments"):
+
+        @smcpn.ode
+        def multiplied(x, *, friction=friction):
+            return -friction * x
+
+    with pytest.raises(InputError, match=r"'Spline' object is not callable.* as the default"):
+
+        @smcpn.ode
+        def named_nowhere(x):
+            return -friction(x)
+
     with pytest.raises(InputError, match="not called"):
 
         @smcpn.ode

@@ -68,6 +68,15 @@ def test_silent_nan_is_refused(lose):
             return v, -k * lose(x)
 
 
+@pytest.mark.parametrize("draw", [np.random.normal, np.random.default_rng(0).normal])
+def test_random_numbers_are_refused(draw):
+    with pytest.raises(InputError, match="'model' returns something else when it is called again"):
+
+        @ode
+        def model(x, *, k):
+            return draw() - k * x
+
+
 def test_other_refusals():
     with pytest.raises(InputError, match="returns 2 derivatives but names only 1"):
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy.linalg import toeplitz
 from scipy.signal import lfilter
-from scipy.stats import norm
+from scipy.stats import lognorm, norm
 
 from smcpn import Prior
-from smcpn.validation.sandwich import of_scores, scores
+from smcpn.validation.sandwich import of_scores, prior_precision, scores
 from tests.targets import LinearRegression
 
 SAMPLES, SEEDS = 1500, 60
-NO_PRIOR = np.zeros(2)
+NO_PRIOR = np.zeros((2, 2))
 
 
 def smooth(rng, rho, size):
@@ -84,7 +84,7 @@ def test_a_parameter_that_only_the_prior_knows_keeps_its_width():
     series, plain, _ = regression(0, 0.6)
     wide = np.diag([plain[0, 0], 4.0])
     series[0][:, 1] *= 1e-9
-    found = of_scores(series, wide, np.array([0.0, 1 / 4.0]))
+    found = of_scores(series, wide, np.diag([0.0, 1 / 4.0]))
     assert found.factor[1] == pytest.approx(1.0)
 
 
@@ -99,3 +99,11 @@ def test_scores_are_the_derivatives_at_the_centre():
     )
     residual = (target.y - target.x @ mean) / target.noise**2
     np.testing.assert_allclose(found, residual[:, None] * target.x, rtol=1e-9, atol=1e-9)
+
+
+def test_prior_with_a_learned_scale_counts_at_the_scale_found():
+    prior = Prior({"x": norm(), "s": lognorm(1.0)}, scales={"x": "s"})
+    x, s = 30.0, 20.0
+    found = prior_precision(prior, np.array([x, np.log(s)]))
+    exact = [[1 / s**2, -2 * x / s**2], [-2 * x / s**2, 2 * x**2 / s**2 + 1]]
+    np.testing.assert_allclose(found, exact, rtol=1e-6)
