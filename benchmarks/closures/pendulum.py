@@ -225,8 +225,9 @@ def of_network(quick: bool) -> Iterator[Row]:
     coverage = float(np.mean([one.coverage for one in all_of]))
     yield at_least("95 % band covers", coverage, 0.9, note)
     yield at_most("relative rms error", max(one.error for one in all_of), 0.03, "largest")
-    forecasts = float(np.mean([one.forecast for one in all_of]))
-    yield at_least("forecast covers", forecasts, 0.9, "t = 20 to 40")
+    forecasts = [one.forecast for one in all_of]
+    each = ", ".join(f"{one:.2f}" for one in forecasts)
+    yield at_least("forecast covers", float(np.mean(forecasts)), 0.9, f"t = 20 to 40; each {each}")
     share = sum(one.terms for one in all_of) / (len(COEFFICIENTS) * seeds)
     yield at_least("coefficients covered", share, 0.9, f"{len(COEFFICIENTS)} for each seed")
     seconds = max(one.seconds for one in all_of)
