@@ -241,7 +241,8 @@ def opened(executor: Any) -> Generator[Any]:
     name, _, address = checked_executor(executor).partition(":")
     engine = _named()[name]
     try:
-        import_module(engine.library)
+        if import_module(engine.library).__file__ is None:
+            raise ImportError("a folder of that name, of which Python makes a package")
     except ImportError as error:
         raise InputError(
             f"executor is {shown(executor)}, and {engine.library} is not installed: "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 _LACKING: dict[str, Callable[..., Any]] = {
     "conjugate": lambda one: one,
+    "real": lambda one: one,
     "clip": lambda one, lower, upper: np.minimum(np.maximum(one, lower), upper),
 }
 """Functions of numpy that CasADi has not, by name."""
