@@ -186,7 +186,7 @@ def ode(
     return decorated(_ode, function, sizes, callers_scope())
 
 
-def _ode(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> ODE:
+def _ode(function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]) -> ODE:
     first, second = (_traced(function, sizes, scope) for _ in range(2))
     if first.rhs.serialize() != second.rhs.serialize():
         raise InputError(
@@ -197,18 +197,21 @@ def _ode(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> 
     return first
 
 
-def _traced(function: Callable[..., Any], sizes: Any, scope: Mapping[str, Any]) -> ODE:
+def _traced(
+    function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]
+) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
 
 
 def decorated(
-    make: Callable[[Callable[..., Any], Any, Mapping[str, Any]], ODE],
+    make: Callable[[Callable[..., Any], Mapping[str, int], Mapping[str, Any]], ODE],
     function: Callable[..., Any] | None,
     sizes: Any,
     scope: Mapping[str, Any],
 ) -> ODE | Callable[[Callable[..., Any]], ODE]:
     """An equation of a function, or what makes one of the function that follows a decorator."""
+    sizes = _checked_sizes(sizes)
     if function is None:
         return lambda function: make(function, sizes, scope)
     return make(function, sizes, scope)
@@ -262,7 +265,7 @@ class Arguments:
 
     @classmethod
     def of(
-        cls, function: Callable[..., Any], scope: Mapping[str, Any], sizes: Any = None
+        cls, function: Callable[..., Any], scope: Mapping[str, Any], sizes: Mapping[str, int]
     ) -> Arguments:
         """Read the signature of a function.
 
@@ -270,7 +273,7 @@ class Arguments:
         ----------
         scope : mapping of str to object
             Where an argument without default finds the unknown function of its name.
-        sizes : mapping of str to int, optional
+        sizes : mapping of str to int
             Of the arguments that are vectors.
 
         Raises
@@ -372,28 +375,42 @@ class Arguments:
         )
 
 
+def _checked_sizes(given: Any) -> dict[str, int]:
+    """Sizes by name, as given to the decorator.
+
+    Raises
+    ------
+    InputError
+        If they are none.
+    """
+    if given is not None and not isinstance(given, Mapping):
+        raise InputError(f'sizes is {shown(given)}: give a dict such as {{"x": 12}}')
+    return {
+        name: whole_number(f"size of '{name}'", size, 1, MAX_ROWS)
+        for name, size in (given or {}).items()
+    }
+
+
 def _sizes(
-    model: str, given: Any, positional: Sequence[str], keyword: Mapping[str, Any]
+    model: str, given: Mapping[str, int], positional: Sequence[str], keyword: Mapping[str, Any]
 ) -> dict[str, int]:
     """Size of every vector among the arguments, given or that of a default.
 
     Raises
     ------
     InputError
-        If one is no size, or of something else, or differs from that of the default.
+        If one is of something else, or differs from that of the default.
     """
-    if given is not None and not isinstance(given, Mapping):
-        raise InputError(f'sizes is {shown(given)}: give a dict such as {{"x": 12}}')
     found: dict[str, int] = {}
     known = [name for name in (*positional, *keyword) if name != TIME]
-    for name, size in (given or {}).items():
+    for name, size in given.items():
         if name not in known:
             remedy = nearest(str(name), known)
             raise InputError(
                 f"sizes names {shown(name)}, which is no state, input or parameter of model "
                 f"'{model}': {remedy}"
             )
-        found[name] = whole_number(f"size of '{name}'", size, 1, MAX_ROWS)
+        found[name] = size
     for name, default in keyword.items():
         length = len(default) if _is_vector(default) else None
         if length is not None and (found.setdefault(name, length) != length or not length):

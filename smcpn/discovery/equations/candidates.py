@@ -168,7 +168,8 @@ class Candidates:
 
 def _variables(states: Sequence[str], inputs: Sequence[str]) -> Variables:
     for what, names in (("states", states), ("inputs", inputs)):
-        if isinstance(names, str) or not all(isinstance(one, str) for one in names):
+        several = isinstance(names, Iterable) and not isinstance(names, str)
+        if not (several and all(isinstance(one, str) for one in names)):
             raise InputError(
                 f'{what} is {shown(names)}: give a list of names, as ["x", "v"]', argument=what
             )
