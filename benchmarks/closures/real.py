@@ -44,7 +44,8 @@ FRICTION = smcpn.spline("v", knots=13, within=(-0.14, 0.14), size=20.0)
 
 @smcpn.ode
 def _slide(q, v, force, *, M, Fc, friction=FRICTION, width=models.EMPS_WIDTH):
-    return v, (force - friction(v) - Fc * v / np.sqrt(v * v + width * width)) / M
+    rest = Fc * v / np.sqrt(v * v + width * width)
+    return v, (force - friction(v) - rest) / M  # pyright: ignore[reportCallIssue]
 
 
 SCALES = (3.0, 10.0)

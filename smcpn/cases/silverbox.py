@@ -49,7 +49,7 @@ beside line and cubic term, a factor of four about .3 mV, as all models above mi
 wider prior of a scale lets the joint mode with the coefficients run to zero."""
 PAPER_SCALES = {"force.scale": 1e-4, "friction.scale": 1e-4}
 """Given on the paper's split, whose noise of 1 mV hides what the splines add."""
-NOISE_PRIOR = {"sigma": stats.lognorm(1.0, scale=1e-3)}
+NOISE_PRIOR: dict[str, Any] = {"sigma": stats.lognorm(1.0, scale=1e-3)}
 """Volts, where the noise is learned: a factor of seven either way."""
 
 MODELS: dict[str, ODE] = {

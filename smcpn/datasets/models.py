@@ -2,6 +2,7 @@
 
 # Models are written as users write them, without types.
 # pyright: reportMissingParameterType=false, reportUnknownParameterType=false
+# pyright: reportCallIssue=false
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class Dask(Engine):
     @classmethod
     def open(cls, address: str) -> Any:
         """See `Engine.open`: of the scheduler at the address."""
-        from distributed import Client
+        from distributed import Client  # pyright: ignore
 
         try:
             client = Client(address)
@@ -188,7 +188,7 @@ class MPI(Engine):
     @classmethod
     def open(cls, address: str) -> Any:
         """See `Engine.open`: of the ranks that mpiexec has started."""
-        from mpi4py.futures import MPIPoolExecutor
+        from mpi4py.futures import MPIPoolExecutor  # pyright: ignore[reportMissingImports]
 
         return MPIPoolExecutor()
 

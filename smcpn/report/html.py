@@ -34,6 +34,7 @@ from smcpn.report.parameters import check_truth, corner_figure, parameters_figur
 from smcpn.report.residuals import error_budget_figure, frequency_figure, innovations_figure
 from smcpn.report.states import states_figure
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
 from smcpn.results.scores import score_table, scores_of
 from smcpn.results.summary import shortened
@@ -237,7 +238,7 @@ class Picture:
 
 
 def write_report(
-    posterior: WeightedDraws,
+    posterior: Posterior,
     path: str | Path,
     simulations: Mapping[str, Simulation],
     validation: Validation | None,
@@ -253,7 +254,7 @@ def write_report(
 
     Parameters
     ----------
-    posterior : WeightedDraws
+    posterior : Posterior
     path : str or Path
     simulations : mapping of str to Simulation
         Of the test records, by name.
