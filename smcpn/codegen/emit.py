@@ -228,7 +228,7 @@ def shared_block(graph: Statements, rows: str) -> Block:
 
 
 def elements(read: Iterable[Operand], vectors: str) -> tuple[Value, ...]:
-    """What is read of some vectors, in order."""
+    """Return the elements of the named vectors among operands, by vector and then by index."""
     own = [value for value in only_values(read) if value.vector in tuple(vectors)]
     return tuple(sorted(own, key=lambda value: (vectors.index(value.vector), value.index)))
 

@@ -34,7 +34,7 @@ _LOCK = threading.RLock()
 
 
 class Target(NamedTuple):
-    """What machine code is compiled for: platform, processor and its features, as LLVM names them.
+    """A platform, a processor and its features, as LLVM names them, to compile machine code for.
 
     Code of one target computes the same bytes on every processor that has its features.
     """
@@ -90,7 +90,7 @@ _TARGET: ContextVar[Target | None] = ContextVar("target", default=None)
 
 
 def target() -> Target:
-    """What is compiled for: this machine, unless `compiling_for` says otherwise."""
+    """Return the target of compilation: this machine, or the one of `compiling_for`."""
     return _TARGET.get() or Target.host()
 
 

@@ -76,7 +76,7 @@ class Witness:
 
 @dataclass(frozen=True)
 class Answer:
-    """What comes back of a task; one of the attributes says what became of it.
+    """The result of a task as a worker returns it: numbers, missing parts, a refusal, or an error.
 
     Attributes
     ----------

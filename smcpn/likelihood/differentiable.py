@@ -21,7 +21,7 @@ MOST_BYTES = 2**26
 
 @dataclass(frozen=True)
 class DifferentiableLanes:
-    """See `DifferentiableLikelihood`: values by ``lanes``, gradients by its `LogLikelihood`.
+    """A likelihood of many particles at once, with its gradient by their parameters.
 
     Values do not depend on whether a gradient is taken too, to the last bit. The kernel with
     derivatives is compiled at the first gradient.

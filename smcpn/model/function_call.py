@@ -30,7 +30,7 @@ class TracedFunction:
 
 @dataclass
 class FunctionCalls:
-    """What stands for an unknown function while a model is traced: it keeps every call's arguments.
+    """An unknown function in the body of a model, which records the arguments of every call.
 
     Attributes
     ----------
