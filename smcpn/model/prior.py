@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from smcpn.arguments import Count, check_fields, checked
 from smcpn.errors import InputError, real_number, shown
@@ -568,6 +569,13 @@ def _scaling(prior: Prior) -> Scaling:
             map_ = prior.maps[names.index(scale)] if fits else None
             ends = np.array([-40.0, 40.0])
             if not (isinstance(map_, (Log, Logit)) and map_.natural(ends).min() >= 0.0):
+                if fits:
+                    raise InputError(
+                        f"prior of '{scale}' is {described(prior, scale)}, and a scale is "
+                        "positive: give a distribution of positive numbers, such as "
+                        "stats.lognorm(1.0)",
+                        argument=f"prior.{scale}",
+                    )
                 raise InputError(
                     f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
                     "such as stats.lognorm(1.0)",
@@ -586,13 +594,9 @@ def _scaling(prior: Prior) -> Scaling:
 
 
 def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Coordinate:
-    for method in ("rvs", "logpdf"):
-        if not callable(getattr(distribution, method, None)):
-            raise InputError(
-                f"prior of '{name}' is {shown(distribution)}, which has no {method}: "
-                "give a frozen scipy.stats distribution, or a number to fix the parameter",
-                argument=f"prior.{name}",
-            )
+    missing = [m for m in ("rvs", "logpdf") if not callable(getattr(distribution, m, None))]
+    if missing or isinstance(distribution, stats.rv_continuous):
+        raise InputError(f"prior of '{name}' is {_unfit(distribution)}", argument=f"prior.{name}")
     lower, upper = _support(name, distribution)
     by_support: Coordinate
     if np.isfinite(lower) and np.isfinite(upper):
@@ -617,6 +621,19 @@ def _coordinate(name: str, distribution: Distribution, wanted: str | None) -> Co
         f"coordinate {shown(wanted)} of '{name}' is none of identity, log, logit",
         argument=f"coordinates.{name}",
     )
+
+
+def _unfit(given: Any) -> str:
+    """What was given for a prior, and what to give instead."""
+    frozen = "give a frozen scipy.stats distribution, such as stats.lognorm(0.5)"
+    number = "or a number to fix the parameter"
+    if isinstance(given, (stats.rv_continuous, stats.rv_discrete)):
+        return f"the family stats.{given.name} without its arguments: {frozen}, {number}"
+    if isinstance(getattr(given, "dist", None), stats.rv_discrete):
+        return f"{describe(given)}, which is discrete: choose a continuous one, {number}"
+    if isinstance(given, Mapping):
+        return f"{shown(sorted(map(str, given)))} by name, but it is one number: {frozen}, {number}"
+    return f"{shown(given)}, which is no frozen distribution: {frozen}, {number}"
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:
