@@ -246,7 +246,6 @@ class Prior:
             )
 
 
-<<<<<<< HEAD
 def by_blocks(log_density: Callable[[Array], Array], theta: Array) -> Array:
     """Return a log density at (n, d), shape (n,), computed for at most `BLOCK` rows at a time.
 
@@ -258,12 +257,12 @@ def by_blocks(log_density: Callable[[Array], Array], theta: Array) -> Array:
     for k in range(0, len(theta), BLOCK):
         result[k : k + BLOCK] = log_density(theta[k : k + BLOCK])
     return result
-=======
+
+
 def described(prior: Prior, name: str) -> str:
     """Short text of the prior of a parameter, its scale included."""
     text, scale = describe(prior.distributions[name]), prior.scales.get(name)
     return text if scale is None else f"{text} * {scale}"
->>>>>>> main
 
 
 def total_log_density(log_densities: Array) -> Array:
