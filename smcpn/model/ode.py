@@ -12,7 +12,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
-from smcpn.errors import InputError, nearest, real_number, shown, whole_number
+from smcpn.errors import InputError, listed, nearest, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
@@ -25,7 +25,7 @@ _NONE = inspect.Parameter.empty
 
 
 @checked
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).
 
@@ -64,6 +64,20 @@ class ODE:
         default_factory=dict[str, "TracedFunction"], repr=False
     )
     sizes: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
+
+    def __repr__(self) -> str:
+        kind = "ODE" if self.diffusion is None else "SDE"
+        return f"<{kind} '{self.name}': {'; '.join(self.named())}>"
+
+    def named(self) -> list[str]:
+        """Its states, inputs and parameters in words, a vector or a function by its own name."""
+        of = {one: f"{name}({len(ones)})" for name, ones in self.wholes.items() for one in ones}
+        kinds = {"states": self.states, "inputs": self.inputs, "parameters": self.parameters}
+        return [
+            f"{kind} {listed(dict.fromkeys(of.get(name, name) for name in names))}"
+            for kind, names in kinds.items()
+            if names
+        ]
 
     @property
     def priors(self) -> dict[str, Any]:

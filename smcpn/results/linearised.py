@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from smcpn.results.laplace import Laplace
 from smcpn.simulation.particles import Simulation, simulate_particles, starting_like
 from smcpn.simulation.simulator import Simulator
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Array = NDArray[np.float64]
 
 DIFFERENCE = 1e-3
@@ -26,7 +29,7 @@ SIMULATED = 400
 
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearisedLaplace(Laplace):
     """A Gaussian posterior by the Gauss-Newton matrix, with what follows linear in the parameters.
 
@@ -77,6 +80,10 @@ class LinearisedLaplace(Laplace):
             simulator=simulator, like=like,
         )  # fmt: skip
         return replace(run, warnings=self._beyond(record, 0, like))
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.simulate(self.problem.records[0]).picture()
 
     def to_posterior(self, particles: Count = 1000, seed: Seed = 0) -> NoReturn:
         """Refuse: these draws are no parameters of the model itself.
