@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Seed, checked
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, one_of
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
@@ -18,6 +21,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales_by_curvature
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
+from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
@@ -52,6 +56,7 @@ def laplace(
     curvature: str = HESSIAN,
     seed: Seed | None = 0,
     threads: Count | None = None,
+    executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 
@@ -59,7 +64,7 @@ def laplace(
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
-    likelihood, solver, starts, stages, search, iterations, seed, threads
+    likelihood, solver, starts, stages, search, iterations, seed, threads, executor
         As of `maximise`, for a problem.
     curvature : {"hessian", "gauss-newton"}
         With ``"gauss-newton"`` the posterior of the model that is linear in the parameters about
@@ -84,22 +89,29 @@ def laplace(
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
     linear = one_of("curvature", curvature, CURVATURES) == GAUSS_NEWTON
-    if isinstance(problem, Maximum):
-        maximum = problem
-    else:
-        maximum = maximise(
-            problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
-            iterations=iterations, seed=seed, threads=threads,
-        )  # fmt: skip
-    if maximum.target != POSTERIOR:
-        raise InputError(
-            "the maximum is one of the likelihood, which is no mode of the posterior: "
-            "call smcpn.maximise with target='posterior'"
-        )
-    if linear:
-        return linearised_at(maximum)
-    found = _gaussian_at_top(maximum)
-    return replace(found, modes=tuple(_modes(found)))
+    with workers_of(executor) as workers:
+        if isinstance(problem, Maximum):
+            maximum = problem
+        else:
+            maximum = maximise(
+                problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
+                iterations=iterations, seed=seed, threads=threads, executor=workers,
+            )  # fmt: skip
+        if maximum.target != POSTERIOR:
+            raise InputError(
+                "the maximum is one of the likelihood, which is no mode of the posterior: "
+                "call smcpn.maximise with target='posterior'"
+            )
+        if linear:
+            return linearised_at(maximum)
+        found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
+        found = replace(found, modes=tuple(_modes(found)))
+    return replace(found, maximum=_evaluated(found.maximum, at_home))
+
+
+def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
+    """Return a maximum whose log-likelihood is evaluated elsewhere."""
+    return replace(maximum, function=maximum.function.evaluated(where))
 
 
 def _modes(highest: Laplace) -> list[Mode]:

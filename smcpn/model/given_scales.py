@@ -29,6 +29,8 @@ from smcpn.model.stencil import derivatives
 Array = NDArray[np.float64]
 
 _DRAWS = 1001
+_FARTHEST = 1e30
+"""Largest scale, and one over the least."""
 _NEGLIGIBLE = 12.0
 """Nats below its mode at which the density of the scales is cut off."""
 _WIDEST = 12.0
@@ -69,9 +71,12 @@ class ScaledColumns:
     def of(self, u: Array) -> tuple[Array, Array]:
         """Scales s of coordinates (n, k), and the derivatives of log s, (n, k) both."""
         maps = [self.prior.maps[j] for j in self.scales]
-        s = np.stack([one.natural(u[:, k]) for k, one in enumerate(maps)], axis=1)
-        slopes = [one.slopes(u[:, k])[0] for k, one in enumerate(maps)]
-        return s, np.stack(slopes, axis=1) / s
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            s = np.stack([one.natural(u[:, k]) for k, one in enumerate(maps)], axis=1)
+            slopes = np.stack([one.slopes(u[:, k])[0] for k, one in enumerate(maps)], axis=1)
+            slopes = np.nan_to_num(slopes / s, posinf=0.0, neginf=0.0)
+        # A move may leave all that is likely; matrices must stay positive definite there.
+        return np.clip(np.nan_to_num(s, nan=1.0), 1.0 / _FARTHEST, _FARTHEST), slopes
 
     def log_prior(self, u: Array) -> Array:
         """Log density of the prior of each coordinate (n, k), (n, k)."""

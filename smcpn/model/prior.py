@@ -27,6 +27,8 @@ from smcpn.model.stencil import derivatives
 Array = NDArray[np.float64]
 
 _DRAWS = 1001
+BLOCK = 2**16
+"""Parameter vectors whose densities are computed together."""
 
 
 @checked
@@ -119,7 +121,7 @@ class Prior:
 
     def log_density(self, theta: Array) -> Array:
         """Log prior density in unconstrained coordinates, log-Jacobian included, shape (n,)."""
-        return total_log_density(self.log_densities(theta))
+        return by_blocks(lambda part: total_log_density(self.log_densities(part)), theta)
 
     def log_densities(self, theta: Array) -> Array:
         """Log density of each unconstrained coordinate, log-Jacobian included, (n, d).
@@ -242,6 +244,19 @@ class Prior:
                 "parameters",
                 argument=name,
             )
+
+
+def by_blocks(log_density: Callable[[Array], Array], theta: Array) -> Array:
+    """Return a log density at (n, d), shape (n,), computed for at most `BLOCK` rows at a time.
+
+    What it needs on the way is many times its result.
+    """
+    if len(theta) <= BLOCK:
+        return log_density(theta)
+    result = np.empty(len(theta))
+    for k in range(0, len(theta), BLOCK):
+        result[k : k + BLOCK] = log_density(theta[k : k + BLOCK])
+    return result
 
 
 def described(prior: Prior, name: str) -> str:

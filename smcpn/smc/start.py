@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.model.given_scales import GivenScales, ScaledColumns, ScaledGaussian
-from smcpn.model.prior import Prior
+from smcpn.model.prior import Prior, by_blocks
 from smcpn.smc.proposals import component_log_densities, student_log_density
 
 Array = NDArray[np.float64]
@@ -151,6 +151,9 @@ class MixtureStart:
 
     def log_density(self, theta: Array) -> Array:
         """Log density at (n, d), shape (n,)."""
+        return by_blocks(self._log_density, theta)
+
+    def _log_density(self, theta: Array) -> Array:
         parts, _ = self.components(theta)
         by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
         return np.logaddexp(np.logaddexp.reduce(parts, axis=0), by_prior)
