@@ -24,7 +24,7 @@ from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.process_noise import ProcessNoise
 from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, trace
+from smcpn.model.trace import argument_names, check_same, trace
 
 
 @dataclass(frozen=True)
@@ -288,7 +288,11 @@ def _traced_output(
                 argument="observe",
             )
     values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
-    return trace(function, [named[n] for n in positional], values)
+    first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
+    graphs = [ca.vertcat(*one) for one in (first, again)]
+    symbols = ca.symvar(ca.vertcat(*graphs))
+    check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")
+    return first
 
 
 def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:

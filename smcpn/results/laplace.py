@@ -274,12 +274,12 @@ class Laplace(WithFunctions):
     @property
     def mean(self) -> dict[str, float]:
         """Mean of each parameter (not the parameter at the mean coordinate)."""
-        return {name: self._moments(j)[0] for j, name in enumerate(self.names)}
+        return self.problem.by_name([self._moments(j)[0] for j in range(len(self.names))])
 
     @property
     def sd(self) -> dict[str, float]:
         """Standard deviation of each value."""
-        return {name: self._moments(j)[1] for j, name in enumerate(self.names)}
+        return self.problem.by_name([self._moments(j)[1] for j in range(len(self.names))], 0.0)
 
     def quantile(self, name: str, q: Probability) -> float:
         """Quantile of the value of a parameter, exact.
