@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
-from smcpn.model.prior import Identity, Prior, support
+from smcpn.model.coordinates import Identity
+from smcpn.model.distribution import INTERQUARTILE_RANGE, support
+from smcpn.model.prior import Prior
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
@@ -21,7 +23,6 @@ FAR = 20.0
 2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""
 _WIDE = 5.0
 _DRAWS = 1001
-_QUARTILES_OF_NORMAL = 1.3489795
 
 
 class LogDensity:
@@ -49,7 +50,7 @@ class LogDensity:
         self.prior = log_likelihood.problem.prior
         theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
         quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
-        spread = (three - quarter) / _QUARTILES_OF_NORMAL
+        spread = (three - quarter) / INTERQUARTILE_RANGE
         # A prior may be narrower than the spacing of numbers.
         self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))
         self.bounds = _bounds(self.prior, self.centre, self.scale)
@@ -97,17 +98,26 @@ class LogDensity:
         curvature, where that is positive; those of the noise need none, see `noise`.
         """
         with np.errstate(all="ignore"):
-            values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
-            total, gradient, information = self.log_likelihood.expansion(values, share)
-            information = information * slopes[:, :, None] * slopes[:, None, :]
-            second, gradient = gradient * bends, gradient * slopes
-            second[:, self.noise] = 0.0
+            total, gradient, information, second = self.of_likelihood(theta, share)
             if self.target == POSTERIOR:
                 prior = prior_expansion(self.prior, theta, self.scale)
                 total, gradient = total + prior.value, gradient + prior.gradient
                 second = second + prior.diagonal
-            information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(slopes.T))
+            information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(second.T))
         return np.where(np.isfinite(total), total, -np.inf), gradient, information
+
+    def of_likelihood(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array, Array]:
+        """Log-likelihood (n,), gradient (n, d), information (n, d, d), and bends (n, d).
+
+        Bends are the second derivatives that the coordinates add, see `expansion`.
+        """
+        with np.errstate(all="ignore"):
+            values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
+            total, gradient, information = self.log_likelihood.expansion(values, share)
+            information = information * slopes[:, :, None] * slopes[:, None, :]
+            bends, gradient = gradient * bends, gradient * slopes
+            bends[:, self.noise] = 0.0
+        return total, gradient, information, bends
 
     def hessian(self, theta: Array, difference: float = DIFFERENCE) -> Array:
         """Second derivatives, (n, d, d); ``difference`` as of `LogLikelihood.hessian`."""
