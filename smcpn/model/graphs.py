@@ -108,17 +108,27 @@ class Model:
             constant_values=(),
         )
 
+    @property
+    def _graphs(self) -> list[ca.SX]:
+        """All graphs, absent ones as empty."""
+        nothing = ca.SX(0, 1)
+        density = nothing if self.density is None else self.density.log_density
+        diffusion = nothing if self.diffusion is None else self.diffusion
+        columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
+        noise = [self.noise_variance, self.noise_correlation]
+        return [self.rhs, self.outputs, *noise, diffusion, density, columns, *self.initial]
+
+    def depends_on(self) -> NDArray[np.bool_]:
+        """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
+        graphs = ca.vertcat(*map(ca.densify, self._graphs))
+        return np.array(ca.which_depends(graphs, self.theta, 1), dtype=bool)
+
     def table(self) -> ExpressionTable:
         """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""
         nothing = ca.SX(0, 1)
         density = self.density or OutputDensity(nothing, nothing, nothing)
-        diffusion = nothing if self.diffusion is None else self.diffusion
-        noise = [self.noise_variance, self.noise_correlation]
-        columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
-        graphs = [self.rhs, self.outputs, *noise, diffusion, density.log_density, columns]
-        graphs += self.initial
         symbols = [self.x, self.u, self.t, self.gap, self.theta, self.constants]
-        results = [ca.densify(graph) for graph in graphs]
+        results = [ca.densify(graph) for graph in self._graphs]
         arguments = [*symbols, density.y, density.output]
         return ExpressionTable.of(ca.Function("model", arguments, results))
 

@@ -394,8 +394,11 @@ class Posterior(WeightedDraws):
         title: str | None = None,
         likelihoods: Sequence[str] = (),
         robust: Robust | None = None,
+        figures: str | Path | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
+
+        Curves over time can be zoomed into, down to the samples.
 
         Parameters
         ----------
@@ -416,6 +419,8 @@ class Posterior(WeightedDraws):
             `smcpn.validation.reweighting.compare_likelihoods`.
         robust : Robust, optional
             What `robust` returned, to show beside.
+        figures : str or Path, optional
+            Folder that receives every figure as SVG and PDF too; made where there is none.
 
         Returns
         -------
@@ -426,10 +431,12 @@ class Posterior(WeightedDraws):
         InputError
             If the file cannot be written, or a test does not fit the problem.
         """
-        from smcpn.report.html import check_destination, write_report
+        from smcpn.report.html import write_report
+        from smcpn.report.page import check_destination, figure_folder
         from smcpn.report.parameters import check_truth
 
         check_destination(path)
+        folder = None if figures is None else figure_folder(figures)
         check_truth(self, truth)
         simulations = {
             name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
@@ -442,4 +449,5 @@ class Posterior(WeightedDraws):
         return write_report(
             self, path, simulations, validation, published=published or {},
             truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
+            figures=folder,
         )  # fmt: skip

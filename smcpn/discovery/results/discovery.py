@@ -331,8 +331,11 @@ class Discovery(WithCard):
         tests: Mapping[str, Record | Simulation] | None = None,
         *,
         title: str = "Equations from data",
+        figures: str | Path | None = None,
     ) -> Path:
         """Write one self-contained HTML file: equations, models, figures, residuals, data.
+
+        Curves over time can be zoomed into, down to the samples.
 
         Parameters
         ----------
@@ -341,6 +344,8 @@ class Discovery(WithCard):
         tests : mapping of str to Record or Simulation, optional
             Simulated and compared, beside the records learned from.
         title : str
+        figures : str or Path, optional
+            Folder that receives every figure as SVG and PDF too; made where there is none.
 
         Raises
         ------
@@ -348,5 +353,8 @@ class Discovery(WithCard):
             If the file cannot be written, or a test does not fit.
         """
         from smcpn.report.discovery_page import write_discovery
+        from smcpn.report.page import check_destination, figure_folder
 
-        return write_discovery(self, path, tests or {}, title)
+        check_destination(path)
+        folder = None if figures is None else figure_folder(figures)
+        return write_discovery(self, path, tests or {}, title, folder)
