@@ -52,7 +52,7 @@ class LinearisedLaplace(Laplace):
         """Parameter values at the mode, (1, d), whose trajectories are those of a typical draw."""
         return self.maximum.values[None, :]
 
-    def simulate(
+    def simulate(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
         record: Record,
         *,
