@@ -14,8 +14,8 @@ from smcpn.checkpoint.functions import function_document
 from smcpn.checkpoint.problem import prior_document, table_arrays
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.distribution import Distribution
 from smcpn.model.hold import padded_input
-from smcpn.model.prior import Distribution
 from smcpn.model.problem import Problem
 from smcpn.model.record import CONTEXT, Record
 

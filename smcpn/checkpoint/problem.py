@@ -24,11 +24,12 @@ from smcpn.checkpoint.container import DAMAGED
 from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, Whole, parsed
 from smcpn.checkpoint.functions import FunctionDocument, function_document, functions_of
 from smcpn.errors import InputError, NotStorableError, shown
+from smcpn.model.distribution import Distribution
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
 from smcpn.model.graphs import Model
 from smcpn.model.ode import ODE
-from smcpn.model.prior import Distribution, Prior
+from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_record
 from smcpn.model.record import CONTEXT, Record
 

@@ -13,9 +13,9 @@ from scipy import stats
 from smcpn.checkpoint.problem import FAMILIES
 from smcpn.config.document import Section, text
 from smcpn.errors import InputError, nearest, real_number, shown
+from smcpn.model.distribution import Distribution
 from smcpn.model.gaussian_noise import AR1
 from smcpn.model.noise import Bernoulli, LogNormal, Poisson, StudentT
-from smcpn.model.prior import Distribution
 
 FAMILY, COORDINATE = "dist", "coordinate"
 

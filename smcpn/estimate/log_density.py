@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import DIFFERENCE, LogLikelihood
-from smcpn.model.prior import Identity, Prior, support
+from smcpn.model.coordinates import Identity
+from smcpn.model.distribution import INTERQUARTILE_RANGE, support
+from smcpn.model.prior import Prior
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.results.maximum import POSTERIOR, TARGETS
 
@@ -21,7 +23,6 @@ FAR = 20.0
 2e-9 of the way to the median. Or five spreads of the prior, where these are wider."""
 _WIDE = 5.0
 _DRAWS = 1001
-_QUARTILES_OF_NORMAL = 1.3489795
 
 
 class LogDensity:
@@ -49,7 +50,7 @@ class LogDensity:
         self.prior = log_likelihood.problem.prior
         theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
         quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
-        spread = (three - quarter) / _QUARTILES_OF_NORMAL
+        spread = (three - quarter) / INTERQUARTILE_RANGE
         # A prior may be narrower than the spacing of numbers.
         self.scale = np.maximum(spread, np.spacing(np.abs(self.centre)))
         self.bounds = _bounds(self.prior, self.centre, self.scale)

@@ -22,7 +22,8 @@ from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT
 from smcpn.likelihood.stiffness import chosen_solver
-from smcpn.model.prior import Prior, support
+from smcpn.model.distribution import support
+from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver

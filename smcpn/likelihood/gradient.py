@@ -29,7 +29,7 @@ from smcpn.likelihood.registry import (
 )
 from smcpn.likelihood.steps import first_solver
 from smcpn.likelihood.stiffness import chosen_solver
-from smcpn.model.prior import Coordinate
+from smcpn.model.coordinates import Coordinate
 from smcpn.model.problem import Problem, check_problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver

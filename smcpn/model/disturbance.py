@@ -10,10 +10,10 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.noise import Symbols
 from smcpn.model.ode import ODE
-from smcpn.model.prior import Distribution, support
 from smcpn.model.process_noise import ProcessNoise
 
 ARGUMENT = "process_noise"

@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import casadi as ca
 
 from smcpn.errors import InputError, real_number, shown
+from smcpn.model.distribution import Distribution, support
 from smcpn.model.noise import Symbols, as_density
-from smcpn.model.prior import Distribution, support
 from smcpn.model.record import Record
 
 SAME_INTERVAL = 1e-6

@@ -10,9 +10,9 @@ import casadi as ca
 import numpy as np
 
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.model.distribution import Distribution
 from smcpn.model.entries import by_scalar
 from smcpn.model.ode import ODE
-from smcpn.model.prior import Distribution
 
 Parameter = Callable[..., ca.SX]
 Constant = Callable[[float, str], ca.SX]

@@ -16,6 +16,7 @@ import numpy as np
 from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.gaussian_noise import as_gaussian
@@ -24,7 +25,7 @@ from smcpn.model.initial import scalar_initial
 from smcpn.model.noise import Density, as_density
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
-from smcpn.model.prior import Distribution, Prior, describe
+from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED

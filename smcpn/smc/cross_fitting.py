@@ -15,6 +15,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.model.prior import by_blocks
 from smcpn.smc.proposals import Proposal
 
 Array = NDArray[np.float64]
@@ -92,5 +93,5 @@ class CrossFitted:
         log_density = np.empty(len(theta))
         for number, density in enumerate(self.densities):
             own = fold == number
-            log_density[own] = density.log_density(theta[own])
+            log_density[own] = by_blocks(density.log_density, theta[own])
         return log_density

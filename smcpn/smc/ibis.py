@@ -17,6 +17,8 @@ Array = NDArray[np.float64]
 
 SMALL_BLOCK = 4
 """Samples evaluated at once after a rejuvenation; doubled while there is no further one."""
+MOST_INCREMENTS = 2**22
+"""Increments of all particles together that are held at once."""
 
 
 class Ibis(Sampler):
@@ -39,7 +41,8 @@ class Ibis(Sampler):
     def advance(self, last: int) -> None:
         """Assimilate a block of samples, or the next part of a sample that is too informative."""
         if self.exponent is None:
-            block = min(self._block, self.settings.block)
+            most = max(1, MOST_INCREMENTS // len(self.system))
+            block = min(self._block, self.settings.block, most)
             self._assimilate(self._with_keys(min(self.sample + block, last)))
             self._block = 2 * block
         if self.exponent is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from types import NoneType
@@ -38,6 +39,9 @@ EXPECTED_ACCEPTANCE = 0.6
 """Acceptance assumed of a proposal that was not tried yet."""
 OPTIMAL_SCALE = 2.38
 """Step of a random walk in posterior standard deviations, times sqrt(d)."""
+
+MOST_PROPOSED = 2**18
+"""Proposals of a round that are evaluated together; at least those of one move."""
 
 TRUSTED_BY_WALK = 2.0
 """Effective particles per dimension below which a walk shrinks correlations: its steps need not
@@ -93,7 +97,7 @@ class IndependentKernel:
     log alpha = [log pi(t') - log q(t')] - [log pi(t) - log q(t)].
 
     All proposals of a round of moves are known before any is accepted, so they are evaluated in
-    one call.
+    one call, or, where there are more than `MOST_PROPOSED`, in one for each few moves.
 
     Where the likelihood is an estimate with keys u, (t', u') is drawn from q(t') m(u'), m being
     uniform, and the target is pi(t, u) = p(t) Z(t, u) m(u): m cancels, and the same ratio leaves pi
@@ -114,16 +118,22 @@ class IndependentKernel:
         n = len(system)
         ratio = target.log_density(system) - self.proposal.log_density(system.theta)
         theta = self.proposal.sample(rng, count * n)
-        proposed = target.evaluate(theta, fresh_keys(rng, count * n, system.keys.shape[1]))
-        proposed_ratio = target.log_density(proposed) - self.proposal.log_density(proposed.theta)
+        keys = fresh_keys(rng, count * n, system.keys.shape[1])
         log_uniform = np.log1p(-rng.random((count, n)))
-        for k in range(count):
-            part = slice(k * n, (k + 1) * n)
-            accept = log_uniform[k] < proposed_ratio[part] - ratio
-            system = system.where(accept, proposed.take(part))
-            ratio = np.where(accept, proposed_ratio[part], ratio)
-            log_ratio = proposed_ratio[part]
-            yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
+        together = max(1, MOST_PROPOSED // n)
+        for first in range(0, count, together):
+            group = slice(first * n, min(first + together, count) * n)
+            proposed = target.evaluate(theta[group], keys[group])
+            proposed_ratio = target.log_density(proposed) - self.proposal.log_density(
+                proposed.theta
+            )
+            for k in range(len(proposed) // n):
+                part = slice(k * n, (k + 1) * n)
+                log_ratio = proposed_ratio[part]
+                accept = log_uniform[first + k] < log_ratio - ratio
+                system = system.where(accept, proposed.take(part))
+                ratio = np.where(accept, log_ratio, ratio)
+                yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
 
 
 @dataclass(frozen=True)
@@ -344,21 +354,23 @@ class Rounds:
 
     def every(self, kernel: Kernel, count: int) -> list[ParticleSystem]:
         """Make ``count`` moves and return the population after each."""
-        visited, log_ratios, accepted, n = [], [], 0, len(self.system)
+        return list(self._each(kernel, count))
+
+    def _each(self, kernel: Kernel, count: int) -> Iterator[ParticleSystem]:
+        log_ratios, accepted, n = list[Array](), 0, len(self.system)
         for move in kernel.moves(self.system, self.target, self._rng, count):
-            visited.append(move.system)
+            self.system = move.system
             accepted += move.accepted
             self._diverged += move.diverged
             if move.log_ratio is not None:
                 log_ratios.append(move.log_ratio)
-        self.system = visited[-1]
+            yield move.system
         self._moves += count
         self._evaluations += count * n
         self._accepted += accepted
         acceptance = accepted / (count * n)
         self._acceptance[kernel.name] = acceptance
         self._count_unmoved(kernel.name, count, acceptance, log_ratios)
-        return visited
 
     def _count_unmoved(
         self, name: str, count: int, acceptance: float, log_ratios: list[Array]
@@ -381,7 +393,7 @@ class Rounds:
         """Make one round of moves, ``most`` at most; return whether there was one to make."""
         planned = min(self._planned(self._log_stay[kernel.name]), most)
         if planned > 0:
-            self.every(kernel, planned)
+            deque(self._each(kernel, planned), maxlen=0)
         return planned > 0
 
     def move_on(self, kernel: Kernel, acceptance: float | None) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.model.prior import Prior
+from smcpn.model.prior import Prior, by_blocks
 from smcpn.smc.proposals import component_log_densities
 
 Array = NDArray[np.float64]
@@ -127,6 +127,9 @@ class MixtureStart:
 
     def log_density(self, theta: Array) -> Array:
         """Log density at (n, d), shape (n,)."""
+        return by_blocks(self._log_density, theta)
+
+    def _log_density(self, theta: Array) -> Array:
         parts, _ = self.components(theta)
         by_prior = np.log(PRIOR_SHARE) + self.prior.log_density(theta)
         return np.logaddexp(np.logaddexp.reduce(parts, axis=0), by_prior)

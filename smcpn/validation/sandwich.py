@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import Likelihood
 from smcpn.likelihood.registry import build_likelihood
+from smcpn.model.distribution import INTERQUARTILE_RANGE
 from smcpn.model.prior import Prior
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
@@ -51,7 +52,6 @@ LEAST_PARAMETERS = 0.5
 LEAST_PARTICLES = 3
 """Distinct particles per parameter that know the slopes of a log density."""
 _PRIOR_DRAWS = 4096
-_QUARTILES_OF_NORMAL = 1.3489795
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,8 @@ def prior_precision(prior: Prior, centre: Array) -> Array:
     """
     draws = prior.sample(np.random.default_rng(0), _PRIOR_DRAWS)
     low, high = np.quantile(draws, (0.25, 0.75), axis=0)
-    spread = (high - low) / _QUARTILES_OF_NORMAL
-    precision = np.diag(np.square(_QUARTILES_OF_NORMAL / (high - low)))
+    spread = (high - low) / INTERQUARTILE_RANGE
+    precision = np.diag(np.square(INTERQUARTILE_RANGE / (high - low)))
     if not prior.scales:
         return precision
     found = prior_expansion(prior, centre[None, :], spread)

@@ -12,7 +12,7 @@ from scipy import stats
 import smcpn
 from smcpn import RK4, InputError, Prior
 from smcpn.interop.arviz import arviz_groups
-from smcpn.model.prior import draw, support
+from smcpn.model.distribution import draw, support
 from tests.models import decay_problem, duffing_problem
 
 

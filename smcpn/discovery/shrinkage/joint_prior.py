@@ -11,7 +11,8 @@ from scipy import stats
 
 from smcpn.discovery.shrinkage.shrinkage import Shrinkage
 from smcpn.likelihood.contract import Likelihood
-from smcpn.model.prior import Distribution, Prior
+from smcpn.model.distribution import Distribution
+from smcpn.model.prior import Prior
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,9 @@ from smcpn.likelihood.expansion import tangent_program
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
-from smcpn.model.prior import Coordinate, Identity, Log, Logit, Prior
-from smcpn.model.prior_expansion import along_coordinates
+from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
+from smcpn.model.prior import Prior
+from smcpn.model.stencil import derivatives
 
 Array = NDArray[np.float64]
 
@@ -163,7 +164,7 @@ def prior_table(prior: Prior) -> Array | None:
     numbers = np.arange(CELLS + 1)[:, None]
     nodes = first + numbers * spacing
     with np.errstate(all="ignore"):
-        values, slopes, _ = along_coordinates(prior, nodes, spread)
+        values, slopes, _ = derivatives(prior.unscaled_log_densities, nodes, spread)
         middle = 0.5 * (values[1:] + values[:-1]) + spacing / 8.0 * (slopes[:-1] - slopes[1:])
         exact = prior.unscaled_log_densities(nodes[:-1] + 0.5 * spacing)
         close = np.abs(middle - exact) <= EXACT * np.maximum(1.0, np.abs(exact))
