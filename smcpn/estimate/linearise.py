@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,7 +20,6 @@ from smcpn.simulation.visited import visited_by_records
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
-_log = logging.getLogger(__name__)
 
 MARGIN = 0.5
 """By which functions are told apart beyond the visited range and ``within``, on either side."""
@@ -137,14 +134,17 @@ def maximum_of_networks(
     if Classical.takes_noise(problem.model) and problem.diffusion is None:
         steps = 1 if solver.adaptive else int(first_solver(problem, solver, likelihood).steps)
         solver, likelihood = RK4(steps), None
-    for draw in range(DRAWS):
-        found = maximise(
+
+    def searched(seed: int) -> Maximum:
+        return maximise(
             problem, likelihood, solver=solver, starts=1, search="lifted", iterations=ITERATIONS,
-            seed=seed + draw, threads=threads,
+            seed=seed, threads=threads,
         )  # fmt: skip
-        if found.found:
-            break
-        _log.info("draw %d of the prior leads to no path", draw + 1)
+
+    found = searched(seed)
+    for other in range(1, DRAWS):
+        if not found.found:
+            found = searched(seed + other)
     return found
 
 

@@ -155,7 +155,7 @@ class LinearisedNetwork(UnknownFunction):
         expanded = self._expanded((0.5 * (low + high) + 0.5 * (high - low) * nodes)[:, None])
         slopes = expanded[:, 1:] @ self._directions
         values = np.column_stack([expanded[:, 0] - slopes @ self.maximum[:-1], slopes])
-        coefficients = fft.dct(values, axis=0) / (2 * TERMS)
+        coefficients = np.asarray(fft.dct(values, axis=0), dtype=np.float64) / (2 * TERMS)
         coefficients[0] /= 2.0
         sizes = np.abs(coefficients).max(axis=1)
         terms = int(np.flatnonzero(sizes > EXACT * sizes.max())[-1]) + 1
