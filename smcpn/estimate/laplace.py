@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Seed, checked
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
@@ -17,6 +20,7 @@ from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
+from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace, Mode
@@ -48,6 +52,7 @@ def laplace(
     iterations: Count = 500,
     seed: Seed | None = 0,
     threads: Count | None = None,
+    executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 
@@ -58,7 +63,7 @@ def laplace(
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
-    likelihood, solver, starts, stages, search, iterations, seed, threads
+    likelihood, solver, starts, stages, search, iterations, seed, threads, executor
         As of `maximise`, for a problem; ``starts`` and ``stages`` not for one with networks.
 
     Returns
@@ -77,45 +82,42 @@ def laplace(
     >>> approximation = smcpn.laplace(problem, starts=20)  # doctest: +SKIP
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
-    if isinstance(problem, Maximum):
-        maximum = problem
-    elif networks_of(problem):
-        if starts is not None or stages is not None:
+    with workers_of(executor) as workers:
+        if isinstance(problem, Maximum):
+            maximum = problem
+        elif networks_of(problem):
+            if starts is not None or stages is not None:
+                raise InputError(
+                    f"{'starts' if stages is None else 'stages'} is given for a model with "
+                    "networks: give smcpn.laplace the smcpn.maximise(problem, ...) that begins there"
+                )
+            if isinstance(likelihood, LogLikelihood):
+                likelihood, solver = likelihood.likelihood, likelihood.solver
+            maximum = maximum_of_networks(problem, likelihood, solver, seed or 0, threads, workers)
+        else:
+            maximum = maximise(
+                problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
+                iterations=iterations, seed=seed, threads=threads, executor=workers,
+            )  # fmt: skip
+        if maximum.target != POSTERIOR:
             raise InputError(
-                f"{'starts' if stages is None else 'stages'} is given for a model with networks: "
-                "give smcpn.laplace the smcpn.maximise(problem, ...) that begins there"
+                "the maximum is one of the likelihood, which is no mode of the posterior: "
+                "call smcpn.maximise with target='posterior'"
             )
-        if isinstance(likelihood, LogLikelihood):
-            likelihood, solver = likelihood.likelihood, likelihood.solver
-        maximum = maximum_of_networks(problem, likelihood, solver, seed or 0, threads)
-    else:
-        maximum = maximise(
-            problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
-            iterations=iterations, seed=seed, threads=threads,
-        )  # fmt: skip
-    if maximum.target != POSTERIOR:
-        raise InputError(
-            "the maximum is one of the likelihood, which is no mode of the posterior: "
-            "call smcpn.maximise with target='posterior'"
-        )
-    if networks_of(maximum.problem):
-        return _of_networks(maximum, likelihood, solver, threads)
-    found = _gaussian_at_top(maximum)
-    return replace(found, modes=tuple(_modes(found)))
+        if networks_of(maximum.problem):
+            linear = linearise(maximum)
+            return laplace(
+                linear, likelihood, solver=solver, starts=start_of(linear, maximum),
+                search=SHOOTING, threads=threads, executor=workers,
+            )  # fmt: skip
+        found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
+        found = replace(found, modes=tuple(_modes(found)))
+    return replace(found, maximum=_evaluated(found.maximum, at_home))
 
 
-def _of_networks(
-    maximum: Maximum,
-    likelihood: str | LogLikelihood | None,
-    solver: Solver | str | None,
-    threads: int | None,
-) -> Laplace:
-    """Return the approximation of the problem that is linear about a maximum, from there on."""
-    problem = linearise(maximum)
-    return laplace(
-        problem, likelihood, solver=solver, starts=start_of(problem, maximum), search=SHOOTING,
-        threads=threads,
-    )  # fmt: skip
+def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
+    """Return a maximum whose log-likelihood is evaluated elsewhere."""
+    return replace(maximum, function=maximum.function.evaluated(where))
 
 
 def _modes(highest: Laplace) -> list[Mode]:

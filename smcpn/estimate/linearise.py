@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.maximise import maximise
 from smcpn.functions.linearised_network import LinearisedNetwork
@@ -123,6 +124,7 @@ def maximum_of_networks(
     solver: Solver | str | None,
     seed: int,
     threads: int | None,
+    workers: Workers | None = None,
 ) -> Maximum:
     """Search for a maximum of a problem with networks, as far as a linearisation needs it.
 
@@ -138,7 +140,7 @@ def maximum_of_networks(
     def searched(seed: int) -> Maximum:
         return maximise(
             problem, likelihood, solver=solver, starts=1, search="lifted", iterations=ITERATIONS,
-            seed=seed, threads=threads,
+            seed=seed, threads=threads, executor=workers,
         )  # fmt: skip
 
     found = searched(seed)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.codegen.kernel import CLOCK
-from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
@@ -98,7 +98,7 @@ class Run:
         self._clear()
         self.solver = settings.solver
         if why_not_searched(problem, settings) != "":
-            self._follow(planned(problem, settings, threads))
+            self._follow(planned(problem, settings, threads, workers))
 
     @classmethod
     def resumed(
@@ -181,7 +181,7 @@ class Run:
         of the steps.
         """
         if self.plan is None:
-            self._follow(planned(self.problem, self.settings, self.threads))
+            self._follow(planned(self.problem, self.settings, self.threads, self.workers))
             return
         begun = CLOCK.theta_steps
         self._advance()
@@ -307,7 +307,8 @@ class Run:
             built = build_likelihood(self.problem, solver, self.threads, name)
             found = distributed(built, self.workers)
             if self.settings.follows_gradient:
-                found = DifferentiableLanes(found, self.problem, name, solver, self.threads)
+                where = evaluated_by(self.workers)
+                found = DifferentiableLanes(found, self.problem, name, solver, self.threads, where)
             self._likelihoods[solver] = found
         return self._likelihoods[solver]
 
