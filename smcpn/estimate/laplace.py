@@ -18,10 +18,12 @@ from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales_by_curvature
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -123,7 +125,7 @@ def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
 def _modes(highest: Laplace) -> list[Mode]:
     """Return the distinct modes that the searches ended in, the highest first."""
     maximum = highest.maximum
-    modes = [_mode(highest)] if highest.success else []
+    modes = [highest.as_mode()] if highest.success else []
     ends = [
         k
         for k, start in enumerate(maximum.starts)
@@ -136,13 +138,9 @@ def _modes(highest: Laplace) -> list[Mode]:
         if _is_one_of(modes, end.theta):
             continue
         found = _gaussian_at_top(end)
-        if found.success and not _is_one_of(modes, found.mode):
-            modes.append(_mode(found))
+        if found.success and not _is_one_of(modes, found.centre):
+            modes.append(found.as_mode())
     return modes
-
-
-def _mode(found: Laplace) -> Mode:
-    return Mode(found.mode, found.covariance, found.log_evidence)
 
 
 def _is_one_of(modes: Sequence[Mode], theta: Array) -> bool:
@@ -211,18 +209,24 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if not maximum.found:
         return Laplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
     density = LogDensity(maximum.function, POSTERIOR)
-    scale = density.scale
-    curvature, replaced = trusted_curvature(density, maximum.theta)
+    columns = learned_scales(maximum.problem)
+    free = np.arange(d) if columns is None else columns.others
+    scale = density.scale[free]
+    curvature, replaced = trusted_curvature(density, maximum.theta, free)
     if not np.isfinite(curvature).all():
         return Laplace(
             maximum, nothing, np.nan, "the second derivatives at the mode are not finite"
         )
-    gauss_newton = tuple(_direction(maximum, direction) for direction in replaced.T)
+    gauss_newton = tuple(_direction(maximum, free, direction) for direction in replaced.T)
     eigenvalues, directions = np.linalg.eigh(curvature)
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
-        direction = _direction(maximum, directions[:, 0])
+        direction = _direction(maximum, free, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
         return Laplace(maximum, nothing, np.nan, reason)
+    if columns is not None:
+        precision = curvature / np.outer(scale, scale)
+        given = given_scales_by_curvature(density, columns, maximum.theta, precision)
+        return replace(averaged_over_scales(density, maximum, given), gauss_newton=gauss_newton)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()
     log_evidence = maximum.log_density + 0.5 * d * np.log(2 * np.pi) + log_volume
@@ -230,22 +234,28 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
 
 
 def _distance(approximation: Laplace) -> float:
-    """Squared length of the Newton step g' C g that remains, in posterior sd."""
+    """Squared length of the Newton step g' C g that remains, in posterior sd; scales held."""
     if not approximation.success:
         return np.inf
     maximum = approximation.maximum
     density = LogDensity(maximum.function, POSTERIOR)
     gradient = density.value_and_gradient(maximum.theta[None, :])[1][0]
-    return float(gradient @ approximation.covariance @ gradient)
+    given = approximation.given_scales
+    if given is None:
+        return float(gradient @ approximation.covariance @ gradient)
+    columns = given.given.columns
+    root = given.given.conditional(maximum.theta[None, columns.scales])[1][0]
+    return float(np.square(np.linalg.solve(root, gradient[columns.others])).sum())
 
 
-def _direction(maximum: Maximum, direction: Array) -> str:
-    """Render a direction as a sum of parameters in prior sd, the largest part first."""
+def _direction(maximum: Maximum, free: NDArray[np.int64], direction: Array) -> str:
+    """Render a direction among some columns as a sum in prior sd, the largest part first."""
     coordinates = [c.name for c in maximum.problem.prior.maps]
     labels = [
         name if coordinate == "identity" else f"{coordinate} {name}"
         for name, coordinate in zip(maximum.names, coordinates, strict=True)
     ]
+    labels = [labels[j] for j in free]
     direction = direction * np.sign(direction[np.argmax(np.abs(direction))])
     order = [int(j) for j in np.argsort(-np.abs(direction)) if abs(direction[j]) >= 0.1]
     terms = [f"{direction[j]:+.2g} {labels[j]}" for j in order]

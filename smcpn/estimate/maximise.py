@@ -18,6 +18,7 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.derivatives import at_home
@@ -251,7 +252,7 @@ def maximise(
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
         density = LogDensity(function.evaluated(where), target)
         points = starting_points(density, starts, np.random.default_rng(seed))
-        climb = chosen_search(method, function)
+        climb = with_marginal_scales(chosen_search(method, function), density)
         found = searched(climb, density, points, plan, iterations, search)
         maximum = with_shift(_maximum(density, climb.name, found), threads)
         while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:

@@ -18,6 +18,7 @@ from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import coarser_solver, finer_solver
+from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
@@ -234,7 +235,7 @@ class Run:
         modes = None if self.plan is None else self.plan.modes
         if modes is None or len(modes) == 0 or self.refused_k is not None:
             return None
-        return MixtureStart(self.problem.prior, modes)
+        return MixtureStart(self.problem.prior, modes, learned_scales(self.problem))
 
     @property
     def _sampler_settings(self) -> SamplerSettings:
