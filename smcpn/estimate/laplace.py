@@ -91,7 +91,7 @@ def laplace(
             if starts is not None or stages is not None:
                 raise InputError(
                     f"{'starts' if stages is None else 'stages'} is given for a model with "
-                    "networks: give smcpn.laplace the smcpn.maximise(problem, ...) that begins there"
+                    "networks: give laplace the smcpn.maximise(problem, ...) that begins there"
                 )
             if isinstance(likelihood, LogLikelihood):
                 likelihood, solver = likelihood.likelihood, likelihood.solver

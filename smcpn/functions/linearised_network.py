@@ -71,6 +71,11 @@ class LinearisedNetwork(UnknownFunction):
         return Network(self.arguments, self.hidden, self.activation, self.within, self.size)
 
     @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """See `UnknownFunction.intervals`."""
+        return self.within
+
+    @property
     def priors(self) -> Mapping[str, Any]:
         """See `UnknownFunction.priors`."""
         return self._priors
