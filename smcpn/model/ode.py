@@ -13,7 +13,11 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
+<<<<<<< HEAD
 from smcpn.errors import InputError, nearest, one_of, real_number, shown, whole_number
+=======
+from smcpn.errors import InputError, listed, nearest, real_number, shown, whole_number
+>>>>>>> main
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
@@ -26,7 +30,7 @@ _NONE = inspect.Parameter.empty
 
 
 @checked
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).
 
@@ -87,6 +91,20 @@ class ODE:
             )
         every = {name: one.function for name, one in self.functions.items()}
         return replace(self.traced({**every, **functions}), doc=self.doc)
+
+    def __repr__(self) -> str:
+        kind = "ODE" if self.diffusion is None else "SDE"
+        return f"<{kind} '{self.name}': {'; '.join(self.named())}>"
+
+    def named(self) -> list[str]:
+        """Its states, inputs and parameters in words, a vector or a function by its own name."""
+        of = {one: f"{name}({len(ones)})" for name, ones in self.wholes.items() for one in ones}
+        kinds = {"states": self.states, "inputs": self.inputs, "parameters": self.parameters}
+        return [
+            f"{kind} {listed(dict.fromkeys(of.get(name, name) for name in names))}"
+            for kind, names in kinds.items()
+            if names
+        ]
 
     @property
     def priors(self) -> dict[str, Any]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.distribution import Distribution, describe
@@ -29,6 +31,13 @@ from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+FEW_RECORDS = 3
+"""Records that a short text names."""
 
 
 def labelled(value: Any, depth: int = 8) -> Any:
@@ -49,7 +58,7 @@ def labelled(value: Any, depth: int = 8) -> Any:
     return repr(value) if is_dataclass(value) else function_name(value)
 
 
-class Problem:
+class Problem(WithCard):
     """An ODE with unknown parameters, the records to learn them from, and the priors.
 
     Parameters
@@ -277,6 +286,22 @@ class Problem:
         # Functions of a script need not exist where this is read.
         return vars(self) | {"_made_of": None}
 
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        given = [("observed", self.observe), ("noise", self.noise), ("initial state", self.initial),
+                 ("process noise", self.process_noise), ("fixed", self.fixed)]  # fmt: skip
+        return Card(
+            f"Problem: {counted(len(self.names), 'unknown parameter')} of '{self.ode.name}', "
+            f"{counted(len(self.records), 'record')} of {self.n_samples} samples",
+            self.prior.card().table,
+            [*self.ode.named(), *(f"{name} {_words(one)}" for name, one in given if one),
+             *map(repr, self.records[:FEW_RECORDS])],
+        )  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`: its first record."""
+        return self.records[0].picture()
+
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the unknown parameters, in the order of the columns of theta."""
@@ -347,6 +372,15 @@ class Problem:
                         f"its noise {self.noise[j]}: {misfit}",
                         argument="noise",
                     )
+
+
+def _words(given: Any) -> str:
+    """What `labelled` returned, in words."""
+    if isinstance(given, Mapping):
+        return listed(f"{name} = {_words(one)}" for name, one in given.items())
+    if isinstance(given, list):
+        return listed(dict.fromkeys(map(_words, given)))
+    return f"{given:.6g}" if isinstance(given, float) else str(given)
 
 
 def check_problem(problem: Problem) -> None:
