@@ -13,11 +13,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
-<<<<<<< HEAD
-from smcpn.errors import InputError, nearest, one_of, real_number, shown, whole_number
-=======
-from smcpn.errors import InputError, listed, nearest, real_number, shown, whole_number
->>>>>>> main
+from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
