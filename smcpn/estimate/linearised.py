@@ -7,7 +7,7 @@ import numpy as np
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales
-from smcpn.model.given_scales import learned_scales
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Mode
 from smcpn.results.linearised import LinearisedLaplace
 from smcpn.results.maximum import Maximum

@@ -14,13 +14,9 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
-from smcpn.model.given_scales import (
-    GivenScales,
-    ScaledColumns,
-    ScaledGaussian,
-    learned_scales,
-)
+from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.scaled_columns import ScaledColumns, learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 
@@ -92,8 +88,10 @@ def _about(
     columns: ScaledColumns, theta: Array, value: float, gradient: Array, information: Array
 ) -> GivenScales:
     """A log density of value, gradient and curvature at theta (d,), as one of w."""
-    w = columns.others
-    point, slope, matrix = theta[w], gradient[w], information[np.ix_(w, w)]
+    w, stretch = columns.others, np.ones(len(columns.others))
+    point, u = (each[0] for each in columns.parts(theta[None, :]))
+    stretch[columns.scaled] = np.exp(-columns.stretched(u[None, :])[0][0])
+    slope, matrix = gradient[w] * stretch, information[np.ix_(w, w)] * np.outer(stretch, stretch)
     matrix = matrix + RESOLVED * np.diag(np.diag(matrix))
     pull = slope + matrix @ point
     constant = value - pull @ point + 0.5 * point @ matrix @ point
@@ -169,10 +167,14 @@ class MarginalScales(Search):
         columns = self._columns
         bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
         moved = theta.copy()
-        for point, given in zip(moved, given_scales(density, columns, theta), strict=True):
-            u = point[columns.scales]
-            if np.isfinite(given.constant):
-                point[columns.scales] = given.mode(np.stack([u, centre]), bounds)
+        for k, given in enumerate(given_scales(density, columns, theta)):
+            w, u = columns.parts(theta[[k]])
+            if not np.isfinite(given.constant):
+                continue
+            other = given.mode(np.concatenate([u, centre[None]]), bounds)[None]
+            if columns.stretches:
+                w = w + given.conditional(other)[0] - given.conditional(u)[0]
+            moved[k] = columns.whole(w, other)[0]
         return moved
 
 
