@@ -141,6 +141,7 @@ class MarginalScales(Search):
         held = set(self._columns.scales.tolist())
         stages = [kept for stage in stages if (kept := [j for j in stage if j not in held])]
         few = min(iterations, FIRST_ITERATIONS)
+        elsewhere: Array = density.centre[None, self._columns.scales]
         found = self._search(density, starts, stages, few)
         left = iterations - few
         search = self._search.nearer()
@@ -150,7 +151,8 @@ class MarginalScales(Search):
             if not len(moving):
                 break
             ends = np.stack([found[k].theta for k in moving])
-            moved = self._moved(density, ends)
+            moved = self._moved(density, ends, elsewhere)
+            elsewhere = elsewhere[:0]
             away = np.abs(moved - ends).max(axis=1)
             for k, near in zip(moving, away < SETTLED, strict=True):
                 settled[k] = near and found[k].reason != LIMIT
@@ -162,16 +164,19 @@ class MarginalScales(Search):
                 found[moving[place]] = found[moving[place]].followed_by(end)
         return found
 
-    def _moved(self, density: LogDensity, theta: Array) -> Array:
-        """Points (n, d) with the scales at the marginal mode of the expansion there."""
+    def _moved(self, density: LogDensity, theta: Array, elsewhere: Array) -> Array:
+        """Points (n, d) with the scales at the marginal mode of the expansion there.
+
+        ``elsewhere`` are further scales to look for it from.
+        """
         columns = self._columns
-        bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
+        bounds = density.bounds[columns.scales]
         moved = theta.copy()
         for k, given in enumerate(given_scales(density, columns, theta)):
             w, u = columns.parts(theta[[k]])
             if not np.isfinite(given.constant):
                 continue
-            other = given.mode(np.concatenate([u, centre[None]]), bounds)[None]
+            other = given.mode(np.concatenate([u, elsewhere]), bounds)[None]
             if columns.stretches:
                 w = w + given.conditional(other)[0] - given.conditional(u)[0]
             moved[k] = columns.whole(w, other)[0]

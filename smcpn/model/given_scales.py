@@ -32,6 +32,8 @@ _WIDEST = 12.0
 _NODES = {1: 41, 2: 17, 3: 9}
 """Nodes along each axis of so many scales; of more, the density is that of its curvature."""
 _DIFFERENCE = 1e-3
+_SMALL_GAIN, _FLAT = 1e-12, 1e-4
+"""Share of the log density, and slope, below which a search for its mode ends."""
 _BLOCK = 2**22
 """Most numbers of the matrices that are held at a time."""
 
@@ -58,7 +60,7 @@ class GivenScales:
 
     def conditional(self, u: Array) -> tuple[Array, Array]:
         """Means (n, m) of w given u (n, k), and lower Cholesky factors of the precisions."""
-        precision, pull, _ = self._given(u)
+        precision, pull = self._given(u)
         roots = np.linalg.cholesky(precision)
         half = np.linalg.solve(roots, pull[:, :, None])
         return np.linalg.solve(roots.transpose(0, 2, 1), half)[:, :, 0], roots
@@ -68,39 +70,42 @@ class GivenScales:
         return np.concatenate([self._log_marginal(u[rows]) for rows in self.blocks(len(u))])
 
     def _log_marginal(self, u: Array) -> Array:
-        columns, (s, _) = self.columns, self.columns.of(u)
-        _, pull, _ = self._given(u)
         mean, roots = self.conditional(u)
+        return self._value(u, mean, roots) + self.columns.log_prior(u).sum(axis=1)
+
+    def _value(self, u: Array, mean: Array, roots: Array) -> Array:
+        """Return log p(y | u), (n,), of moments given u."""
+        columns, (s, _) = self.columns, self.columns.of(u)
+        _, pull = self._given(u)
         log_volume = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         h, c, m = columns.precision, columns.centre, len(columns.others)
         own = 0.5 * (np.log(h) - h * c**2).sum() + 0.5 * (m - len(h)) * np.log(2.0 * np.pi)
-        scaled = np.log(s).sum(axis=1)
         square = 0.5 * np.sum(pull * mean, axis=1)
-        prior = columns.log_prior(u).sum(axis=1)
-        return self.constant + own + square - log_volume - scaled + prior
+        return self.constant + own + square - log_volume - np.log(s).sum(axis=1)
 
-    def slope(self, u: Array) -> Array:
-        """Gradient of `log_marginal` at (n, k), (n, k)."""
+    def value_and_slope(self, u: Array) -> tuple[Array, Array]:
+        """Return `log_marginal` at (n, k), (n,), and its gradient, (n, k)."""
         columns, (s, a) = self.columns, self.columns.of(u)
         mean, roots = self.conditional(u)
         variance = _variances(roots)[:, columns.scaled]
         x = mean[:, columns.scaled]
         by_log = columns.precision * (x**2 + variance) / s**2
         by_log -= columns.precision * columns.centre * x / s + 1.0
-        by_prior = derivatives(columns.log_prior, u, columns.spread)[1]
-        return np.einsum("nj,njk->nk", by_log, a) + by_prior
+        prior, by_prior, _ = derivatives(columns.log_prior, u, columns.spread)
+        value = self._value(u, mean, roots) + prior.sum(axis=1)
+        return value, np.einsum("nj,njk->nk", by_log, a) + by_prior
 
     def mode(self, starts: Array, bounds: Array) -> Array:
         """Highest point (k,) of `log_marginal`, from starts (n, k) within bounds (k, 2)."""
 
         def cost(u: Array) -> tuple[float, Array]:
-            return -float(self.log_marginal(u[None])[0]), -self.slope(u[None])[0]
+            value, slope = self.value_and_slope(u[None])
+            return -float(value[0]), -slope[0]
 
-        starts = np.clip(starts, *bounds.T)
         ends = [
             optimize.minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds,
-                              options={"ftol": 1e-14, "gtol": 1e-8})
-            for start in np.unique(starts, axis=0)
+                              options={"ftol": _SMALL_GAIN, "gtol": _FLAT})
+            for start in np.unique(np.clip(starts, *bounds.T), axis=0)
         ]  # fmt: skip
         return np.asarray(min(ends, key=lambda end: end.fun).x, dtype=np.float64)
 
@@ -165,22 +170,23 @@ class GivenScales:
         No wider in any direction than the prior.
         """
         shift = _DIFFERENCE * np.eye(len(u))
-        curvature = -(self.slope(u + shift) - self.slope(u - shift)) / (2.0 * _DIFFERENCE)
+        slopes = self.value_and_slope(np.concatenate([u - shift, u + shift]))[1]
+        curvature = (slopes[: len(u)] - slopes[len(u) :]) / (2.0 * _DIFFERENCE)
         scale = self.columns.spread
         scaled = 0.5 * (curvature + curvature.T) * np.outer(scale, scale)
         values, vectors = np.linalg.eigh(scaled)
         covariance = vectors / np.maximum(values, 0.25) @ vectors.T * np.outer(scale, scale)
         return np.linalg.cholesky(covariance)
 
-    def _given(self, u: Array) -> tuple[Array, Array, Array]:
-        """Precisions (n, m, m) and r (n, m) of w, and h / s^2, (n, number of x)."""
+    def _given(self, u: Array) -> tuple[Array, Array]:
+        """Precisions (n, m, m) and r (n, m) of w."""
         columns, (s, _) = self.columns, self.columns.of(u)
-        own, x = columns.precision / s**2, columns.scaled
+        x = columns.scaled
         precision = np.repeat(self.information[None], len(u), axis=0)
-        precision[:, x, x] += own
+        precision[:, x, x] += columns.precision / s**2
         pull = np.repeat(self.pull[None], len(u), axis=0)
         pull[:, x] += columns.precision * columns.centre / s
-        return precision, pull, own
+        return precision, pull
 
     def blocks(self, n: int) -> list[slice]:
         """Rows of n that are computed at a time."""

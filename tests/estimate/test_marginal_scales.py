@@ -121,5 +121,5 @@ def test_scale_stays_where_data_say_nothing():
     assert maximum["bend.scale"] == pytest.approx(1.0, rel=0.05)
     density = LogDensity(maximum.function)
     [given] = given_scales(density, learned_scales(problem), maximum.theta[None])
-    slope = given.slope(maximum.theta[None, [problem.names.index("bend.scale")]])
+    _, slope = given.value_and_slope(maximum.theta[None, [problem.names.index("bend.scale")]])
     assert np.abs(slope).max() < 0.01
