@@ -17,6 +17,7 @@ from smcpn.arguments import checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
@@ -144,6 +145,13 @@ class Problem(WithCard):
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
+        self._made_of: tuple[Sequence[Record], dict[str, Any]] | None = (
+            self.records,
+            {
+                "observe": observe, "noise": noise, "prior": prior, "initial": initial,
+                "coordinates": coordinates, "diffusion": diffusion, "process_noise": process_noise,
+            },
+        )  # fmt: skip
         given_outputs = scalar_outputs(observe, ode)
         given_noise = one_per_output(_as_list(noise), given_outputs)
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
@@ -224,6 +232,7 @@ class Problem(WithCard):
         problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
         problem.initial, problem.diffusion = initial, diffusion
         problem.process_noise = dict(process_noise)
+        problem._made_of = None
         problem._check_records()
         return problem
 
@@ -236,7 +245,7 @@ class Problem(WithCard):
         InputError
             If a record does not fit.
         """
-        return Problem.assembled(
+        problem = Problem.assembled(
             ode=self.ode,
             records=tuple(records),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
@@ -248,6 +257,34 @@ class Problem(WithCard):
             diffusion=self.diffusion,
             process_noise=self.process_noise,
         )
+        problem._made_of = self._made_of
+        return problem
+
+    @checked
+    def with_functions(self, functions: Mapping[str, UnknownFunction]) -> Problem:
+        """Return the same problem with other unknown functions in place of those of these names.
+
+        Raises
+        ------
+        InputError
+            If the model has no such function, or the problem was read from a file, or has a prior
+            of a parameter that the other function does not have.
+
+        Examples
+        --------
+        >>> finer = problem.with_functions(
+        ...     {"friction": smcpn.spline("v", knots=20, within=(-1, 1))}
+        ... )  # doctest: +SKIP
+        """
+        ode = self.ode.with_functions(functions)
+        assert self._made_of is not None
+        records, given = self._made_of
+        made = Problem(ode, records, **given)
+        return made if self.records is made.records else made.with_records(self.records)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions of a script need not exist where this is read.
+        return vars(self) | {"_made_of": None}
 
     def card(self) -> Card:
         """See `WithCard.card`."""
