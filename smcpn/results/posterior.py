@@ -24,9 +24,12 @@ from smcpn.validation.sandwich import Sandwich, sandwich
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DRAWN = 8
+"""Parameters up to which a notebook shows their densities."""
+
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior(WeightedDraws):
     """The posterior of an identification as weighted particles.
 
@@ -309,6 +312,12 @@ class Posterior(WeightedDraws):
         from smcpn.report.parameters import parameters_figure
 
         return parameters_figure(self, truth)
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`: the parameters, or the prediction where none has a density."""
+        if set(self.problem.ode.priors) >= set(self.names) or len(self.names) > DRAWN:
+            return self.simulate(self.problem.records[0]).picture()
+        return self.plot_parameters()
 
     def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot every pair of parameters."""
