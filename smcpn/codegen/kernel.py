@@ -99,6 +99,17 @@ class Rows:
         """Rows with the samples [first, last), and where these are in them."""
         return self, first, last
 
+    def first(self, samples: int) -> Rows:
+        """Those of so many samples from the first on."""
+        steps = int(self.begins[samples - 1])
+        return replace(
+            self,
+            inputs=self.inputs[:steps],
+            samples=self.samples[:samples],
+            intervals=self.intervals[: samples - 1],
+            counts=None if self.counts is None else self.counts[: samples - 1],
+        )
+
     @cached_property
     def begins(self) -> NDArray[np.int64]:
         """Number of the first step after each sample, (T,); the last is that of all steps."""

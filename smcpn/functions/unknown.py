@@ -106,9 +106,19 @@ class UnknownFunction(ABC):
         """Default prior of each parameter; ``[0]`` or ``.scale`` follows the function's name."""
 
     @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """Interval of each variable that the family was laid out for; empty for any value."""
+        return ()
+
+    @property
     def scales(self) -> Mapping[str, str]:
         """Parameters whose prior is that of x / s, with the parameter s."""
         return {}
+
+    @property
+    def remark(self) -> str:
+        """What a result says of it beside its name, if anything."""
+        return ""
 
     @abstractmethod
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:

@@ -11,8 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Index, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError, whole_number
-from smcpn.model.problem import Model, Problem, check_record
+from smcpn.model.observed import scalar_outputs
+from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
 from smcpn.simulation.simulator import Simulator
 
@@ -43,8 +46,8 @@ class ParticleSimulator(Protocol):
 
 
 @checked
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(WithCard):
     """A free simulation of a record with every particle of a posterior.
 
     Attributes
@@ -84,6 +87,8 @@ class Simulation:
     warnings : tuple of str
         One sentence for each unknown function that is evaluated beyond what the records learned
         from visit.
+    outputs : tuple of str
+        Names of the outputs, where they are known.
     """
 
     record: Record
@@ -101,6 +106,7 @@ class Simulation:
     steps: int
     diverged: float = 0.0
     warnings: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def lower(self) -> Array:
@@ -112,6 +118,32 @@ class Simulation:
         """Upper end of the 95 % band, (T, q)."""
         return self.mean + TWO_SIDED_95 * self.sd
 
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [
+            [name, f"{self.fit[j]:.2f} %", f"{self.rmse_of_mean[j]:.4g}",
+             f"{100 * self.coverage[j]:.1f} %"]
+            for j, name in enumerate(self.names_of_outputs)
+        ]  # fmt: skip
+        left = [f"{self.diverged:.2g} of the weight diverged"] if self.diverged else []
+        return Card(
+            f"Simulation of '{self.record.name}': {len(self.record)} samples, "
+            f"{counted(len(self.weights), 'particle')}",
+            [["output", "fit", "RMSE of the mean", "inside the 95 % band"], *rows],
+            [*left, *self.warnings],
+        )
+
+    def picture(self) -> Any:
+        """See `WithCard.picture`: every output and its error."""
+        from smcpn.report.trajectories import outputs_figure
+
+        return outputs_figure(self.record, self.names_of_outputs, self.mean, self.upper, self.fit)
+
+    @property
+    def names_of_outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, or their numbers where these are not known."""
+        return self.outputs or tuple(f"output {j + 1}" for j in range(self.mean.shape[1]))
+
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q)."""
         model = self.parameter_variance + self.process_variance
@@ -122,8 +154,13 @@ class Simulation:
             coverage = within / measured.sum(axis=0)
         return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
 
-    def plot(self, output: Index = 0) -> Any:
-        """Plot measured and simulated output with a 95 % band, and the error below.
+    def plot(self, output: Index | None = None) -> Any:
+        """Plot measured and simulated outputs with a 95 % band, and the errors.
+
+        Parameters
+        ----------
+        output : int, optional
+            One of them, and closer where the error is largest; by default all.
 
         Returns
         -------
@@ -134,8 +171,12 @@ class Simulation:
         InputError
             If there is no such output.
         """
-        output = whole_number("output", output, 0, self.mean.shape[1] - 1)
         from smcpn.report.trajectories import simulation_figure
+
+        outputs = self.mean.shape[1]
+        if output is None and outputs > 1:
+            return self.picture()
+        output = whole_number("output", output or 0, 0, outputs - 1)
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
@@ -207,7 +248,13 @@ def simulate_particles(
         weights=weights,
         steps=int(simulator.steps),
         diverged=float(weights[moments.diverged].sum()),
+        outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
     )
+
+
+def observed(problem: Problem, observe: Any) -> list[str]:
+    """Names of what a record measures, where that is not what the problem observes."""
+    return labelled(scalar_outputs(observe, problem.ode))
 
 
 def starting_like(problem: Problem, model: Model, record: Record) -> Model:
