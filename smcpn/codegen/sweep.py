@@ -59,6 +59,11 @@ class SweepKernel:
         self._ends = _Ends(self._hoisted)
         CLOCK.compile_seconds += time.perf_counter() - begin
 
+    @property
+    def cost(self) -> float:
+        """See `SweepPlan.cost`."""
+        return self._plan.cost
+
     def value_and_gradient(
         self, forward: LaneKernel, theta: Array, rows: list[Rows], size: int | None = None
     ) -> tuple[Array, Array]:

@@ -62,6 +62,10 @@ class DifferentiableLanes:
         parts = [function.value_and_gradient(values[k : k + size])[1] for k in range(0, n, size)]
         return np.concatenate(parts)
 
+    def gradient_cost(self) -> float:
+        """See `DifferentiableLikelihood.gradient_cost`."""
+        return self._log_likelihood.gradient_cost
+
     @cached_property
     def _log_likelihood(self) -> LogLikelihood:
         return LogLikelihood(self.problem, self.name, self.solver, self.threads)
