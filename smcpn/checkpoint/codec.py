@@ -338,6 +338,8 @@ class ModesDocument(Document):
     factors: list[list[list[Number]]]
     searches: Whole
     log_evidence: float
+    informations: list[list[list[Number]]]
+    pulls: list[list[Number]]
 
     def require(self, d: int) -> None:
         """Refuse modes that are not of so many parameters.
@@ -349,6 +351,10 @@ class ModesDocument(Document):
         rows = [row for factor in self.factors for row in factor]
         whole = len(self.shares) == len(self.means) == len(self.factors)
         whole = whole and all(len(factor) == d for factor in self.factors)
+        sizes = [len(pull) for pull in self.pulls]
+        whole = whole and len(sizes) in (0, len(self.shares))
+        whole = whole and [len(matrix) for matrix in self.informations] == sizes
+        whole = whole and all(len(row) == len(a) <= d for a in self.informations for row in a)
         if not whole or any(len(row) != d for row in [*self.means, *rows]):
             raise DamagedFileError(f"the modes are not of {d} parameters: {DAMAGED}")
 

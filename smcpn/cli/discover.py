@@ -18,6 +18,7 @@ from smcpn.cli.options import (
     ReportFile,
     Seed,
     Verbose,
+    Workers,
     check_options,
 )
 from smcpn.cli.terminal import remark, say
@@ -155,6 +156,7 @@ def discover(
             help="Threads of the kernels; results do not depend on it.", rich_help_panel=RUN
         ),
     ] = None,
+    executor: Workers = None,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,
@@ -188,12 +190,15 @@ def discover(
         "replicates": replicates,
         "seed": seed,
         "threads": threads,
+        "executor": executor,
     }
     if method is not None:
         one_of("method", method, DISCOVERY_METHODS)
     if prior is not None:
         one_of("prior", prior, DISCOVERY_PRIORS)
-    check_options(particles=particles, replicates=replicates, seed=seed, threads=threads)
+    check_options(
+        particles=particles, replicates=replicates, seed=seed, threads=threads, executor=executor
+    )
     _check_files(report, picture)
     from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
     from smcpn.io.sink import json_text

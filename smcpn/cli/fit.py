@@ -20,6 +20,7 @@ from smcpn.cli.options import (
     Steps,
     System,
     Verbose,
+    Workers,
     check_options,
     whole_or_auto,
 )
@@ -50,6 +51,7 @@ def fit(
     solver: SolverName = None,
     steps: Steps = None,
     order: Order = None,
+    executor: Workers = None,
     robust: Counted = False,
     as_json: Json = False,
     verbose: Verbose = 0,
@@ -64,6 +66,7 @@ def fit(
         "solver": solver,
         "order": order,
         "steps": whole_or_auto("steps", steps),
+        "executor": executor,
     }
     check_options(**options)
     case = load_system(system, hold=hold, model=model, split=split)

@@ -47,6 +47,7 @@ def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, rob
         starts=starts,
         search=search,
         seed=chosen,
+        executor=settings.given.get("executor"),
     )
     scored = _scored(found, chosen)
     counted = scored.robust() if robust and scored is not None and found.success else None

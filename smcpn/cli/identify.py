@@ -13,6 +13,7 @@ from smcpn.cli.options import (
     OUTPUT,
     RUN,
     Counted,
+    Cpu,
     Hold,
     Json,
     Likelihood,
@@ -63,6 +64,7 @@ def identify(
         ),
     ] = None,
     executor: Workers = None,
+    cpu: Cpu = None,
     report: ReportFile = None,
     picture: Annotated[
         Path | None,
@@ -108,6 +110,7 @@ def identify(
         "steps": whole_or_auto("steps", steps),
         "checkpoint": checkpoint,
         "executor": executor,
+        "cpu": cpu,
     }
     check_options(**options)
     _check_files(report, picture, compare)

@@ -21,6 +21,7 @@ METHODS = ("auto", "ibis", "tempering", "diffusion-tempering")
 HOLDS = ("zoh", "foh", "bandlimited")
 FORMATS = ("csv", "json")
 STARTS = ("auto",)
+CPUS = ("native", "portable")
 PARTICLES = 1000
 LEAST = {"particles": 10, "replicates": 1, "seed": 0, "threads": 1}
 """Least whole numbers."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from smcpn.cases import CASES, SPLITS
-from smcpn.cli.names import FORMATS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
+from smcpn.cli.names import CPUS, FORMATS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
 from smcpn.cli.terminal import VisibleFormatter
 from smcpn.config.document import SUFFIX, USUAL_NAME
 from smcpn.errors import InputError, one_of, whole_number
@@ -30,6 +30,7 @@ WORDS = {
     "method": METHODS,
     "solver": (*SOLVERS, "auto"),
     "start": STARTS,
+    "cpu": CPUS,
 }
 """What options take that are one word of several."""
 
@@ -233,6 +234,14 @@ Workers = Annotated[
         "--executor",
         help="Who evaluates large batches of particles; the result is the same.",
         metavar="loky:N|dask:ADDRESS|mpi",
+        rich_help_panel=RUN,
+    ),
+]
+Cpu = Annotated[
+    str | None,
+    typer.Option(
+        help="Compile for this processor, or for any of some ten years: for mixed clusters.",
+        metavar="|".join(CPUS),
         rich_help_panel=RUN,
     ),
 ]

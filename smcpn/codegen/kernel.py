@@ -86,6 +86,17 @@ class Rows:
         # Addresses are those of this process.
         return Rows, tuple(getattr(self, one.name) for one in fields(self))
 
+    def first(self, samples: int) -> Rows:
+        """Those of so many samples from the first on."""
+        steps = int(self.begins[samples - 1])
+        return replace(
+            self,
+            inputs=self.inputs[:steps],
+            samples=self.samples[:samples],
+            intervals=self.intervals[: samples - 1],
+            counts=None if self.counts is None else self.counts[: samples - 1],
+        )
+
     @cached_property
     def begins(self) -> NDArray[np.int64]:
         """Number of the first step after each sample, (T,); the last is that of all steps."""

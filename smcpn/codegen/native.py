@@ -196,12 +196,19 @@ class NativeSweep:
     run: Any
     code: Code
 
+    @classmethod
+    def of(cls, code: Code) -> NativeSweep:
+        """Find the function in code."""
+        return cls(code.function("sweep", len(SWEEP_ARGUMENTS)), code)
+
+    def __reduce__(self) -> tuple[Callable[..., NativeSweep], tuple[object, ...]]:
+        return NativeSweep.of, (self.code,)
+
 
 def native_sweep(plan: SweepPlan) -> NativeSweep:
     """Return the machine code of a reverse pass, compiled now or at an earlier start."""
     # Its statements are sorted already; to look for more takes as long as all the rest.
-    compiled = code(plan.text, lambda module: write_sweep(module, plan), level=0)
-    return NativeSweep(compiled.function("sweep", len(SWEEP_ARGUMENTS)), compiled)
+    return NativeSweep.of(code(plan.text, lambda module: write_sweep(module, plan), level=0))
 
 
 def loaded(text: str, write: Callable[[ir.Module], object]) -> Any:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import casadi as ca
@@ -23,7 +24,7 @@ from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import (
     ALIGNED,
     LINE,
-    LaneKernel,
+    CompiledKernel,
     Rows,
     address,
     block_parts,
@@ -31,7 +32,8 @@ from smcpn.codegen.kernel import (
     thread_pool,
 )
 from smcpn.codegen.lower import LaneProgram
-from smcpn.codegen.native import native_sweep
+from smcpn.codegen.native import NativeSweep, native_sweep
+from smcpn.codegen.sweep_loops import SweepPlan
 from smcpn.codegen.sweep_plan import sweep_plan
 
 Array = NDArray[np.float64]
@@ -42,60 +44,79 @@ FORWARD_STEPS = 4
 """Steps of a forward pass that take as long as one of a reverse pass, about."""
 
 
-class SweepKernel:
-    """The compiled reverse pass of a program.
+@dataclass(frozen=True)
+class SweepSizes:
+    """Sizes of a `SweepPlan` that its machine code is run with, see there."""
 
-    Parameters
-    ----------
-    program : LaneProgram
-        Without ``left`` and ``control``: all particles take the same steps.
-    """
+    begun: int
+    lanes: int
+    n_state: int
+    n_kept: int
+    n_slopes: int
+    slots: int
 
-    def __init__(self, program: LaneProgram) -> None:
-        begin = time.perf_counter()
-        self._hoisted = hoisted(program)
-        self._plan = sweep_plan(self._hoisted.program)
-        self._native = native_sweep(self._plan)
-        self._ends = _Ends(self._hoisted)
-        CLOCK.compile_seconds += time.perf_counter() - begin
+    @classmethod
+    def of(cls, plan: SweepPlan) -> SweepSizes:
+        """Those of a plan."""
+        return cls(**{field.name: getattr(plan, field.name) for field in fields(cls)})
+
+
+@dataclass(frozen=True)
+class CompiledSweep:
+    """The machine code of a reverse pass over the samples, which can be pickled."""
+
+    native: NativeSweep
+    sizes: SweepSizes
 
     @property
-    def cost(self) -> float:
-        """See `SweepPlan.cost`."""
-        return self._plan.cost
+    def lanes(self) -> int:
+        """Particles of a block."""
+        return self.sizes.lanes
 
-    def value_and_gradient(
-        self, forward: LaneKernel, theta: Array, rows: list[Rows], size: int | None = None
-    ) -> tuple[Array, Array]:
-        """Sum (N,) of what is emitted first over records, and its gradient (p, N).
+    def run(
+        self,
+        forward: CompiledKernel,
+        theta: Array,
+        numbers: Array,
+        rows: Sequence[Rows],
+        size: int | None = None,
+    ) -> tuple[Array, Array, Array]:
+        """Sum (N,) of what is emitted first over records, and its derivatives.
 
         Parameters
         ----------
-        forward : LaneKernel
+        forward : CompiledKernel
             Of the same program; runs to the ends of the segments, with its constants and threads.
         theta : ndarray, (p, N)
-        rows : list of Rows
-            Of each record.
+        numbers : ndarray, (w, N)
+            What the particles compute once, and the constants.
+        rows : sequence of Rows
+            Of R records.
         size : int, optional
             States on a tape at most, by default as many as `TAPE` holds.
+
+        Returns
+        -------
+        totals : ndarray, (N,)
+        slopes : ndarray, (s, N)
+            Derivatives by the numbers, without the constants.
+        adjoints : ndarray, (R, k, N)
+            By the first state of each record.
         """
-        constants = np.array(forward.program.constant_values)
-        numbers = self._ends.numbers(theta, constants)
-        totals, slopes = np.zeros(theta.shape[1]), np.zeros((self._plan.n_slopes, theta.shape[1]))
-        gradient = np.zeros_like(theta)
-        for record in rows:
-            adjoint = np.zeros((self._plan.n_state, theta.shape[1]))
+        n = theta.shape[1]
+        totals, slopes = np.zeros(n), np.zeros((self.sizes.n_slopes, n))
+        adjoints = np.zeros((len(rows), self.sizes.n_state, n))
+        for record, adjoint in zip(rows, adjoints, strict=True):
             for state, first, last in reversed(self._segments(forward, theta, record, size)):
                 arrays = (numbers, state, adjoint, slopes, totals)
                 self._sweep(arrays, record, (first, last), forward.threads)
-            gradient += self._ends.start(theta, constants, record.start, adjoint)
-        return totals, gradient + self._ends.gradient(theta, constants, slopes)
+        return totals, slopes, adjoints
 
     def _segments(
-        self, forward: LaneKernel, theta: Array, rows: Rows, size: int | None
+        self, forward: CompiledKernel, theta: Array, rows: Rows, size: int | None
     ) -> list[tuple[Array, int, int]]:
         """State before each segment of samples [first, last)."""
-        size = size or TAPE // (8 * self._plan.n_kept * self._plan.lanes)
+        size = size or TAPE // (8 * self.sizes.n_kept * self.sizes.lanes)
         state, found, first = forward.start(theta, rows), [], 0
         while True:
             last = self._end(rows, first, size)
@@ -113,7 +134,7 @@ class SweepKernel:
 
     def _states(self, rows: Rows, origin: int, samples: Any) -> Any:
         """States on the tape from a sample on up to others."""
-        begun = self._plan.begun * (samples - origin)
+        begun = self.sizes.begun * (samples - origin)
         return 1 + rows.begins[samples] - rows.begins[origin] + begun
 
     def _sweep(
@@ -124,18 +145,18 @@ class SweepKernel:
         threads: int | None,
     ) -> None:
         """Run a segment forward and back; ``adjoint``, ``slopes`` and ``totals`` change."""
-        begin, plan = time.perf_counter(), self._plan
-        n, blocks = arrays[0].shape[1], -(-arrays[0].shape[1] // plan.lanes)
+        begin, sizes = time.perf_counter(), self.sizes
+        n, blocks = arrays[0].shape[1], -(-arrays[0].shape[1] // sizes.lanes)
         states = int(self._states(rows, max(samples[0], 1) - 1, samples[1] - 1))
         threads = threads or processors()
         parts = block_parts(blocks, FORWARD_STEPS * states * n, threads)
-        size = states * plan.n_kept * plan.lanes
+        size = states * sizes.n_kept * sizes.lanes
 
         def run(part: tuple[int, int]) -> None:
-            work, tape = np.empty(plan.slots * plan.lanes + ALIGNED), np.empty(size + ALIGNED)
+            work, tape = np.empty(sizes.slots * sizes.lanes + ALIGNED), np.empty(size + ALIGNED)
             numbers, *others = map(address, arrays)
             intervals, inputs, gains, row_samples, begins = rows.addresses
-            self._native.run(
+            self.native.run(
                 numbers, n, *others, intervals, inputs, gains, len(rows.gains), row_samples,
                 begins, rows.recur, *samples, *part, _aligned(work), _aligned(tape),
             )  # fmt: skip
@@ -146,6 +167,57 @@ class SweepKernel:
             list(thread_pool(threads, os.getpid()).map(run, parts))
         steps = int(rows.begins[samples[1] - 1] - rows.begins[max(samples[0], 1) - 1])
         count(time.perf_counter() - begin, steps * n)
+
+
+class SweepKernel:
+    """The compiled reverse pass of a program, with what is computed before and after it.
+
+    Parameters
+    ----------
+    program : LaneProgram
+        Without ``left`` and ``control``: all particles take the same steps.
+
+    Attributes
+    ----------
+    compiled : CompiledSweep
+    cost : float
+        See `SweepPlan.cost`.
+    """
+
+    def __init__(self, program: LaneProgram) -> None:
+        begin = time.perf_counter()
+        of_particle = hoisted(program)
+        plan = sweep_plan(of_particle.program)
+        self.cost = plan.cost
+        self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
+        self._ends = _Ends(of_particle)
+        CLOCK.compile_seconds += time.perf_counter() - begin
+
+    def value_and_gradient(
+        self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], size: int | None = None
+    ) -> tuple[Array, Array]:
+        """Sum (N,) of what is emitted first over records, and its gradient (p, N).
+
+        The arguments are those of `CompiledSweep.run`.
+        """
+        numbers = self.numbers(forward, theta)
+        totals, *slopes = self.compiled.run(forward, theta, numbers, rows, size)
+        return totals, self.gradient(forward, theta, rows, *slopes)
+
+    def numbers(self, forward: CompiledKernel, theta: Array) -> Array:
+        """What the particles compute once, and the constants, (w, N)."""
+        return self._ends.numbers(theta, np.array(forward.constant_values))
+
+    def gradient(
+        self, forward: CompiledKernel, theta: Array, rows: Sequence[Rows], slopes: Array,
+        adjoints: Array,
+    ) -> Array:  # fmt: skip
+        """Derivatives (p, N) by the parameters, of those that `CompiledSweep.run` returns."""
+        constants = np.array(forward.constant_values)
+        gradient = np.zeros_like(theta)
+        for record, adjoint in zip(rows, adjoints, strict=True):
+            gradient += self._ends.start(theta, constants, record.start, adjoint)
+        return gradient + self._ends.gradient(theta, constants, slopes)
 
 
 def _aligned(array: Array) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, cast
@@ -25,6 +26,8 @@ from smcpn.discovery.shrinkage.shrinkage import SHRINKAGE, Shrinkage, shrinkage
 from smcpn.discovery.shrinkage.shrinking import shrunk_posterior
 from smcpn.discovery.supports.sampling import sample_posterior
 from smcpn.discovery.supports.tempering import NoDrawError
+from smcpn.distributed.engines import checked_executor
+from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, listed, nearest, one_of, shown
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
@@ -67,6 +70,7 @@ def discover(
     replicates: Count = 1,
     seed: Seed = 0,
     threads: Count | None = None,
+    executor: Annotated[Executor | str | None, ANYTHING] = None,
 ) -> Discovery:
     """Return the equations that records obey, as probabilities of the terms of a library.
 
@@ -114,6 +118,9 @@ def discover(
         The same seed gives the same bytes, for any ``threads``.
     threads : int, optional
         Threads of the kernels; all processors by default.
+    executor : concurrent.futures.Executor or str, optional
+        Who evaluates large batches of trajectories, as of `identify`; the search, which follows
+        none, stays here. The result does not depend on it.
 
     Returns
     -------
@@ -138,6 +145,7 @@ def discover(
     ("x'[x]",)
     """
     one_of("method", method, METHODS)
+    checked_executor(executor)
     if solver is not None and not (isinstance(solver, str) and solver == "auto"):
         check_solver(cast(Any, solver))
     shrinks = _shrinkage(prior, method)
@@ -169,7 +177,8 @@ def discover(
             "noise": known_noise, "particles": particles, "replicates": replicates, "seed": seed,
             "solver": solver, "likelihood": likelihood, "threads": threads,
         }  # fmt: skip
-        result = _sampled(result, found, partial(sample, **options))
+        with workers_of(executor) as workers:
+            result = _sampled(result, found, partial(sample, **options, workers=workers))
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
     settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}
     settings |= {} if noise == "unknown" else {"noise": shown(noise)}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,8 @@ from smcpn.codegen.clock import counted_apart
 from smcpn.distributed.parts import Message
 from smcpn.distributed.tasks import Arrays, Batch, Witness
 from smcpn.distributed.workers import Workers
-from smcpn.likelihood.contract import EstimatedLikelihood, Keys
+from smcpn.likelihood.contract import Keys
+from smcpn.likelihood.derivatives import at_home
 
 Array = NDArray[np.float64]
 
@@ -25,29 +25,26 @@ WITNESSES = 2
 """Particles that a worker which joins evaluates as the driver did."""
 
 
+CONTRACTS: dict[str, type[_Distributed]] = {}
+"""What evaluates a contract by workers; each registers itself under its name."""
+
+
 def distributed(likelihood: Any, workers: Workers | None) -> Any:
     """Return a likelihood whose large batches the workers evaluate, to the same bytes.
 
     Parameters
     ----------
-    likelihood : LaneLikelihood or ParticleLikelihood
-        One that can be `detached` from what it was made of.
+    likelihood : CompiledLikelihood, ParticleLikelihood, Tangents or Sweeps
+        One that can be `detached` from what it was made of, and names its ``contract``.
     workers : Workers or None
         None for the likelihood itself.
     """
-    if workers is None:
-        return likelihood
-    if isinstance(likelihood, EstimatedLikelihood):
-        return DistributedEstimate(likelihood, workers)
-    lowers = hasattr(likelihood, "at_diffusion")
-    return (DistributedDiffused if lowers else Distributed)(likelihood, workers)
+    return likelihood if workers is None else CONTRACTS[likelihood.contract](likelihood, workers)
 
 
-@dataclass
-class Cost:
-    """Seconds of one thread for a particle and sample, as last measured; 0 before."""
-
-    seconds: float = 0.0
+def evaluated_by(workers: Workers | None) -> Callable[[Any], Any]:
+    """Return what `LogLikelihood.evaluated` takes, for workers or for this process."""
+    return at_home if workers is None else partial(distributed, workers=workers)
 
 
 class _Distributed:
@@ -55,13 +52,26 @@ class _Distributed:
 
     Parameters
     ----------
-    home : LaneLikelihood or ParticleLikelihood
+    home : CompiledLikelihood, ParticleLikelihood, Tangents or Sweeps
     workers : Workers
+
+    Attributes
+    ----------
+    contract : str
+        Of what it evaluates.
     """
 
+    contract: ClassVar[str] = ""
+
     def __init__(self, home: Any, workers: Workers) -> None:
-        self._home, self._workers, self._cost = home, workers, Cost()
+        self._home, self._workers = home, workers
+        self._costs: dict[str, float] = {}
+        """Seconds of one thread for a particle and sample, by method, as last measured."""
         self._message: Message | None = None
+
+    def __init_subclass__(cls) -> None:
+        if cls.contract:
+            CONTRACTS[cls.contract] = cls
 
     @property
     def n_samples(self) -> int:
@@ -77,31 +87,49 @@ class _Distributed:
         """See `Likelihood.start`."""
         return self._home.start(values)
 
-    def _evaluated(self, batch: Batch, samples: int, trial: Batch, weight: int = 1) -> Arrays:
-        """Evaluate a batch over so many samples, ``weight`` times as costly as the cost says."""
-        work = len(batch) * samples * weight
-        if not self._pays(work, trial, weight):
+    def _evaluated(self, batch: Batch, work: float, trial: Batch, tried: float) -> Arrays:
+        """Evaluate a batch, here or by the workers.
+
+        Parameters
+        ----------
+        work, tried : float
+            Samples of the batch and of ``trial`` for each particle, times what else they cost.
+        trial : Batch
+            A short one, whose time tells the cost where it is not known, and by two of whose
+            particles workers that join prove themselves.
+        """
+        work *= len(batch)
+        if not self._pays(batch.method, work, trial, tried):
             return batch.of(self._home)
         witness = partial(self._witness, trial.take(slice(WITNESSES)))
         if self._message is None:
             self._message = self._workers.sender.message(self._home.detached())
+        expected = self._costs.get(batch.method, 0.0) * work
         found, seconds = self._workers.run(
-            batch, self._message, self._home.lanes, witness, self._cost.seconds * work
+            batch, self._message, self._unit(batch), witness, expected
         )
-        self._cost.seconds = seconds / work
+        self._costs[batch.method] = seconds / work
         return found
 
-    def _pays(self, work: int, trial: Batch, weight: int) -> bool:
+    def _unit(self, batch: Batch) -> int:
+        """Particles of a batch that are computed together."""
+        return self._home.lanes
+
+    def _pays(self, method: str, work: float, trial: Batch, tried: float) -> bool:
         """Whether a batch costs more than to send it; a trial tells what is not known."""
         if not self._workers.home_seconds:
             return work > 0
-        some = trial.take(slice(self._home.lanes))
-        tried = len(some) * some.samples[0] * weight
-        if not self._cost.seconds and work > tried:
-            begin = time.thread_time()
+        some = trial.take(slice(max(WITNESSES, self._unit(trial))))
+        tried *= len(some)
+        if method not in self._costs and work > tried:
+            begin = self._workers.clock()
             self._witness(some)
-            self._cost.seconds = (time.thread_time() - begin) / tried
-        return self._cost.seconds * work > self._workers.home_seconds
+            self._costs[method] = (self._workers.clock() - begin) / tried
+        return self._costs.get(method, 0.0) * work > self._workers.home_seconds
+
+    def _share(self) -> float:
+        """Share of the samples that a trial has."""
+        return min(TRIAL_SAMPLES, self.n_samples) / max(self.n_samples, 1)
 
     def _of(self, home: Any) -> Self:
         """The same of another likelihood at home, which is as costly."""
@@ -117,28 +145,95 @@ class _Distributed:
 class Distributed(_Distributed):
     """The `Likelihood` contract, of which workers evaluate large batches."""
 
+    contract = "exact"
+
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
         batch = Batch("advance", (values,), (state,), (a, b))
-        state, increments = self._evaluated(batch, b - a, self._trial(values))
+        state, increments = self._evaluated(batch, b - a, *self._trial(values))
         return state, increments
 
     def evaluate(self, values: Array, b: int) -> tuple[Array, Array]:
         """See `Likelihood.evaluate`."""
         batch = Batch("evaluate", (values,), (), (b,))
-        state, total = self._evaluated(batch, b, self._trial(values))
+        state, total = self._evaluated(batch, b, *self._trial(values))
         return state, total
 
-    def _trial(self, values: Array) -> Batch:
-        return Batch("evaluate", (values,), (), (min(TRIAL_SAMPLES, self.n_samples),))
+    def total(self, values: Array) -> Array:
+        """See `CompiledLikelihood.total`."""
+        batch = Batch("total", (values,))
+        return self._evaluated(batch, self.n_samples, *self._trial(values))[0]
+
+    def _trial(self, values: Array) -> tuple[Batch, int]:
+        samples = min(TRIAL_SAMPLES, self.n_samples)
+        return Batch("evaluate", (values,), (), (samples,)), samples
 
 
 class DistributedDiffused(Distributed):
     """The same of a `DiffusedLikelihood`."""
 
+    contract = "diffused"
+
     def at_diffusion(self, factor: float) -> Self:
         """See `DiffusedLikelihood.at_diffusion`."""
         return self._of(self._home.at_diffusion(factor))
+
+
+class DistributedTangents(_Distributed):
+    """`Tangents`, of which workers evaluate large batches."""
+
+    contract = "tangents"
+
+    def derivative(self, values: Array, directions: Array) -> Arrays:
+        """See `CompiledTangents.derivative`."""
+        return self._at("derivative", (values, directions))
+
+    def gradient(self, values: Array) -> Arrays:
+        """See `CompiledTangents.gradient`."""
+        return self._at("gradient", (values,))
+
+    def expansion(self, values: Array, share: float = 1.0) -> Arrays:
+        """See `CompiledTangents.expansion`."""
+        return self._at("expansion", (values,), share)
+
+    def scores(self, values: Array) -> Arrays:
+        """See `CompiledTangents.scores`."""
+        return self._at("scores", (values,))
+
+    def _at(self, method: str, rows: Arrays, *share: float) -> Arrays:
+        batch, own = Batch(method, rows, (), share), self._share()
+        # Products of matrices are of the library there, which a worker has to prove as well.
+        tried = method if method == "expansion" else "gradient"
+        trial = Batch(tried, (rows[0],), (), (own,))
+        return self._evaluated(batch, self.n_samples, trial, own * self.n_samples)
+
+    def _unit(self, batch: Batch) -> int:
+        # One point takes as many lanes as it has parameters, where it has no direction of its own.
+        along = len(batch.rows) > 1
+        return self._home.lanes if along else max(1, self._home.lanes // batch.rows[0].shape[1])
+
+
+class DistributedSweeps(_Distributed):
+    """`Sweeps`, of which workers evaluate large batches.
+
+    The passes over samples are run there; what comes before and after them is done here.
+    """
+
+    contract = "sweeps"
+
+    def numbers(self, values: Array) -> Array:
+        """See `Sweeps.numbers`."""
+        return self._home.numbers(values)
+
+    def gradient(self, values: Array, slopes: Array, adjoints: Array) -> Array:
+        """See `Sweeps.gradient`."""
+        return self._home.gradient(values, slopes, adjoints)
+
+    def swept(self, values: Array, numbers: Array) -> Arrays:
+        """See `CompiledSweeps.swept`."""
+        batch, share = Batch("swept", (values,), (numbers,)), self._share()
+        trial = Batch("swept", (values,), (numbers,), (share,))
+        return self._evaluated(batch, self.n_samples, trial, share * self.n_samples)
 
 
 class DistributedEstimate(_Distributed):
@@ -146,6 +241,8 @@ class DistributedEstimate(_Distributed):
 
     Parameters and keys travel; the filters are run there.
     """
+
+    contract = "estimated"
 
     @property
     def state_particles(self) -> int:
@@ -164,7 +261,7 @@ class DistributedEstimate(_Distributed):
     def with_look_ahead(self, look_ahead: bool) -> Self:
         """See `EstimatedLikelihood.with_look_ahead`."""
         other = self._of(self._home.with_look_ahead(look_ahead))
-        other._cost = Cost()
+        other._costs = {}
         return other
 
     def suited(self, values: Array) -> Self:
@@ -178,7 +275,7 @@ class DistributedEstimate(_Distributed):
     def estimate(self, values: Array, keys: Keys, b: int) -> Array:
         """See `EstimatedLikelihood.estimate`."""
         batch = Batch("estimate", (values, keys), (), (b,))
-        return self._evaluated(batch, b, self._trial(values, keys), self.state_particles)[0]
+        return self._evaluated(batch, b * self.state_particles, *self._trial(values, keys))[0]
 
     def guided(self, values: Array, b: int) -> NDArray[np.bool_]:
         """See `EstimatedLikelihood.guided`."""
@@ -189,9 +286,11 @@ class DistributedEstimate(_Distributed):
     ) -> tuple[Array, Array]:
         """See `EstimatedLikelihood.advance_keyed`."""
         batch = Batch("advance_keyed", (values, keys), (state,), (a, b))
-        trial = self._trial(values, keys)
-        state, increments = self._evaluated(batch, b - a, trial, self.state_particles)
+        work = (b - a) * self.state_particles
+        state, increments = self._evaluated(batch, work, *self._trial(values, keys))
         return state, increments
 
-    def _trial(self, values: Array, keys: Keys) -> Batch:
-        return Batch("estimate", (values, keys), (), (min(TRIAL_SAMPLES, self.n_samples),))
+    def _trial(self, values: Array, keys: Keys) -> tuple[Batch, int]:
+        samples = min(TRIAL_SAMPLES, self.n_samples)
+        trial = Batch("estimate", (values, keys), (), (samples,))
+        return trial, samples * self.state_particles

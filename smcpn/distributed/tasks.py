@@ -34,14 +34,14 @@ class Batch:
         With the particles on the first axis, such as parameters and keys.
     columns : tuple of ndarray
         With the particles on the last axis: states. So are all results.
-    samples : tuple of int
-        Between which samples.
+    others : tuple of float
+        What comes after these for all of the particles, such as between which samples.
     """
 
     method: str
     rows: Arrays
     columns: Arrays = ()
-    samples: tuple[int, ...] = ()
+    others: tuple[float, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows[0])
@@ -49,12 +49,12 @@ class Batch:
     def take(self, some: slice) -> Batch:
         """The same of some of the particles."""
         rows = tuple(array[some] for array in self.rows)
-        return Batch(self.method, rows, tuple(a[:, some] for a in self.columns), self.samples)
+        return Batch(self.method, rows, tuple(a[..., some] for a in self.columns), self.others)
 
     def of(self, likelihood: Any) -> Arrays:
         """Call the method."""
         columns = tuple(np.ascontiguousarray(array) for array in self.columns)
-        found = getattr(likelihood, self.method)(*self.rows, *columns, *self.samples)
+        found = getattr(likelihood, self.method)(*self.rows, *columns, *self.others)
         return found if isinstance(found, tuple) else (found,)
 
 
@@ -163,7 +163,7 @@ def worker_name() -> str:
 
 def warm(seconds: float) -> str:
     """Load what tasks need, occupy the worker for a moment, and return its name."""
-    for module in ("smcpn.likelihood.lanes", "smcpn.likelihood.particle.likelihood"):
+    for module in ("smcpn.likelihood.derivatives", "smcpn.likelihood.particle.likelihood"):
         import_module(module)
     time.sleep(seconds)
     return worker_name()

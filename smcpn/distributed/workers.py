@@ -53,6 +53,8 @@ class Workers:
     executor : concurrent.futures.Executor
     home_seconds : float, optional
         Work, in seconds of one thread, up to which a batch is not sent; `HOME_SECONDS` by default.
+    clock : callable
+        Processor time of this thread, by which the cost of a batch is tried.
 
     Raises
     ------
@@ -69,8 +71,13 @@ class Workers:
         Processor time of all tasks.
     """
 
-    def __init__(self, executor: Any, home_seconds: float | None = None) -> None:
-        self.engine = engine_of(executor)
+    def __init__(
+        self,
+        executor: Any,
+        home_seconds: float | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.engine, self.clock = engine_of(executor), clock
         self.home_seconds = HOME_SECONDS if home_seconds is None else home_seconds
         self.sender, self.numbers = Sender(), count()
         self.done: dict[str, int] = {}
@@ -155,9 +162,12 @@ class Workers:
 
 @contextmanager
 def workers_of(executor: Any) -> Generator[Workers | None]:
-    """Yield the workers of an executor or of its name, or None; they are left as they were."""
-    if executor is None:
-        yield None
+    """Yield the workers of an executor or of its name, or None; they are left as they were.
+
+    Workers that a run has already are yielded as they are.
+    """
+    if executor is None or isinstance(executor, Workers):
+        yield executor
         return
     with opened(executor) as made:
         workers = Workers(made)
@@ -182,11 +192,12 @@ def cut(particles: int, lanes: int, tasks: int) -> list[slice]:
 
 @dataclass(frozen=True)
 class _Sent:
-    """A task under way: its place, the engine that has it, and whether it carries parts."""
+    """A task under way: its place, the engine that has it, whether it carries parts, its number."""
 
     place: int
     engine: Any
     carries: bool
+    number: int = 0
 
 
 class _Gathering:
@@ -205,7 +216,8 @@ class _Gathering:
         self._pending: dict[Future[Answer], _Sent] = {}
         self._held: list[int] = []
         """Tasks that wait until the parts they need have been carried to a worker."""
-        self._supplied: set[str] = set()
+        self._supplied: dict[str, int] = {}
+        """Number of the task that carried parts to a worker last."""
         self._losses: dict[int, int] = {}
         self._progress = time.monotonic()
 
@@ -216,7 +228,7 @@ class _Gathering:
                 self._submit(place)
             while len(self._answers) < len(self._pieces):
                 done, _ = wait(self._pending, TICK_SECONDS, FIRST_COMPLETED)
-                for future in done:
+                for future in sorted(done, key=lambda one: self._pending[one].number):
                     self._settle(self._pending.pop(future), future)
                 if not done:
                     self._hurry()
@@ -225,18 +237,20 @@ class _Gathering:
                 future.cancel()
         return [self._answers[place] for place in range(len(self._pieces))]
 
-    def _submit(self, place: int, carry: bool = False) -> None:
+    def _submit(self, place: int, carry: bool = False) -> int:
+        """Submit a task, and return its number."""
         workers, message = self._workers, self._message
         parts = {one: workers.sender.part(one) for one in message.needs} if carry else {}
         witness = self._witness() if carry else None
         task = Task(message, self._pieces[place], parts, witness, next(workers.numbers))
-        engine = workers.engine
+        sent = _Sent(place, workers.engine, carry, task.number)
         try:
-            future = engine.submit(task)
+            future = workers.engine.submit(task)
         except Exception as error:
-            self._lose(_Sent(place, engine, carry), error)
+            self._lose(sent, error)
         else:
-            self._pending[future] = _Sent(place, engine, carry)
+            self._pending[future] = sent
+        return task.number
 
     def _settle(self, sent: _Sent, future: Future[Answer]) -> None:
         if sent.place not in self._answers:
@@ -252,7 +266,7 @@ class _Gathering:
             return
         answer = future.result()
         if answer.lacking:
-            self._supply(sent.place, answer.worker)
+            self._supply(sent, answer.worker)
         elif answer.refused:
             raise ExecutorError(
                 f"the worker {answer.worker} {answer.refused}: give workers of one kind of "
@@ -265,14 +279,16 @@ class _Gathering:
             self._progress = time.monotonic()
             self._losses.clear()
 
-    def _supply(self, place: int, worker: str) -> None:
+    def _supply(self, sent: _Sent, worker: str) -> None:
         """Send parts to a worker that lacks them: with one task, while the others wait for it."""
-        under_way = any(sent.carries for sent in self._pending.values())
-        if worker not in self._supplied or not under_way:
-            self._supplied.add(worker)
-            self._submit(place, carry=True)
+        if worker in self._supplied and any(one.carries for one in self._pending.values()):
+            self._held.append(sent.place)
         else:
-            self._held.append(place)
+            # What was submitted before parts were carried to the worker may have come before them.
+            late = sent.number < self._supplied.get(worker, -1)
+            number = self._submit(sent.place, carry=not late)
+            if not late:
+                self._supplied[worker] = number
 
     def _release(self) -> None:
         held, self._held = self._held, []

@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-from smcpn.estimate.least_squares import LevenbergMarquardt
 from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.quasi_newton import QuasiNewton
 from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
 from smcpn.results.maximum import SAME
 
@@ -94,14 +92,9 @@ def _finished(
     iterations: int,
     found: list[Found],
 ) -> list[Found]:
-    """Go on with searches that the first look cut short, where they may end as high as the best.
-
-    Far from its maximum a likelihood says little of how curved it is along a diffusion: there
-    scoring creeps, and gradients lead on.
-    """
-    learned = density.log_likelihood.problem.diffusion is not None
-    if learned and isinstance(climb, LevenbergMarquardt):
-        climb = QuasiNewton()
+    """Go on with searches that the first look cut short, where they may end as high as the best."""
+    if density.log_likelihood.problem.diffusion is not None:
+        climb = climb.patient()
     best = max((o.log_density for o in found if not np.isnan(o.log_density)), default=-np.inf)
     chosen = [
         k

@@ -20,7 +20,9 @@ OTHER_DIFFERENCE = 3.7 * DIFFERENCE
 """Step of a second Hessian: where the gradient jumps, the two differ by about this factor."""
 
 
-def trusted_curvature(density: LogDensity, theta: Array) -> tuple[Array, Array]:
+def trusted_curvature(
+    density: LogDensity, theta: Array, free: NDArray[np.int64] | None = None
+) -> tuple[Array, Array]:
     """Minus the Hessian of a log posterior at a mode, by Gauss-Newton where kinks have spoilt it.
 
     Where the model has kinks, as of a maximum or a dead zone, gradients jump, and differences of
@@ -34,6 +36,8 @@ def trusted_curvature(density: LogDensity, theta: Array) -> tuple[Array, Array]:
     density : LogDensity
         Of the posterior.
     theta : ndarray, (d,)
+    free : ndarray of int, optional
+        Coordinates of which it is, where the others are held; d is their number below.
 
     Returns
     -------
@@ -42,18 +46,19 @@ def trusted_curvature(density: LogDensity, theta: Array) -> tuple[Array, Array]:
     replaced : ndarray, (d, k)
         Directions, of length one, in which it is that of Gauss-Newton.
     """
-    curvature = _curvature(density, theta, DIFFERENCE)
+    of = np.ix_(*[np.arange(len(theta)) if free is None else free] * 2)
+    curvature = _curvature(density, theta, DIFFERENCE)[of]
     function, values = density.log_likelihood, density.prior.natural(theta[None, :])[0]
-    nothing = curvature, np.empty((len(theta), 0))
+    nothing = curvature, np.empty((len(curvature), 0))
     for information in (score_information, fisher_information):
-        compared = _posterior_information(density, theta, information(function, values))
+        compared = _posterior_information(density, theta, information(function, values))[of]
         root = _root(compared)
         if root is None:
             return nothing
         eigenvalues, vectors = np.linalg.eigh(_relative(curvature, root))
         if _within(eigenvalues, SUSPECT).all():
             return nothing
-    change = _curvature(density, theta, OTHER_DIFFERENCE) - curvature
+    change = _curvature(density, theta, OTHER_DIFFERENCE)[of] - curvature
     if np.abs(_relative(change, root)).max() < AGREEING - 1:
         return nothing
     off = ~_within(eigenvalues, AGREEING)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, Count, Seed, checked
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, one_of
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearised import linearised_at
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales_by_curvature
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
+from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
@@ -50,6 +56,7 @@ def laplace(
     curvature: str = HESSIAN,
     seed: Seed | None = 0,
     threads: Count | None = None,
+    executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 
@@ -57,7 +64,7 @@ def laplace(
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
-    likelihood, solver, starts, stages, search, iterations, seed, threads
+    likelihood, solver, starts, stages, search, iterations, seed, threads, executor
         As of `maximise`, for a problem.
     curvature : {"hessian", "gauss-newton"}
         With ``"gauss-newton"`` the posterior of the model that is linear in the parameters about
@@ -82,28 +89,35 @@ def laplace(
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
     linear = one_of("curvature", curvature, CURVATURES) == GAUSS_NEWTON
-    if isinstance(problem, Maximum):
-        maximum = problem
-    else:
-        maximum = maximise(
-            problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
-            iterations=iterations, seed=seed, threads=threads,
-        )  # fmt: skip
-    if maximum.target != POSTERIOR:
-        raise InputError(
-            "the maximum is one of the likelihood, which is no mode of the posterior: "
-            "call smcpn.maximise with target='posterior'"
-        )
-    if linear:
-        return linearised_at(maximum)
-    found = _gaussian_at_top(maximum)
-    return replace(found, modes=tuple(_modes(found)))
+    with workers_of(executor) as workers:
+        if isinstance(problem, Maximum):
+            maximum = problem
+        else:
+            maximum = maximise(
+                problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
+                iterations=iterations, seed=seed, threads=threads, executor=workers,
+            )  # fmt: skip
+        if maximum.target != POSTERIOR:
+            raise InputError(
+                "the maximum is one of the likelihood, which is no mode of the posterior: "
+                "call smcpn.maximise with target='posterior'"
+            )
+        if linear:
+            return linearised_at(maximum)
+        found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
+        found = replace(found, modes=tuple(_modes(found)))
+    return replace(found, maximum=_evaluated(found.maximum, at_home))
+
+
+def _evaluated(maximum: Maximum, where: Callable[[Any], Any]) -> Maximum:
+    """Return a maximum whose log-likelihood is evaluated elsewhere."""
+    return replace(maximum, function=maximum.function.evaluated(where))
 
 
 def _modes(highest: Laplace) -> list[Mode]:
     """Return the distinct modes that the searches ended in, the highest first."""
     maximum = highest.maximum
-    modes = [_mode(highest)] if highest.success else []
+    modes = [highest.as_mode()] if highest.success else []
     ends = [
         k
         for k, start in enumerate(maximum.starts)
@@ -116,13 +130,9 @@ def _modes(highest: Laplace) -> list[Mode]:
         if _is_one_of(modes, end.theta):
             continue
         found = _gaussian_at_top(end)
-        if found.success and not _is_one_of(modes, found.mode):
-            modes.append(_mode(found))
+        if found.success and not _is_one_of(modes, found.centre):
+            modes.append(found.as_mode())
     return modes
-
-
-def _mode(found: Laplace) -> Mode:
-    return Mode(found.mode, found.covariance, found.log_evidence)
 
 
 def _is_one_of(modes: Sequence[Mode], theta: Array) -> bool:
@@ -191,20 +201,26 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if not maximum.found:
         return Laplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
     density = LogDensity(maximum.function, POSTERIOR)
-    scale = density.scale
-    curvature, replaced = trusted_curvature(density, maximum.theta)
+    columns = learned_scales(maximum.problem)
+    free = np.arange(d) if columns is None else columns.others
+    scale = density.scale[free]
+    curvature, replaced = trusted_curvature(density, maximum.theta, free)
     if not np.isfinite(curvature).all():
         return Laplace(
             maximum, nothing, np.nan, "the second derivatives at the mode are not finite"
         )
-    gauss_newton = tuple(_direction(maximum, direction) for direction in replaced.T)
+    gauss_newton = tuple(_direction(maximum, free, direction) for direction in replaced.T)
     eigenvalues, directions = np.linalg.eigh(curvature)
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
-        direction = _direction(maximum, directions[:, 0])
+        direction = _direction(maximum, free, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
         if maximum.problem.ode.functions and maximum.function.expands:
             reason += f": curvature='{GAUSS_NEWTON}' has the band of a function that falls nowhere"
         return Laplace(maximum, nothing, np.nan, reason)
+    if columns is not None:
+        precision = curvature / np.outer(scale, scale)
+        given = given_scales_by_curvature(density, columns, maximum.theta, precision)
+        return replace(averaged_over_scales(density, maximum, given), gauss_newton=gauss_newton)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()
     log_evidence = maximum.log_density + 0.5 * d * np.log(2 * np.pi) + log_volume
@@ -212,22 +228,28 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
 
 
 def _distance(approximation: Laplace) -> float:
-    """Squared length of the Newton step g' C g that remains, in posterior sd."""
+    """Squared length of the Newton step g' C g that remains, in posterior sd; scales held."""
     if not approximation.success:
         return np.inf
     maximum = approximation.maximum
     density = LogDensity(maximum.function, POSTERIOR)
     gradient = density.value_and_gradient(maximum.theta[None, :])[1][0]
-    return float(gradient @ approximation.covariance @ gradient)
+    given = approximation.given_scales
+    if given is None:
+        return float(gradient @ approximation.covariance @ gradient)
+    columns = given.given.columns
+    root = given.given.conditional(maximum.theta[None, columns.scales])[1][0]
+    return float(np.square(np.linalg.solve(root, gradient[columns.others])).sum())
 
 
-def _direction(maximum: Maximum, direction: Array) -> str:
-    """Render a direction as a sum of parameters in prior sd, the largest part first."""
+def _direction(maximum: Maximum, free: NDArray[np.int64], direction: Array) -> str:
+    """Render a direction among some columns as a sum in prior sd, the largest part first."""
     coordinates = [c.name for c in maximum.problem.prior.maps]
     labels = [
         name if coordinate == "identity" else f"{coordinate} {name}"
         for name, coordinate in zip(maximum.names, coordinates, strict=True)
     ]
+    labels = [labels[j] for j in free]
     direction = direction * np.sign(direction[np.argmax(np.abs(direction))])
     order = [int(j) for j in np.argsort(-np.abs(direction)) if abs(direction[j]) >= 0.1]
     terms = [f"{direction[j]:+.2g} {labels[j]}" for j in order]

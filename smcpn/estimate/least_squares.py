@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
 
 import numpy as np
@@ -40,6 +41,7 @@ from smcpn.estimate.search import (
     NO_BETTER,
     NO_GRADIENT,
     ROUNDING,
+    SEARCHES,
     Found,
     Region,
     Search,
@@ -80,6 +82,21 @@ class LevenbergMarquardt(Search):
 
     name = "levenberg-marquardt"
 
+    def __init__(self, damping: float = FIRST_DAMPING) -> None:
+        self._damping = damping
+
+    def nearer(self) -> Search:
+        """See `Search.nearer`: with little damping from the first step on."""
+        return LevenbergMarquardt(NEAR_DAMPING)
+
+    def patient(self) -> Search:
+        """See `Search.patient`.
+
+        Far from its maximum a likelihood says little of how curved it is along a diffusion: there
+        scoring creeps, and gradients lead on.
+        """
+        return SEARCHES["l-bfgs-b"]()
+
     @classmethod
     def suits(cls, function: LogLikelihood) -> bool:
         """Where the samples are Gaussian given those before."""
@@ -92,7 +109,8 @@ class LevenbergMarquardt(Search):
         records = density.log_likelihood.problem.records
         by_piece = np.mean([len(record) for record in records]) >= LONG
         _, first, number = np.unique(starts, axis=0, return_index=True, return_inverse=True)
-        find = _by_piece if by_piece else _at_once
+        near = self._damping == NEAR_DAMPING
+        find = _by_piece if by_piece and not near else partial(_at_once, damping=self._damping)
         found = find(density, starts[first], stages, iterations)
         ends = [found[k] for k in number.ravel()]
         return [
@@ -102,10 +120,15 @@ class LevenbergMarquardt(Search):
 
 
 def _at_once(
-    density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+    density: LogDensity,
+    starts: Array,
+    stages: Sequence[Sequence[int]],
+    iterations: int,
+    damping: float,
 ) -> list[Found]:
     """Search on the whole record."""
-    return [_found(climb) for climb in climbed(density, starts, stages, iterations)]
+    climbs = climbed(density, starts, stages, iterations, damping=damping)
+    return [_found(climb) for climb in climbs]
 
 
 def _by_piece(

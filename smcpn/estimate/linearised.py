@@ -6,6 +6,8 @@ import numpy as np
 
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales
+from smcpn.model.given_scales import learned_scales
 from smcpn.results.laplace import Mode
 from smcpn.results.linearised import LinearisedLaplace
 from smcpn.results.maximum import Maximum
@@ -29,7 +31,12 @@ def linearised_at(maximum: Maximum) -> LinearisedLaplace:
         )
     if not maximum.found:
         return LinearisedLaplace(maximum, nothing, np.nan, f"there is no mode: {maximum.reason}")
-    density = LogDensity(function)
+    density, columns = LogDensity(function), learned_scales(maximum.problem)
+    if columns is not None:
+        [given] = given_scales(density, columns, maximum.theta[None, :])
+        found = averaged_over_scales(density, maximum, given)
+        modes = (found.as_mode(),) if found.success else ()
+        return LinearisedLaplace(**{**vars(found), "modes": modes})
     information = density.expansion(maximum.theta[None, :])[2][0]
     try:
         # In units of the prior, which is all that is known along most directions.

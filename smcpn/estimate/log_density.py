@@ -98,17 +98,26 @@ class LogDensity:
         curvature, where that is positive; those of the noise need none, see `noise`.
         """
         with np.errstate(all="ignore"):
-            values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
-            total, gradient, information = self.log_likelihood.expansion(values, share)
-            information = information * slopes[:, :, None] * slopes[:, None, :]
-            second, gradient = gradient * bends, gradient * slopes
-            second[:, self.noise] = 0.0
+            total, gradient, information, second = self.of_likelihood(theta, share)
             if self.target == POSTERIOR:
                 prior = prior_expansion(self.prior, theta, self.scale)
                 total, gradient = total + prior.value, gradient + prior.gradient
                 second = second + prior.diagonal
-            information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(slopes.T))
+            information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(second.T))
         return np.where(np.isfinite(total), total, -np.inf), gradient, information
+
+    def of_likelihood(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array, Array]:
+        """Log-likelihood (n,), gradient (n, d), information (n, d, d), and bends (n, d).
+
+        Bends are the second derivatives that the coordinates add, see `expansion`.
+        """
+        with np.errstate(all="ignore"):
+            values, (slopes, bends) = self.prior.natural(theta), self.prior.slopes(theta)
+            total, gradient, information = self.log_likelihood.expansion(values, share)
+            information = information * slopes[:, :, None] * slopes[:, None, :]
+            bends, gradient = gradient * bends, gradient * slopes
+            bends[:, self.noise] = 0.0
+        return total, gradient, information, bends
 
     def hessian(self, theta: Array, difference: float = DIFFERENCE) -> Array:
         """Second derivatives, (n, d, d); ``difference`` as of `LogLikelihood.hessian`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -12,11 +13,15 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import ANYTHING, NUMBERS, Count, Seed, checked
 from smcpn.codegen.clock import CLOCK
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
+from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.information import uninformed
 from smcpn.likelihood.registry import likelihood_name
@@ -170,6 +175,7 @@ def maximise(
     iterations: Count = 500,
     seed: Seed | None = 0,
     threads: Count | None = None,
+    executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
 ) -> Maximum:
     """Find the parameters of highest posterior density, or of highest likelihood.
 
@@ -211,6 +217,8 @@ def maximise(
         Of the draws from the prior.
     threads : int, optional
         Threads of the kernel. The result does not depend on them.
+    executor : concurrent.futures.Executor or str, optional
+        Who evaluates large batches of points, as of `identify`. The result does not depend on it.
 
     Returns
     -------
@@ -239,20 +247,23 @@ def maximise(
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
-    function, automatic = _log_likelihood(problem, likelihood, solver, threads)
-    density = LogDensity(function, target)
-    points = starting_points(density, starts, np.random.default_rng(seed))
-    climb = chosen_search(method, function)
-    found = searched(climb, density, points, plan, iterations, search)
-    maximum = with_shift(_maximum(density, climb.name, found), threads)
-    while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
-        finer = maximum.shift.finer
-        density = LogDensity(LogLikelihood(problem, function.likelihood, finer, threads), target)
-        # From where they were: more steps change a maximum that is nearly right.
-        ends = np.stack([one.theta for one in found])
-        again = searched(climb, density, ends, plan[-1:], iterations, search)
-        found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
+    with workers_of(executor) as workers:
+        where = evaluated_by(workers)
+        function, automatic = _log_likelihood(problem, likelihood, solver, threads)
+        density = LogDensity(function.evaluated(where), target)
+        points = starting_points(density, starts, np.random.default_rng(seed))
+        climb = with_marginal_scales(chosen_search(method, function), density)
+        found = searched(climb, density, points, plan, iterations, search)
         maximum = with_shift(_maximum(density, climb.name, found), threads)
+        while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
+            finer = LogLikelihood(problem, function.likelihood, maximum.shift.finer, threads)
+            density = LogDensity(finer.evaluated(where), target)
+            # From where they were: more steps change a maximum that is nearly right.
+            ends = np.stack([one.theta for one in found])
+            again = searched(climb, density, ends, plan[-1:], iterations, search)
+            found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
+            maximum = with_shift(_maximum(density, climb.name, found), threads)
+    maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)

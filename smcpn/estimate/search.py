@@ -120,6 +120,14 @@ class Search(ABC):
         """Whether it can search with a likelihood; by default with any."""
         return True
 
+    def nearer(self) -> Search:
+        """Return the method for starts that are near a maximum."""
+        return self
+
+    def patient(self) -> Search:
+        """Return the method that goes on where this one creeps."""
+        return self
+
     @abstractmethod
     def __call__(
         self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int

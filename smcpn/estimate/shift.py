@@ -35,6 +35,7 @@ def with_shift(maximum: Maximum, threads: int | None = None) -> Maximum:
     if not np.isfinite(covariance).all():
         return replace(maximum, shift=None)
     other = LogLikelihood(maximum.problem, function.likelihood, finer, threads)
+    other = other.evaluated(function.where)
     there, score_there = LogDensity(other, maximum.target).value_and_gradient(theta)
     shift: DiscretisationShift = shift_of_gaussian(
         maximum.names,

@@ -55,6 +55,11 @@ class GaussianProcess(UnknownFunction):
     size: float = 1.0
 
     @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """See `UnknownFunction.intervals`."""
+        return self.within
+
+    @property
     def priors(self) -> Mapping[str, Any]:
         """See `UnknownFunction.priors`."""
         return self._priors

@@ -11,7 +11,7 @@ import casadi as ca
 import numpy as np
 from scipy import stats
 
-from smcpn.arguments import Positive, checked, whole
+from smcpn.arguments import Kind, Positive, UnfitError, checked, whole
 from smcpn.errors import InputError, one_of
 from smcpn.functions.activation import softplus
 from smcpn.functions.smoothness import SmoothBasis
@@ -61,6 +61,11 @@ class Spline(UnknownFunction):
     monotone: str = ""
     positive: bool = False
     size: float = 1.0
+
+    @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """See `UnknownFunction.intervals`."""
+        return (self.within,)
 
     @property
     def priors(self) -> Mapping[str, Any]:
@@ -153,6 +158,15 @@ class Spline(UnknownFunction):
         return ca.vertcat(below + step * before, inner, above + step * last)
 
 
+def _read_monotone(value: Any) -> str | None:
+    if isinstance(value, (str, type(None))):
+        return value
+    raise UnfitError
+
+
+MONOTONE = Kind(f"'{INCREASING}', '{DECREASING}' or None", _read_monotone)
+
+
 @checked
 def spline(
     argument: str,
@@ -162,7 +176,7 @@ def spline(
     degree: Annotated[int, whole(1, 3)] = 3,
     odd: bool = False,
     even: bool = False,
-    monotone: str | None = None,
+    monotone: Annotated[str | None, MONOTONE] = None,
     positive: bool = False,
     size: Positive = 1.0,
 ) -> Spline:

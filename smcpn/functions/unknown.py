@@ -106,6 +106,11 @@ class UnknownFunction(ABC):
         """Default prior of each parameter; ``[0]`` or ``.scale`` follows the function's name."""
 
     @property
+    def intervals(self) -> tuple[tuple[float, float], ...]:
+        """Interval of each variable that the family was laid out for; empty for any value."""
+        return ()
+
+    @property
     def scales(self) -> Mapping[str, str]:
         """Parameters whose prior is that of x / s, with the parameter s."""
         return {}

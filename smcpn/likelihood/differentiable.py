@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.model.problem import Problem
@@ -15,16 +18,13 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
-MOST_BYTES = 2**26
-"""Memory of the directions along which one call takes derivatives."""
-
 
 @dataclass(frozen=True)
 class DifferentiableLanes:
     """A likelihood of many particles at once, with its gradient by their parameters.
 
     Values do not depend on whether a gradient is taken too, to the last bit. The kernel with
-    derivatives is compiled at the first gradient.
+    derivatives is compiled at the first gradient, and evaluated as `LogLikelihood.evaluated` says.
     """
 
     lanes: LaneLikelihood
@@ -32,6 +32,7 @@ class DifferentiableLanes:
     name: str
     solver: Solver
     threads: int | None = None
+    where: Callable[[Any], Any] = at_home
 
     @property
     def n_samples(self) -> int:
@@ -57,10 +58,7 @@ class DifferentiableLanes:
 
     def gradient(self, values: Array) -> Array:
         """See `DifferentiableLikelihood.gradient`."""
-        (n, d), function = values.shape, self._log_likelihood
-        size = n if function.reverses else max(1, MOST_BYTES // (16 * d * d))
-        parts = [function.value_and_gradient(values[k : k + size])[1] for k in range(0, n, size)]
-        return np.concatenate(parts)
+        return self._log_likelihood.value_and_gradient(values)[1]
 
     def gradient_cost(self) -> float:
         """See `DifferentiableLikelihood.gradient_cost`."""
@@ -68,4 +66,5 @@ class DifferentiableLanes:
 
     @cached_property
     def _log_likelihood(self) -> LogLikelihood:
-        return LogLikelihood(self.problem, self.name, self.solver, self.threads)
+        function = LogLikelihood(self.problem, self.name, self.solver, self.threads)
+        return function.evaluated(self.where)

@@ -136,6 +136,10 @@ class Prediction:
         *_, mean, variance = self._along(values, steps)
         return mean, variance
 
+    def states(self, values: Array, steps: int) -> Array:
+        """Mean of the states given the samples before, where they correct it, (T, n)."""
+        return self._along(values, steps)[2]
+
     def averages(self, theta: Array, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
         rows, kernel = self._rows(steps), self.compiled.kernel

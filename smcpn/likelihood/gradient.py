@@ -9,17 +9,19 @@ values, however many parameters there are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Numbers, Positive, checked
 from smcpn.errors import InputError, listed
-from smcpn.likelihood.expansion import expansion_program, products, tangent_program
-from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
+from smcpn.likelihood.derivatives import Sweeps, Tangents, at_home
+from smcpn.likelihood.expansion import expansion_program, tangent_program
+from smcpn.likelihood.lanes import TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import (
     LIKELIHOODS,
     Recursion,
@@ -49,8 +51,6 @@ FORWARD = 20
 four values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
 TANGENT_COST = 2.0
 """Values that take as long as one tangent."""
-MOST_BYTES = 2**26
-"""Memory of what a block of samples emits."""
 
 
 @checked
@@ -82,6 +82,8 @@ class LogLikelihood:
         As it runs, steps resolved.
     names : tuple of str
         The columns of ``values``.
+    where : callable
+        See `evaluated`.
 
     Raises
     ------
@@ -108,6 +110,7 @@ class LogLikelihood:
         self.problem, self.names = problem, problem.names
         self.solver = first_solver(problem, solver, self.likelihood)
         self._threads = threads
+        self.where: Callable[[Any], Any] = at_home
         self._value = build_likelihood(problem, self.solver, threads, self.likelihood)
 
     def __repr__(self) -> str:
@@ -142,11 +145,32 @@ class LogLikelihood:
                 "records have other times or holds than those of the problem: make another "
                 "LogLikelihood of problem.with_records(records)"
             )
-        other = copy(self)
+        other = self._without_evaluators()
         other.problem = problem
         other._value = self._value.with_records(problem.records)
         if "tangent" in vars(self):
             other.tangent = self.tangent.with_records(problem.records)
+        return other
+
+    def evaluated(self, where: Callable[[Any], Any]) -> LogLikelihood:
+        """The same with its kernels evaluated elsewhere, to the same bytes.
+
+        Parameters
+        ----------
+        where : callable
+            Takes a compiled likelihood or what it has of `derivatives`, and returns what evaluates
+            it, see `smcpn.distributed.likelihood.distributed`; `at_home` for this process.
+        """
+        if where is self.where:
+            return self
+        other = self._without_evaluators()
+        other.where = where
+        return other
+
+    def _without_evaluators(self) -> LogLikelihood:
+        other = copy(self)
+        for name in ("_values", "_tangents", "_sweeps"):
+            vars(other).pop(name, None)
         return other
 
     def __call__(self, values: Numbers) -> Array:
@@ -159,7 +183,7 @@ class LogLikelihood:
         """
         values = self._checked("values", values)
         with np.errstate(all="ignore"):
-            total = self._value.total(values)[0]
+            total = self._values.total(values)[0]
         return np.where(np.isfinite(total), total, -np.inf)
 
     def derivative(self, values: Numbers, directions: Numbers) -> tuple[Array, Array]:
@@ -262,23 +286,23 @@ class LogLikelihood:
             Share of each record, from its beginning.
         """
         values = self._checked("values", values)
-        n, d = values.shape
-        bytes_of_a_point = 8 * CHUNK * d * self.tangent.n_emitted
-        size = max(1, MOST_BYTES // bytes_of_a_point)
-        parts = [self._expansion(values[k : k + size], share) for k in range(0, n, size)]
-        total, gradient, information = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return total, gradient, information
-
-    def _expansion(self, values: Array, share: float) -> tuple[Array, Array, Array]:
-        n, d = values.shape
-        sums, information = np.zeros((self.tangent.n_emitted, n * d)), np.zeros((n, d, d))
         with np.errstate(all="ignore"):
-            for emitted, added in self.tangent.blocks(np.hstack(_pairs(values)), share):
-                sums += added
-                for row in range(2, len(sums)):
-                    information += products(emitted[:, row].reshape(-1, n, d))
-        total, slope = sums[0].reshape(n, d)[:, 0], sums[1].reshape(n, d)
-        return *_known(total, slope), information
+            total, slope, information = self._tangents.expansion(values, share)
+        information = np.ascontiguousarray(information.transpose(2, 0, 1))
+        return *_known(total, slope.T), information
+
+    @cached_property
+    def _values(self) -> Any:
+        return self.where(self._value)
+
+    @cached_property
+    def _tangents(self) -> Any:
+        return self.where(Tangents(self.tangent))
+
+    @cached_property
+    def _sweeps(self) -> Any:
+        value = self._value
+        return self.where(Sweeps(value.kernel, self._recursion.sweep, value.rows))
 
     @property
     def _recursion(self) -> Recursion:
@@ -287,8 +311,10 @@ class LogLikelihood:
         return LIKELIHOODS[self.likelihood].traced(self.problem, self.solver, grid)
 
     def _reverse_gradient(self, values: Array) -> tuple[Array, Array]:
+        sweeps = self._sweeps
         with np.errstate(all="ignore"):
-            return _known(*self._value.value_and_gradient(values, self._recursion.sweep))
+            total, *slopes = sweeps.swept(values, sweeps.numbers(values))
+            return _known(total, sweeps.gradient(values, *slopes).T)
 
     def _reverse_hessian(self, values: Array, steps: Array) -> Array:
         """Hessian (N, d, d) by differences of reverse gradients, of steps (N, d)."""
@@ -301,23 +327,19 @@ class LogLikelihood:
 
     def _derivative(self, values: Array, directions: Array) -> tuple[Array, Array]:
         with np.errstate(all="ignore"):
-            return _known(*self.tangent.total(np.hstack([values, directions]))[:2])
+            return _known(*self._tangents.derivative(values, directions))
 
     def _gradient(self, values: Array) -> tuple[Array, Array]:
-        n, d = values.shape
-        total, slope = self._derivative(*_pairs(values))
-        return total.reshape(n, d)[:, 0], slope.reshape(n, d)
+        with np.errstate(all="ignore"):
+            total, slope = self._tangents.gradient(values)
+        return _known(total, slope.T)
 
     def _gradient_and_steps(self, values: Array, difference: float) -> tuple[Array, Array]:
         """Gradient, and step of the differences in each parameter, (N, d), exact as a number."""
-        n, d = values.shape
-        information, slope, total = np.zeros(n * d), np.zeros(n * d), np.zeros(n * d)
         with np.errstate(all="ignore"):
-            for emitted, sums in self.tangent.blocks(np.hstack(_pairs(values))):
-                information += np.square(emitted[:, 1]).sum(axis=0)
-                total, slope = total + sums[0], slope + sums[1]
-            steps = difference / np.sqrt(information.reshape(n, d))
-        gradient = np.where(np.isfinite(total), slope, np.nan).reshape(n, d)
+            total, slope, squares = self._tangents.scores(values)
+            steps = difference / np.sqrt(squares.T)
+        gradient = _known(total, slope.T)[1]
         known = np.isfinite(steps) & (steps > 0)
         steps = np.where(known, steps, difference * np.maximum(np.abs(values), 1.0))
         ways = [_way_to_bound(c, values[:, j]) for j, c in enumerate(self.problem.prior.maps)]
@@ -336,15 +358,9 @@ class LogLikelihood:
 
 def _known(total: Array, slope: Array) -> tuple[Array, Array]:
     """Log-likelihood, -inf where the solution diverges, and derivatives, NaN there."""
-    known = np.isfinite(total)
+    known, slope = np.isfinite(total), np.ascontiguousarray(slope)
     each = known.reshape(-1, *[1] * (slope.ndim - 1))
     return np.where(known, total, -np.inf), np.where(each, slope, np.nan)
-
-
-def _pairs(values: Array) -> tuple[Array, Array]:
-    """Every row of values with every unit direction, (N d, d) each."""
-    n, d = values.shape
-    return np.repeat(values, d, axis=0), np.tile(np.eye(d), (n, 1))
 
 
 def _way_to_bound(coordinate: Coordinate, values: Array) -> Array:

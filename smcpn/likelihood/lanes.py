@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import ceil
+from typing import ClassVar
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
-from smcpn.codegen.sweep import SweepKernel
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import WriteRows
 from smcpn.model.problem import Model
@@ -116,7 +116,14 @@ class CompiledLikelihood:
     kernel : CompiledKernel
     rows : list of Rows
         Of each record.
+
+    Attributes
+    ----------
+    contract : str
+        What executors know it by, see `smcpn.distributed.likelihood.distributed`.
     """
+
+    contract: ClassVar[str] = "exact"
 
     def __init__(self, kernel: CompiledKernel, rows: list[Rows]) -> None:
         self._kernel = kernel
@@ -165,9 +172,16 @@ class CompiledLikelihood:
         state, _, total = self._run(values, self.start(values), 0, b, store=False)
         return state, total[0]
 
-    def total(self, values: Array) -> Array:
-        """Sum of all that the samples emit, (e, N)."""
-        return self._run(values, self.start(values), 0, self.n_samples, store=False)[2]
+    def total(self, values: Array, share: float = 1.0) -> Array:
+        """Sum of all that the samples emit, (e, N), of a share of each record as of `blocks`."""
+        theta = np.ascontiguousarray(values.T)
+        total = np.zeros((self.n_emitted, theta.shape[1]))
+        for rows in self._rows:
+            state = self._kernel.start(theta, rows)
+            for piece in chunks(0, ceil(share * len(rows))):
+                state, _, sums = self._kernel.advance(theta, state, rows, *piece, False)
+                total += sums
+        return total
 
     def emitted(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """State after sample b - 1 and all that the samples [a, b) emit, (b - a, e, N)."""
@@ -237,21 +251,14 @@ class LaneLikelihood(CompiledLikelihood):
         return CompiledLikelihood(self._kernel.detached(), self._rows)
 
     @property
+    def kernel(self) -> LaneKernel:
+        """The compiled recursion."""
+        return self._kernel
+
+    @property
     def in_step(self) -> bool:
         """Whether all particles take the same steps."""
         return self._kernel.program.in_step
-
-    def value_and_gradient(self, values: Array, sweep: SweepKernel) -> tuple[Array, Array]:
-        """Sum of what the samples emit first, (N,), and its gradient (N, d), by a reverse pass.
-
-        Parameters
-        ----------
-        sweep : SweepKernel
-            Of the program of this kernel.
-        """
-        theta = np.ascontiguousarray(values.T)
-        total, gradient = sweep.value_and_gradient(self._kernel, theta, self._rows)
-        return total, gradient.T
 
     def tangent(self) -> LaneLikelihood:
         """The same with its derivative: `values` hold a direction after the parameters, (N, 2 d).

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-from smcpn.model.distribution import Distribution, draw, support
+from smcpn.model.distribution import Distribution, describe, draw, support
 
 Array = NDArray[np.float64]
 
@@ -133,13 +134,10 @@ def coordinate_of(name: str, distribution: Distribution, wanted: str | None) -> 
     InputError
         If the prior cannot be used, or the wanted coordinate does not fit its support.
     """
-    for method in ("rvs", "logpdf"):
-        if not callable(getattr(distribution, method, None)):
-            raise InputError(
-                f"prior of '{name}' is {shown(distribution)}, which has no {method}: "
-                "give a frozen scipy.stats distribution, or a number to fix the parameter",
-                argument=f"prior.{name}",
-            )
+    methods = [getattr(distribution, method, None) for method in ("rvs", "logpdf")]
+    # A family of scipy.stats, which can be frozen, has them too.
+    if not all(map(callable, methods)) or hasattr(distribution, "freeze"):
+        raise InputError(f"prior of '{name}' is {_unfit(distribution)}", argument=f"prior.{name}")
     lower, upper = _support(name, distribution)
     by_support: Coordinate
     if np.isfinite(lower) and np.isfinite(upper):
@@ -164,6 +162,19 @@ def coordinate_of(name: str, distribution: Distribution, wanted: str | None) -> 
         f"coordinate {shown(wanted)} of '{name}' is none of identity, log, logit",
         argument=f"coordinates.{name}",
     )
+
+
+def _unfit(given: Any) -> str:
+    """What was given for a prior, and what to give instead."""
+    frozen = "give a frozen scipy.stats distribution, such as stats.lognorm(0.5)"
+    number = "or a number to fix the parameter"
+    if hasattr(given, "freeze"):
+        return f"the family stats.{given.name} without its arguments: {frozen}, {number}"
+    if hasattr(getattr(given, "dist", None), "pmf"):
+        return f"{describe(given)}, which is discrete: choose a continuous one, {number}"
+    if isinstance(given, Mapping):
+        return f"{shown(sorted(map(str, given)))} by name, but it is one number: {frozen}, {number}"
+    return f"{shown(given)}, which is no frozen distribution: {frozen}, {number}"
 
 
 def _support(name: str, distribution: Distribution) -> tuple[float, float]:

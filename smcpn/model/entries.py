@@ -8,12 +8,12 @@ under the name of the whole is taken apart here, before anything else reads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, listed, nearest, shown
 
 if TYPE_CHECKING:
     from smcpn.model.ode import ODE
@@ -26,6 +26,38 @@ FEW = 4
 def entry_names(name: str, size: int) -> tuple[str, ...]:
     """Names of the entries of a vector."""
     return tuple(f"{name}[{k}]" for k in range(size))
+
+
+class ByName(dict[str, float]):
+    """Numbers by the names of scalars; under the name of a vector or a function, those of its own.
+
+    Parameters
+    ----------
+    values : mapping of str to float
+    wholes : mapping of str to sequence of str
+        Names of the scalars of every vector and every function.
+    fixed : mapping of str to float
+        Of scalars that ``values`` has not.
+    """
+
+    def __init__(
+        self,
+        values: Iterable[tuple[str, float]],
+        wholes: Mapping[str, Sequence[str]],
+        fixed: Mapping[str, float],
+    ) -> None:
+        super().__init__(values)
+        self._wholes, self._fixed = wholes, fixed
+
+    def __missing__(self, name: str) -> Any:
+        """Array of the numbers of a vector or a function, (size,)."""
+        if not isinstance(name, str) or name not in self._wholes:
+            raise InputError(f"no parameter {shown(name)}: {nearest(str(name), self)}")
+        return np.array([self[one] if one in self else self._fixed[one]
+                         for one in self._wholes[name]])  # fmt: skip
+
+    def __reduce__(self) -> Any:
+        return type(self), (list(self.items()), self._wholes, self._fixed)
 
 
 def is_name(text: Any) -> bool:
@@ -128,9 +160,10 @@ def _of_function(name: str, value: Any, names: Sequence[str], argument: str) -> 
         return parts
     values = _entries(value) if _is_sequence(value) else []
     if len(values) != len(names):
+        given = f"{len(values)} values" if values else "one value"
         raise InputError(
-            f"{argument} of the function '{name}' is {shown(value)}: give a dict of its "
-            f"parameters ({spanned(names)}) by name, or one value for each of {len(names)}",
+            f"{argument} of the function '{name}' is {given}, and it has {len(names)} parameters: "
+            f"give a dict of these ({spanned(names)}) by name, or one value for each",
             argument=f"{argument}.{name}",
         )
     return dict(zip(names, values, strict=True))

@@ -24,7 +24,7 @@ from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.process_noise import ProcessNoise
 from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, trace
+from smcpn.model.trace import argument_names, check_same, trace
 
 
 @dataclass(frozen=True)
@@ -108,17 +108,27 @@ class Model:
             constant_values=(),
         )
 
+    @property
+    def _graphs(self) -> list[ca.SX]:
+        """All graphs, absent ones as empty."""
+        nothing = ca.SX(0, 1)
+        density = nothing if self.density is None else self.density.log_density
+        diffusion = nothing if self.diffusion is None else self.diffusion
+        columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
+        noise = [self.noise_variance, self.noise_correlation]
+        return [self.rhs, self.outputs, *noise, diffusion, density, columns, *self.initial]
+
+    def depends_on(self) -> NDArray[np.bool_]:
+        """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
+        graphs = ca.vertcat(*map(ca.densify, self._graphs))
+        return np.array(ca.which_depends(graphs, self.theta, 1), dtype=bool)
+
     def table(self) -> ExpressionTable:
         """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""
         nothing = ca.SX(0, 1)
         density = self.density or OutputDensity(nothing, nothing, nothing)
-        diffusion = nothing if self.diffusion is None else self.diffusion
-        noise = [self.noise_variance, self.noise_correlation]
-        columns = nothing if self.process_noise is None else ca.vec(self.process_noise.columns)
-        graphs = [self.rhs, self.outputs, *noise, diffusion, density.log_density, columns]
-        graphs += self.initial
         symbols = [self.x, self.u, self.t, self.gap, self.theta, self.constants]
-        results = [ca.densify(graph) for graph in graphs]
+        results = [ca.densify(graph) for graph in self._graphs]
         arguments = [*symbols, density.y, density.output]
         return ExpressionTable.of(ca.Function("model", arguments, results))
 
@@ -278,7 +288,11 @@ def _traced_output(
                 argument="observe",
             )
     values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
-    return trace(function, [named[n] for n in positional], values)
+    first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
+    graphs = [ca.vertcat(*one) for one in (first, again)]
+    symbols = ca.symvar(ca.vertcat(*graphs))
+    check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")
+    return first
 
 
 def _parameter(name: str, default: Any, ode: ODE, parameter: Parameter) -> Any:

@@ -76,9 +76,13 @@ def named_values(ode: ODE, values: Any) -> list[tuple[str, Any]]:
 
 def _per_record(initial: Any, n_records: int) -> list[Any]:
     one_each = (
-        n_records > 1
-        and isinstance(initial, (list, tuple))
-        and all(isinstance(i, (Mapping, list, tuple, np.ndarray)) or i == "rest" for i in initial)
+        isinstance(initial, (list, tuple))
+        and bool(initial)
+        and all(
+            isinstance(one, (Mapping, list, tuple, np.ndarray))
+            or (n_records > 1 and isinstance(one, str) and one == "rest")
+            for one in initial
+        )
     )
     if not one_each:
         return [initial] * n_records

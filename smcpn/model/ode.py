@@ -18,7 +18,7 @@ from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
 from smcpn.model.function_call import FunctionCalls, TracedFunction
 from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, function_name, trace
+from smcpn.model.trace import argument_names, check_same, function_name, trace
 
 TIME = "t"
 _NONE = inspect.Parameter.empty
@@ -187,19 +187,6 @@ def ode(
 
 
 def _ode(function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]) -> ODE:
-    first, second = (_traced(function, sizes, scope) for _ in range(2))
-    if first.rhs.serialize() != second.rhs.serialize():
-        raise InputError(
-            f"model '{first.name}' returns something else when it is called again, as random "
-            "numbers in it do: take them out (process_noise= of smcpn.Problem and smcpn.sde "
-            "describe disturbances)"
-        )
-    return first
-
-
-def _traced(
-    function: Callable[..., Any], sizes: Mapping[str, int], scope: Mapping[str, Any]
-) -> ODE:
     arguments = Arguments.of(function, scope, sizes)
     return arguments.equation(trace(function, arguments.positional, arguments.keyword))
 
@@ -210,11 +197,23 @@ def decorated(
     sizes: Any,
     scope: Mapping[str, Any],
 ) -> ODE | Callable[[Callable[..., Any]], ODE]:
-    """An equation of a function, or what makes one of the function that follows a decorator."""
+    """An equation of a function, or what makes one of the function that follows a decorator.
+
+    Raises
+    ------
+    InputError
+        As ``make``, and if the function returns another equation when it is called again.
+    """
     sizes = _checked_sizes(sizes)
-    if function is None:
-        return lambda function: make(function, sizes, scope)
-    return make(function, sizes, scope)
+
+    def made(function: Callable[..., Any]) -> ODE:
+        first, second = (make(function, sizes, scope) for _ in range(2))
+        for one, again in ((first.rhs, second.rhs), (first.diffusion, second.diffusion)):
+            if one is not None and again is not None:
+                check_same([one, again], f"model '{first.name}'")
+        return first
+
+    return made if function is None else made(function)
 
 
 def callers_scope() -> dict[str, Any]:

@@ -17,7 +17,7 @@ from smcpn.arguments import checked
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
-from smcpn.model.entries import by_scalar, is_name
+from smcpn.model.entries import ByName, by_scalar, is_name
 from smcpn.model.gaussian_noise import as_gaussian
 from smcpn.model.graphs import Model, make_model, observed_outputs, one_per_output
 from smcpn.model.initial import scalar_initial
@@ -245,6 +245,18 @@ class Problem:
         """Names of the unknown parameters, in the order of the columns of theta."""
         return self.prior.names
 
+    def by_name(self, values: Sequence[float], fixed: float | None = None) -> ByName:
+        """Numbers of the unknown parameters by name, and of a vector or a function by its own.
+
+        Parameters
+        ----------
+        values : sequence of float, (d,)
+        fixed : float, optional
+            Number of every parameter that is fixed, in place of its value.
+        """
+        known = self.fixed if fixed is None else dict.fromkeys(self.fixed, fixed)
+        return ByName(zip(self.names, values, strict=True), self.ode.wholes, known)
+
     @property
     def n_samples(self) -> int:
         """Samples of all records together."""
@@ -355,6 +367,11 @@ def _split_prior(
         if isinstance(value, (int, float, np.number)):
             remedy = "give a number or a distribution"
             fixed[name] = real_number(f"prior of '{name}'", value, remedy, argument=f"prior.{name}")
+            if name in ode.scales.values() and not fixed[name] > 0.0:
+                raise InputError(
+                    f"prior of '{name}' fixes a scale to {fixed[name]:g}: give a positive number",
+                    argument=f"prior.{name}",
+                )
             free.pop(name, None)
         else:
             free[name] = value

@@ -74,6 +74,12 @@ class Scaling:
             if not isinstance(scale, str):
                 known[k] = _positive(name, scale)
             elif scale in scales or not _is_positive(maps.get(scale)):
+                if scale in maps and scale not in scales:
+                    raise InputError(
+                        f"prior of '{scale}' reaches below zero, and a scale is positive: give a "
+                        "distribution of positive numbers, such as stats.lognorm(1.0)",
+                        argument=f"prior.{scale}",
+                    )
                 raise InputError(
                     f"scale of '{name}' is '{scale}': name a parameter with a positive prior, "
                     "such as stats.lognorm(1.0)",

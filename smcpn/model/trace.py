@@ -129,6 +129,22 @@ def scalars(returned: Any, name: str) -> list[ca.SX]:
     return [_scalar(output, name, place) for place, output in enumerate(_entries(returned))]
 
 
+def check_same(traced: Sequence[ca.Function], what: str) -> None:
+    """Refuse what was traced twice and differs.
+
+    Raises
+    ------
+    InputError
+        For random numbers, for instance.
+    """
+    first, again = traced
+    if first.serialize() != again.serialize():
+        raise InputError(
+            f"{what} returns something else when it is called again, as random numbers in it do: "
+            "take them out (process_noise= of smcpn.Problem and smcpn.sde describe disturbances)"
+        )
+
+
 def _entries(returned: Any) -> list[Any]:
     """Return the entries that a function returned, as a sequence or an array (n,) or (n, 1)."""
     if returned is None:

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 SHOWN = 12
 """Draws that are drawn."""
 BINS = 60
+HEADROOM = 0.3
+"""Of the range of values where the records have been, on either side of it."""
 LEVELS = 9
 MOST_PLACES = 4000
 """Places that are drawn, of a function of two variables."""
@@ -99,6 +101,7 @@ def _curve_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
         curve.plot(x, known[order], color=ACCENT, ls="--", lw=1.3, label="truth")
     curve.set_ylabel(plain(f"{found.name}({found.arguments[0]})"))
     curve.set_xlim(float(x[0]), float(x[-1]))
+    _limit_values(curve, found, [lower, upper] if known is None else [lower, upper, known])
     counts, edges = np.histogram(found.places[:, 0], bins=BINS)
     below.stairs(counts / counts.sum(), edges, color=DARK, lw=0.8, fill=True, alpha=0.6)
     below.set(xlabel=plain(found.arguments[0]), yticks=[])
@@ -109,6 +112,19 @@ def _curve_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     handles, labels = curve.get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper left", ncols=4)
     return drawing
+
+
+def _limit_values(axes: Axes, found: IdentifiedFunction, curves: list[Array]) -> None:
+    """Let the values where the records have been rule the axis, and not what lies beyond."""
+    inside = found.inside
+    if not inside.any():
+        return
+    shown = np.concatenate([curve[inside] for curve in curves])
+    low, high = float(shown.min()), float(shown.max())
+    room = HEADROOM * (high - low)
+    below, above = axes.get_ylim()
+    if room > 0.0:
+        axes.set_ylim(max(below, low - room), min(above, high + room))
 
 
 def _mark_unvisited(axes: Axes, found: IdentifiedFunction) -> None:
@@ -136,12 +152,12 @@ def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     left, right = drawing.subplots(1, 2, sharex=True, sharey=True)
     blues = LinearSegmentedColormap.from_list("blues", ["white", LIGHT, DARK])
     name = plain(f"{found.name}({', '.join(found.arguments)})")
-    levels = _levels(found.mean)
+    levels = _levels(found.mean, found.inside)
     for axes, values, title in (
         (left, found.mean, f"mean of {name}"), (right, found.sd, "its standard deviation")
     ):  # fmt: skip
-        steps = levels if axes is left else _levels(values)
-        filled = axes.tricontourf(x, y, values, levels=steps, cmap=blues)
+        steps = levels if axes is left else _levels(values, found.inside)
+        filled = axes.tricontourf(x, y, values, levels=steps, cmap=blues, extend="both")
         drawing.colorbar(filled, ax=axes, shrink=0.9)
         axes.set(title=title, xlabel=plain(found.arguments[0]))
     left.set_ylabel(plain(found.arguments[1]))
@@ -160,6 +176,8 @@ def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     return drawing
 
 
-def _levels(values: Array) -> Array:
-    low, high = float(values.min()), float(values.max())
+def _levels(values: Array, inside: NDArray[np.bool_]) -> Array:
+    """Levels of contours, over the values where the records have been."""
+    shown = values[inside] if inside.any() else values
+    low, high = float(shown.min()), float(shown.max())
     return np.linspace(low, high if high > low else low + 1.0, LEVELS)

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 
 ZOOM = 160
 """Samples of the closer look."""
+MOST_OUTPUTS = 12
+"""Outputs that one figure shows."""
 
 
 @styled
@@ -101,6 +103,53 @@ def simulation_figure(
     handles, labels = close.get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper left", ncols=3)
     drawing.align_ylabels([whole, below, close])
+    return drawing
+
+
+@styled
+def outputs_figure(
+    record: Record, names: Sequence[str], mean: Array, upper: Array, fit: Array
+) -> Figure:
+    """Every measured and simulated output with the 95 % predictive band, the error below each.
+
+    Parameters
+    ----------
+    record : Record
+    names : sequence of str
+        Of the outputs.
+    mean, upper : ndarray, (T, q)
+        Simulated outputs, and the upper ends of their bands, which are symmetric.
+    fit : ndarray, (q,)
+        In %.
+
+    Returns
+    -------
+    Figure
+        Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
+    """
+    t, shown = record.t, min(len(names), MOST_OUTPUTS)
+    units = record.y_unit.split(", ") if record.y_unit else [""]
+    units = units if len(units) == len(names) else units[:1] * len(names)
+    y = record.y if record.n_outputs else np.full(mean.shape, np.nan)
+    measured = [bool(np.isfinite(y[:, j]).any()) for j in range(shown)]
+    heights = [h for one in measured for h in ([2.0, 1.0] if one else [2.0])]
+    drawing = figure(0.7 + 0.85 * sum(heights))
+    panels = iter(drawing.subplots(len(heights), 1, sharex=True, height_ratios=heights))
+    for j in range(shown):
+        curves, half = next(panels), upper[:, j] - mean[:, j]
+        _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, units[j])
+        curves.set_ylabel(with_unit(plain(names[j]), units[j]))
+        if measured[j]:
+            curves.set_title(f"{plain(names[j])}: fit {fit[j]:.2f} %")
+            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, units[j])
+    drawing.axes[-1].set_xlabel("time (s)")
+    rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
+    first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))
+    drawing.legend(
+        *first.get_legend_handles_labels(), loc="outside upper left", ncols=3,
+        title=f"{plain(record.name)}: free simulation{rest}", alignment="left",
+    )  # fmt: skip
+    drawing.align_ylabels(drawing.axes)
     return drawing
 
 

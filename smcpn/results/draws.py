@@ -76,15 +76,15 @@ class WeightedDraws(Populations, WithFunctions):
 
     @property
     def mean(self) -> dict[str, float]:
-        """Posterior mean of each parameter."""
-        return dict(zip(self.names, (self.weights @ self.values).tolist(), strict=True))
+        """Posterior mean of each parameter; of a vector or a function by its name, (size,)."""
+        return self.problem.by_name((self.weights @ self.values).tolist())
 
     @property
     def sd(self) -> dict[str, float]:
-        """Posterior standard deviation of each parameter."""
+        """Posterior standard deviation of each parameter; of a vector as of `mean`."""
         weights, values = self.weights, self.values
         variance = weights @ np.square(values - weights @ values)
-        return dict(zip(self.names, np.sqrt(variance).tolist(), strict=True))
+        return self.problem.by_name(np.sqrt(variance).tolist(), 0.0)
 
     def __getitem__(self, name: str) -> Array:
         """Values of one parameter, (N,), to be used with `weights`; of a vector (N, size)."""

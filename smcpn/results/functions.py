@@ -16,7 +16,7 @@ from smcpn.errors import InputError, one_of
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
-from smcpn.simulation.visited import Visited, remark, visited_by, visited_by_records
+from smcpn.simulation.visited import SLACK, Visited, remark, visited_by, visited_by_records
 from smcpn.solver import Solver
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ class WithFunctions(ABC):
         ----------
         name : str
             Of the argument of the model: ``"friction"``.
-        at : array_like, shape (m,) or (m, variables), optional
-            Where; by default the visited range and 30 % of it on either side, where the band shows
-            how little is known. Of more than two variables: the visited places.
+        at : float or array_like, shape (m,) or (m, variables), optional
+            Where: points, or one; by default the visited range and 30 % of it on either side, where
+            the band shows how little is known. Of more than two variables: the visited places.
         draws : int
             From the posterior, at most.
 
@@ -211,7 +211,7 @@ class WithFunctions(ABC):
         values = self._values_of(name, some, FEW_DRAWS)
         sd = values.std(axis=0)
         spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(values) > 1 else ""
-        return f"{label:<16} visited {visited}{spread}"
+        return f"{label:<16} visited {visited}{spread}{_leaving(function, visited)}"
 
     def _beyond(
         self, record: Record, initialise: int = 0, like: Record | None = None
@@ -247,10 +247,27 @@ class WithFunctions(ABC):
         )
 
 
+def _leaving(function: UnknownFunction, visited: Visited) -> str:
+    """What a line says of records that leave the intervals of a function, or ""."""
+    left = [
+        (lower, upper)
+        for (lower, upper), (low, high) in zip(function.intervals, visited.range, strict=False)
+        if low < lower - SLACK * (upper - lower) or high > upper + SLACK * (upper - lower)
+    ]
+    if not left:
+        return ""
+    within = " and ".join(f"({lower:g}, {upper:g})" for lower, upper in left)
+    return f"; THAT LEAVES within={within}: widen it"
+
+
 def _points(at: Array, function: UnknownFunction) -> Array:
     """Points as (m, variables)."""
     variables = len(function.arguments)
-    points = at[:, None] if at.ndim == 1 and variables == 1 else at
+    points = at
+    if at.ndim == 0 or (at.ndim == 1 and variables == 1):
+        points = at.reshape(-1, 1)
+    elif at.shape == (variables,):
+        points = at[None, :]
     if points.ndim != 2 or points.shape[1] != variables or not points.size:
         expected = "(m,)" if variables == 1 else f"(m, {variables})"
         raise InputError(f"at has shape {at.shape}: give points of shape {expected}", argument="at")

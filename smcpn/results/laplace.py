@@ -11,6 +11,7 @@ from scipy import special
 from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.columns import align
 from smcpn.errors import InputError, listed
+from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
@@ -98,11 +99,15 @@ class Mode:
         Inverse of minus the Hessian of the log density there.
     log_evidence : float
         Log of the integral of that Gaussian, scaled to the height of the density.
+    given_scales : ScaledGaussian or None
+        Where scales of the prior are learned, the Gaussian given them; theta and covariance are
+        mean and covariance over the scales then.
     """
 
     theta: Array
     covariance: Array
     log_evidence: float
+    given_scales: ScaledGaussian | None = None
 
     @property
     def factor(self) -> Array:
@@ -135,11 +140,16 @@ class Laplace(WithFunctions):
         the precision: expected curvature, from first derivatives.
     modes : tuple of Mode
         All distinct modes that the searches found, this one among them, the highest first.
+    given_scales : ScaledGaussian or None
+        Where scales of the prior are learned, the Gaussian of the other parameters given them,
+        and one of the scales. Its draws are `draw`; mean, covariance and evidence are integrals
+        over the scales, by the second-order likelihood at the mode.
 
     References
     ----------
     Tierney, L., Kadane, J. B. (1986). Accurate approximations for posterior moments and marginal
-    densities. JASA 81.
+    densities. JASA 81. Rue, H., Martino, S., Chopin, N. (2009). Approximate Bayesian inference for
+    latent Gaussian models. JRSS B 71, for learned scales.
     """
 
     maximum: Maximum = field(repr=False)
@@ -148,6 +158,7 @@ class Laplace(WithFunctions):
     reason: str = ""
     gauss_newton: tuple[str, ...] = ()
     modes: tuple[Mode, ...] = ()
+    given_scales: ScaledGaussian | None = None
 
     @property
     def success(self) -> bool:
@@ -178,6 +189,15 @@ class Laplace(WithFunctions):
     def mode(self) -> Array:
         """Unconstrained coordinates of the mode, (d,); its values are ``maximum.values``."""
         return self.maximum.theta
+
+    @property
+    def centre(self) -> Array:
+        """Mean of the unconstrained coordinates, (d,): the mode, but where scales are learned."""
+        return self.mode if self.given_scales is None else self.given_scales.centre
+
+    def as_mode(self) -> Mode:
+        """Return this Gaussian as one of several."""
+        return Mode(self.centre, self.covariance, self.log_evidence, self.given_scales)
 
     @property
     def factor(self) -> Array:
@@ -240,23 +260,26 @@ class Laplace(WithFunctions):
         """
         if not self.modes:
             raise InputError(f"there is no Laplace approximation: {self.reason}")
+        scaled = [mode.given_scales.given for mode in self.modes if mode.given_scales is not None]
         return Modes(
             shares=self.shares,
             means=np.stack([mode.theta for mode in self.modes]),
             factors=np.stack([mode.factor for mode in self.modes]),
             searches=len(self.maximum.starts),
             log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in self.modes])),
+            informations=np.array([one.information for one in scaled]),
+            pulls=np.array([one.pull for one in scaled]),
         )
 
     @property
     def mean(self) -> dict[str, float]:
         """Mean of each parameter (not the parameter at the mean coordinate)."""
-        return {name: self._moments(j)[0] for j, name in enumerate(self.names)}
+        return self.problem.by_name([self._moments(j)[0] for j in range(len(self.names))])
 
     @property
     def sd(self) -> dict[str, float]:
         """Standard deviation of each value."""
-        return {name: self._moments(j)[1] for j, name in enumerate(self.names)}
+        return self.problem.by_name([self._moments(j)[1] for j in range(len(self.names))], 0.0)
 
     def quantile(self, name: str, q: Probability) -> float:
         """Quantile of the value of a parameter, exact.
@@ -271,7 +294,7 @@ class Laplace(WithFunctions):
         j = self.names.index(name)
         at, slope = self.problem.prior.maps[j], 1.0
         slope = float(np.sign(at.slopes(self.mode[j : j + 1])[0][0]))
-        z = self.mode[j] + slope * special.ndtri(q) * np.sqrt(self.covariance[j, j])
+        z = self.centre[j] + slope * special.ndtri(q) * np.sqrt(self.covariance[j, j])
         return float(at.natural(np.array([z]))[0])
 
     def draw(self, size: Count, seed: Seed = 0) -> Array:
@@ -293,7 +316,10 @@ class Laplace(WithFunctions):
             If there is no such Gaussian.
         """
         factor, rng = self.factor, np.random.default_rng(seed)
-        return self.mode + rng.standard_normal((size, len(self.mode))) @ factor.T
+        normal = rng.standard_normal((size, len(self.mode)))
+        if self.given_scales is not None:
+            return self.given_scales.coloured(normal)
+        return self.mode + normal @ factor.T
 
     def equal_draws(self, size: Count) -> Array:
         """Draw parameter values, (size, d), the same at every call; see `draw`."""
@@ -366,7 +392,7 @@ class Laplace(WithFunctions):
     def _moments(self, j: int) -> tuple[float, float]:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         weights = weights / weights.sum()
-        z = self.mode[j] + np.sqrt(self.covariance[j, j]) * nodes
+        z = self.centre[j] + np.sqrt(self.covariance[j, j]) * nodes
         with np.errstate(over="ignore", invalid="ignore"):
             values = self.problem.prior.maps[j].natural(z)
             mean = weights @ values

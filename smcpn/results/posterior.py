@@ -333,8 +333,10 @@ class Posterior(WeightedDraws):
 
         return run_caption(self)
 
-    def plot_prediction(self, record: Record, observe: Any = None, output: Index = 0) -> Figure:
-        """Plot measured against simulated with a 95 % band; arguments as of `simulate`."""
+    def plot_prediction(
+        self, record: Record, observe: Any = None, output: Index | None = None
+    ) -> Figure:
+        """Plot measured against simulated with a 95 % band; see `simulate`, `Simulation.plot`."""
         return self.simulate(record, observe=observe).plot(output)
 
     def plot_innovations(self, output: Index = 0) -> Figure:

@@ -98,7 +98,8 @@ class Robust:
     @property
     def sd(self) -> dict[str, float]:
         """Robust standard deviation of each parameter."""
-        return {name: self.factor[name] * self.plain_sd[name] for name in self.names}
+        robust = [self.factor[name] * self.plain_sd[name] for name in self.names]
+        return self.posterior.problem.by_name(robust, 0.0)
 
     @property
     def n_effective(self) -> float:

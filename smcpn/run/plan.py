@@ -11,6 +11,7 @@ import logging
 from dataclasses import replace
 
 from smcpn.codegen.kernel import CLOCK
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import LIKELIHOODS
@@ -60,7 +61,12 @@ def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
     return ""
 
 
-def planned(problem: Problem, settings: RunSettings, threads: int | None = None) -> Plan:
+def planned(
+    problem: Problem,
+    settings: RunSettings,
+    threads: int | None = None,
+    workers: Workers | None = None,
+) -> Plan:
     """Return the plan of a run, after its searches where it takes any.
 
     What goes wrong in a search is no error: the run then begins at the prior.
@@ -75,7 +81,7 @@ def planned(problem: Problem, settings: RunSettings, threads: int | None = None)
         method = "tempering" if exact is None else "ibis"
         plan = _from_prior(problem, settings, method, reason)
     else:
-        plan = _searched(problem, settings, threads)
+        plan = _searched(problem, settings, threads, workers)
     return replace(plan, work=CLOCK.theta_steps - begun)
 
 
@@ -86,12 +92,14 @@ def _from_prior(
     return Plan(method, solver, modes, reason)
 
 
-def _searched(problem: Problem, settings: RunSettings, threads: int | None) -> Plan:
+def _searched(
+    problem: Problem, settings: RunSettings, threads: int | None, workers: Workers | None
+) -> Plan:
     method = "tempering" if settings.method == AUTO else settings.method
     try:
         found = laplace(
             problem, settings.likelihood, solver=settings.solver,
-            seed=settings.seed or 0, threads=threads,
+            seed=settings.seed or 0, threads=threads, executor=workers,
         )  # fmt: skip
     except InputError as error:
         if settings.method != AUTO:

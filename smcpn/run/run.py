@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from smcpn.codegen.kernel import CLOCK
-from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.likelihood import distributed, evaluated_by
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood
@@ -18,6 +18,7 @@ from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import coarser_solver, finer_solver
+from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
@@ -98,7 +99,7 @@ class Run:
         self._clear()
         self.solver = settings.solver
         if why_not_searched(problem, settings) != "":
-            self._follow(planned(problem, settings, threads))
+            self._follow(planned(problem, settings, threads, workers))
 
     @classmethod
     def resumed(
@@ -181,7 +182,7 @@ class Run:
         of the steps.
         """
         if self.plan is None:
-            self._follow(planned(self.problem, self.settings, self.threads))
+            self._follow(planned(self.problem, self.settings, self.threads, self.workers))
             return
         begun = CLOCK.theta_steps
         self._advance()
@@ -234,7 +235,7 @@ class Run:
         modes = None if self.plan is None else self.plan.modes
         if modes is None or len(modes) == 0 or self.refused_k is not None:
             return None
-        return MixtureStart(self.problem.prior, modes)
+        return MixtureStart(self.problem.prior, modes, learned_scales(self.problem))
 
     @property
     def _sampler_settings(self) -> SamplerSettings:
@@ -307,7 +308,8 @@ class Run:
             built = build_likelihood(self.problem, solver, self.threads, name)
             found = distributed(built, self.workers)
             if self.settings.follows_gradient:
-                found = DifferentiableLanes(found, self.problem, name, solver, self.threads)
+                where = evaluated_by(self.workers)
+                found = DifferentiableLanes(found, self.problem, name, solver, self.threads, where)
             self._likelihoods[solver] = found
         return self._likelihoods[solver]
 

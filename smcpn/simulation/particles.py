@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Index, checked
 from smcpn.errors import InputError, whole_number
-from smcpn.model.problem import Model, Problem, check_record
+from smcpn.model.observed import scalar_outputs
+from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
 from smcpn.simulation.simulator import Simulator
 
@@ -84,6 +85,8 @@ class Simulation:
     warnings : tuple of str
         One sentence for each unknown function that is evaluated beyond what the records learned
         from visit.
+    outputs : tuple of str
+        Names of the outputs, where they are known.
     """
 
     record: Record
@@ -101,6 +104,7 @@ class Simulation:
     steps: int
     diverged: float = 0.0
     warnings: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
 
     @property
     def lower(self) -> Array:
@@ -122,8 +126,13 @@ class Simulation:
             coverage = within / measured.sum(axis=0)
         return replace(self, sd=sd, noise_variance=variance, coverage=coverage)
 
-    def plot(self, output: Index = 0) -> Any:
-        """Plot measured and simulated output with a 95 % band, and the error below.
+    def plot(self, output: Index | None = None) -> Any:
+        """Plot measured and simulated outputs with a 95 % band, and the errors.
+
+        Parameters
+        ----------
+        output : int, optional
+            One of them, and closer where the error is largest; by default all.
 
         Returns
         -------
@@ -134,8 +143,13 @@ class Simulation:
         InputError
             If there is no such output.
         """
-        output = whole_number("output", output, 0, self.mean.shape[1] - 1)
-        from smcpn.report.trajectories import simulation_figure
+        from smcpn.report.trajectories import outputs_figure, simulation_figure
+
+        outputs = self.mean.shape[1]
+        if output is None and outputs > 1:
+            names = self.outputs or tuple(f"output {j + 1}" for j in range(outputs))
+            return outputs_figure(self.record, names, self.mean, self.upper, self.fit)
+        output = whole_number("output", output or 0, 0, outputs - 1)
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
@@ -207,7 +221,13 @@ def simulate_particles(
         weights=weights,
         steps=int(simulator.steps),
         diverged=float(weights[moments.diverged].sum()),
+        outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
     )
+
+
+def observed(problem: Problem, observe: Any) -> list[str]:
+    """Names of what a record measures, where that is not what the problem observes."""
+    return labelled(scalar_outputs(observe, problem.ode))
 
 
 def starting_like(problem: Problem, model: Model, record: Record) -> Model:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
 from smcpn.errors import InputError
+from smcpn.likelihood.expected import predictions
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.simulation.initialisation import started_states
@@ -78,8 +79,9 @@ def visited_by_records(
 ) -> dict[str, Visited]:
     """Places along the trajectories of the records learned from, by the name of the function.
 
-    Simulated for each parameter vector, of which the one with typical extremes counts; where the
-    problem has process noise, the smoothed states.
+    Simulated for each parameter vector, of which the one with typical extremes counts. Where the
+    problem has process noise they are the smoothed states; where all simulations of a record
+    diverge, those of the likelihood, which the samples before may correct.
 
     Parameters
     ----------
@@ -96,7 +98,8 @@ def visited_by_records(
     model = _places_model(problem)
     if problem.model.process_noise is None:
         paths = [
-            _simulated(problem, model, record, values, step_length) for record in problem.records
+            _simulated_or_predicted(problem, solver, likelihood, model, number, values, step_length)
+            for number in range(len(problem.records))
         ]
     else:
         paths = [
@@ -187,6 +190,28 @@ def _simulated(
     return np.concatenate([part[:, :, 0] for _, _, part in one])
 
 
+def _simulated_or_predicted(
+    problem: Problem,
+    solver: Solver,
+    likelihood: str | None,
+    model: Model,
+    number: int,
+    values: Array,
+    step_length: float,
+) -> Array:
+    """Outputs of the free simulation of a record learned from, or of the likelihood's, (T, q)."""
+    record = problem.records[number]
+    try:
+        return _simulated(problem, model, record, values, step_length)
+    except InputError:
+        (found,) = predictions(problem, solver, [(number, record)], likelihood)
+        mean = values.mean(axis=0)
+        states = found.states(mean, int(solver.steps))
+        if not np.isfinite(states).any(axis=0).all():
+            raise
+        return _outputs_at(model, record, states, mean)
+
+
 def _typical(parts: Iterable[Array]) -> int | None:
     """Number of the run of (m, q, N) whose extremes are nearest to their medians; None without one.
 
@@ -226,11 +251,16 @@ def _smoothed(
         parameters=len(values),
         seed=0,
     )
+    return _outputs_at(model, record, states.mean, values.mean(axis=0))
+
+
+def _outputs_at(model: Model, record: Record, states: Array, values: Array) -> Array:
+    """Outputs (T, q) at states (T, n) along a record, for parameters (d,)."""
     numbers = model.with_numbers()
     symbols = [numbers.x, numbers.u, numbers.t, numbers.theta]
     outputs = ca.Function("places", symbols, [numbers.outputs]).map(len(record))
-    mean = np.repeat(values.mean(axis=0)[:, None], len(record), axis=1)
-    return np.array(outputs(states.mean.T, record.u.T, record.t[None, :], mean)).T
+    every = np.repeat(values[:, None], len(record), axis=1)
+    return np.array(outputs(states.T, record.u.T, record.t[None, :], every)).T
 
 
 def _by_function(problem: Problem, paths: Array) -> dict[str, Visited]:

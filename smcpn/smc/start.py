@@ -6,7 +6,7 @@ the components do not reach.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
+from smcpn.model.given_scales import GivenScales, ScaledColumns, ScaledGaussian
 from smcpn.model.prior import Prior, by_blocks
-from smcpn.smc.proposals import component_log_densities
+from smcpn.smc.proposals import component_log_densities, student_log_density
 
 Array = NDArray[np.float64]
 
@@ -48,6 +49,11 @@ class Modes:
         Searches that found them.
     log_evidence : float
         Of the Gaussians at all of them together; -inf without any.
+    informations : ndarray, (K, m, m)
+        Where the prior learns scales, of the m parameters that are none: matrix A of each
+        `GivenScales`, and ``means`` and ``factors`` are moments over the scales. Else empty.
+    pulls : ndarray, (K, m)
+        Their vectors b.
 
     Raises
     ------
@@ -60,13 +66,17 @@ class Modes:
     factors: Array
     searches: int
     log_evidence: float
+    informations: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
+    pulls: Array = field(default_factory=lambda: np.empty((0, 0)))
 
     def __post_init__(self) -> None:
-        arrays = [np.array(value, dtype=float) for value in (self.shares, self.means, self.factors)]
-        for name, value in zip(("shares", "means", "factors"), arrays, strict=True):
+        names = ("shares", "means", "factors", "informations", "pulls")
+        arrays = [np.array(getattr(self, name), dtype=float) for name in names]
+        for name, value in zip(names, arrays, strict=True):
             object.__setattr__(self, name, value)
         if len(self.shares) == 0:
             return
+        self._check_informations()
         k, d = self.means.shape if self.means.ndim == 2 else (0, 0)
         fits = self.shares.shape == (k,) and self.factors.shape == (k, d, d)
         if not fits or not all(np.isfinite(value).all() for value in arrays):
@@ -75,6 +85,14 @@ class Modes:
             raise InputError("start: give shares of modes that are positive and sum to one")
         if (np.diagonal(self.factors, axis1=1, axis2=2) <= 0).any():
             raise InputError("start: give lower Cholesky factors, of positive diagonal")
+
+    def _check_informations(self) -> None:
+        k, m = self.pulls.shape if self.pulls.ndim == 2 else (0, 0)
+        fits = self.informations.shape == (k, m, m) or not self.pulls.size
+        if k not in (0, len(self.shares)) or not fits or m > self.means.shape[-1]:
+            raise InputError("start: give informations (K, m, m) and pulls (K, m), or none of them")
+        if k and not (np.isfinite(self.informations).all() and np.isfinite(self.pulls).all()):
+            raise InputError("start: give informations and pulls that are finite")
 
     @classmethod
     def none(cls, searches: int) -> Modes:
@@ -97,6 +115,8 @@ class MixtureStart:
     ----------
     prior : Prior
     modes : Modes
+    columns : ScaledColumns or None
+        What the prior learns scales of, where ``modes`` were found given these.
 
     References
     ----------
@@ -107,6 +127,7 @@ class MixtureStart:
 
     prior: Prior
     modes: Modes
+    columns: ScaledColumns | None = None
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """Draw ``size`` vectors, (size, d); each component its share of them, to rounding."""
@@ -119,7 +140,10 @@ class MixtureStart:
         normal *= np.sqrt(DEGREES / rng.chisquare(DEGREES, size))[:, None]
         for k, (mean, factor) in enumerate(zip(modes.means, modes.factors, strict=True)):
             own = component == k
-            drawn[own] = mean + normal[own] @ factor.T
+            if self._scaled:
+                drawn[own] = self._scaled[k].coloured(normal[own])
+            else:
+                drawn[own] = mean + normal[own] @ factor.T
         from_prior = component >= len(modes)
         if from_prior.any():
             drawn[from_prior] = self.prior.sample(rng, int(from_prior.sum()))
@@ -147,6 +171,11 @@ class MixtureStart:
         """Log share + log density of each mode's component, and squared distances: (K, n) each."""
         modes = self.modes
         shares = self._log_shares
+        if self._scaled:
+            found = [one.squares(theta) for one in self._scaled]
+            squares, log_volumes = (np.stack(each) for each in zip(*found, strict=True))
+            parts = student_log_density(squares, theta.shape[1], DEGREES) - log_volumes
+            return parts + shares[:, None], squares
         return component_log_densities(
             theta, shares, modes.means, modes.factors, DEGREES, self._inverses
         )
@@ -159,8 +188,29 @@ class MixtureStart:
         total = np.where(memberships[-1][:, None] > 0, memberships[-1][:, None] * by_prior, 0.0)
         for k, (mean, inverse) in enumerate(zip(self.modes.means, self._inverses, strict=True)):
             pull = -(DEGREES + d) / (DEGREES + squares[k]) * memberships[k]
-            total += pull[:, None] * ((theta - mean) @ inverse.T @ inverse)
+            if self._scaled:
+                by_square, by_volume = self._scaled[k].slopes(theta)
+                total += pull[:, None] * by_square - memberships[k][:, None] * by_volume
+            else:
+                total += pull[:, None] * ((theta - mean) @ inverse.T @ inverse)
         return total
+
+    @cached_property
+    def _scaled(self) -> list[ScaledGaussian]:
+        """The components as Gaussians given scales, where the prior learns such; else empty."""
+        modes, columns = self.modes, self.columns
+        if not len(modes.pulls):
+            return []
+        if columns is None or modes.pulls.shape[1] != len(columns.others):
+            raise InputError("start: it is of a problem that learns other scales")
+        given = [
+            GivenScales(columns, information, pull)
+            for information, pull in zip(modes.informations, modes.pulls, strict=True)
+        ]
+        return [
+            ScaledGaussian.of_moments(one, mean, factor @ factor.T)
+            for one, mean, factor in zip(given, modes.means, modes.factors, strict=True)
+        ]
 
     @cached_property
     def _inverses(self) -> Array:

@@ -9,6 +9,7 @@ import pytest
 from annotated_types import Ge
 
 from smcpn.cli import names
+from smcpn.codegen.native import CPUS
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD
 from smcpn.io.parse import FORMATS
@@ -69,6 +70,7 @@ def test_names_in_the_help_are_those_of_the_registries():
     assert names.HOLDS == HOLDS
     assert names.FORMATS == FORMATS
     assert names.STARTS == (AUTO,)
+    assert names.CPUS == CPUS
     assert Settings().particles == names.PARTICLES
     assert (names.STANDARD, names.EVERY_SECONDS) == (STANDARD, EVERY_SECONDS)
 

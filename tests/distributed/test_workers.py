@@ -5,6 +5,7 @@ import signal
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
+from itertools import count
 
 import numpy as np
 import pytest
@@ -21,24 +22,11 @@ from smcpn.codegen.native import Target, compiling_for
 from smcpn.distributed import tasks, workers
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.parts import KEPT, Store
+from smcpn.distributed.parts import KEPT
 from smcpn.distributed.workers import Workers, cut
 from smcpn.errors import ExecutorError, InputError
 from smcpn.likelihood.registry import build_estimate, build_likelihood
 from smcpn.run import restore
-
-
-@pytest.fixture(autouse=True)
-def always_away(monkeypatch):
-    """Every batch is sent, and no worker knows anything yet."""
-    monkeypatch.setattr(workers, "HOME_SECONDS", 0.0)
-    monkeypatch.setattr(tasks, "RECEIVED", Store())
-
-
-@pytest.fixture
-def executor():
-    with UnreliableExecutor(seed=1, loses=0.1, forgets=0.2) as made:
-        yield made
 
 
 @cache
@@ -168,11 +156,33 @@ def test_parts_go_to_each_worker_once():
         assert executor.carried == len({task.likelihood.needs for task in executor.tasks})
 
 
-def test_small_browses_stay_at_home(monkeypatch):
-    monkeypatch.setattr(workers, "HOME_SECONDS", 0.2)
-    with UnreliableExecutor() as executor:
-        assert_same(identified(), identified(executor=executor))
-        assert not executor.tasks
+class Clock:
+    """Processor time that a call of a likelihood takes, whatever it takes in truth."""
+
+    def __init__(self, seconds):
+        self.seconds, self.now = seconds, 0.0
+
+    def __call__(self):
+        self.now += self.seconds
+        return self.now
+
+
+@pytest.mark.parametrize(("n", "away"), [(64, False), (500, False), (1100, True)])
+def test_small_browses_stay_at_home(executor, n, away):
+    """A trial of 64 particles over 30 samples takes a second: more than 16 of them are sent."""
+    problem = decay_problem()
+    home = build_likelihood(problem, smcpn.RK4(2))
+    team = Workers(executor, home_seconds=16.5, clock=Clock(1.0))
+    values = problem.prior.natural(problem.prior.sample(np.random.default_rng(0), n))
+    found = distributed(home, team).evaluate(values, 30)[1]
+    assert found.tobytes() == home.evaluate(values, 30)[1].tobytes()
+    assert bool(executor.tasks) == away
+
+
+def test_a_run_of_small_browses_sends_none(executor, monkeypatch):
+    monkeypatch.setattr(workers, "HOME_SECONDS", np.inf)
+    assert_same(identified(), identified(executor=executor))
+    assert not executor.tasks
 
 
 class Deaf(UnreliableExecutor):
@@ -197,6 +207,22 @@ def test_a_slow_task_is_submitted_again(monkeypatch):
         for _ in range(2):
             assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
         assert team.resubmitted >= 1
+
+
+def test_a_worker_that_asked_before_the_parts_came_is_not_sent_them_again(executor):
+    home = build_likelihood(decay_problem(), smcpn.RK4(2))
+    team = Workers(executor)
+    pieces = [tasks.Batch("evaluate", (np.ones((2, 3)),), (), (5,))] * 2
+    message = team.sender.message(home.detached())
+    gathering = workers._Gathering(team, message, pieces, lambda: None)
+    asked = [workers._Sent(place, team.engine, False, place) for place in range(2)]
+    team.numbers = count(2)
+    gathering._supply(asked[0], "one")
+    gathering._pending.clear()
+    gathering._supply(asked[1], "one")
+    assert [sent.carries for sent in gathering._pending.values()] == [False]
+    gathering._supply(workers._Sent(0, team.engine, False, 4), "one")
+    assert [sent.carries for sent in gathering._pending.values()] == [False, True]
 
 
 def test_tasks_that_wait_for_parts_go_on_when_who_carried_them_is_late():

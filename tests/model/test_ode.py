@@ -7,6 +7,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
+import smcpn
 from smcpn import InputError, ode
 from smcpn.datasets.models import duffing
 
@@ -75,6 +76,23 @@ def test_random_numbers_are_refused(draw):
         @ode
         def model(x, *, k):
             return draw() - k * x
+
+
+def test_random_numbers_are_refused_in_diffusions_and_outputs_too():
+    with pytest.raises(InputError, match="'model' returns something else when it is called again"):
+
+        @smcpn.sde
+        def model(x, *, k):
+            return -k * x, np.random.default_rng().normal()
+
+    @ode
+    def decay(x, *, k):
+        return -k * x
+
+    record = smcpn.Record(y=np.ones(5), dt=0.1)
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="observe function returns something else"):
+        smcpn.simulate(decay, record, {"k": 1.0}, observe=lambda x: x * rng.normal())
 
 
 def test_other_refusals():

@@ -68,8 +68,8 @@ def test_density_of_one_parameter_is_averaged_over_its_scale() -> None:
     [
         ({"e": "s"}, "names 'e'"),
         ({"s": "l"}, "has bounds"),
-        ({"a": "b"}, "name a parameter with a positive prior"),
-        ({"a": "n"}, "name a parameter with a positive prior"),
+        ({"a": "b"}, "and a scale is positive: give a distribution of positive numbers"),
+        ({"a": "n"}, "and a scale is positive: give a distribution of positive numbers"),
         ({"a": "nobody"}, "name a parameter with a positive prior"),
         ({"a": -1.0}, "give a positive number"),
         ({"a": float("nan")}, "scales is"),

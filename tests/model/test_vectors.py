@@ -221,7 +221,7 @@ def test_unknown_function_of_a_vector():
         model, record, {"law": values}, observe=lambda v, *, law: law(v[1]), initial=start
     )
     assert seen[0, 0] == pytest.approx(-found[1])
-    with pytest.raises(smcpn.errors.InputError, match="give a dict of its parameters"):
+    with pytest.raises(smcpn.errors.InputError, match="it has 11 parameters: give a dict"):
         smcpn.simulate(model, record, {"law": 1.0}, observe="v")
     other = smcpn.spline("v", within=(-7, 7))
     with pytest.raises(smcpn.errors.InputError, match="it is a function of model 'model'"):

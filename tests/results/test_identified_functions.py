@@ -11,6 +11,7 @@ from smcpn.errors import InputError
 from smcpn.report.html import write_report
 from smcpn.results import functions
 from smcpn.results.maximum import StartResult
+from smcpn.simulation import visited
 from smcpn.simulation.visited import _typical
 
 force = smcpn.spline("x", knots=6, within=(-1, 1))
@@ -69,6 +70,50 @@ def test_values_are_those_of_the_graph(posterior):
     np.testing.assert_allclose([lower, upper], np.quantile(found.draws, [0.25, 0.75], axis=0))
 
 
+def test_one_point_of_one_or_two_variables(posterior):
+    found = posterior.function("force", 0.5)
+    np.testing.assert_array_equal(found.draws, posterior.function("force", [0.5]).draws)
+
+
+def test_figure_is_ruled_by_where_the_records_have_been(posterior):
+    found = posterior.function("force")
+    axes = found.plot().axes[0]
+    lower, upper = (end[found.inside] for end in found.interval())
+    span = upper.max() - lower.min()
+    bottom, top = axes.get_ylim()
+    assert lower.min() - 0.31 * span < bottom < lower.min()
+    assert upper.max() < top < upper.max() + 0.31 * span
+
+
+def test_records_that_leave_the_interval_of_a_function_are_told_of(posterior):
+    problem = smcpn.Problem(
+        falling, record(), observe="x", noise=0.1, prior={"rate": stats.lognorm(1.0)},
+        initial=[1.5, 0.0],
+    )  # fmt: skip
+    found = posterior_at(problem, posterior.values[:2])
+    assert found.function_lines()[0].endswith("; THAT LEAVES within=(-1, 1): widen it")
+    assert "LEAVES" not in posterior.function_lines()[0]
+
+
+def test_states_of_the_likelihood_stand_in_for_a_simulation_that_diverges(posterior, monkeypatch):
+    def diverging(*_, **__):
+        raise InputError("record: the simulation diverges for every draw")
+
+    simulated = posterior.visited["force"]
+    monkeypatch.setattr(visited, "_simulated", diverging)
+    again = posterior_at(posterior.problem, posterior.values).visited["force"]
+    np.testing.assert_allclose(again.range, simulated.range, rtol=1e-3)
+
+
+def test_moments_of_a_function_and_of_a_vector_by_its_name(posterior):
+    mean, sd = posterior.mean, posterior.sd
+    np.testing.assert_array_equal(mean["force"][:-1], [mean[f"force[{k}]"] for k in range(10)])
+    assert sd["force"].shape == mean["force"].shape == (11,)
+    assert mean == dict(mean)
+    with pytest.raises(InputError, match="did you mean 'rate'"):
+        mean["rates"]
+
+
 def test_visited_range_of_a_linear_system_is_exact(posterior):
     (low, high), *_ = posterior.function("force").visited
     assert high == 1.0
@@ -115,7 +160,7 @@ def test_simulation_goes_on_where_the_visited_range_is_not_known(posterior, monk
 def test_functions_that_are_not_there_are_refused(posterior):
     with pytest.raises(InputError, match="did you mean 'force'"):
         posterior.function("forces")
-    for at in (np.zeros((3, 2)), np.zeros(0), 0.5):
+    for at in (np.zeros((3, 2)), np.zeros(0)):
         with pytest.raises(InputError, match="at has shape"):
             posterior.function("force", at)
     with pytest.raises(InputError, match="truth returns shape"):

@@ -135,6 +135,9 @@ def test_simulation_of_new_data(posterior):
         simulation.plot(3)
     figure = simulation.plot()
     assert "fit" in figure.axes[0].get_title()
+    both = posterior.simulate(Record(u=test.u, dt=0.1), observe=["x", "v'"])
+    assert both.outputs == ("x", "v'")
+    assert [axes.get_ylabel() for axes in both.plot().axes] == ["x", "v'"]
 
 
 @pytest.mark.numerics

@@ -16,6 +16,7 @@ from smcpn.discovery.shrinkage.shrunk import Point, Shrunk, shrunken
 from smcpn.discovery.supports.pieces import cut, pieces
 from smcpn.discovery.supports.posterior import SupportPosterior
 from smcpn.discovery.supports.sampling import INITIAL_SPREAD, state_deviations
+from smcpn.distributed.workers import Workers
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver
 
@@ -39,6 +40,7 @@ def shrunk_posterior(
     solver: Solver | str | None = None,
     likelihood: str | None = None,
     threads: int | None = None,
+    workers: Workers | None = None,
 ) -> SupportPosterior:
     """Draw all coefficients, initial states and noise from their posterior.
 
@@ -54,7 +56,7 @@ def shrunk_posterior(
     prior : Shrinkage
     noise : ndarray, (q,), optional
         Standard deviations, where they are known: to four digits, for they are sampled.
-    particles, replicates, seed, solver, likelihood, threads
+    particles, replicates, seed, solver, likelihood, threads, workers
         As of `shrunken`.
     """
     solver = None if isinstance(solver, str) and solver == "auto" else cast(Solver | None, solver)
@@ -80,6 +82,7 @@ def shrunk_posterior(
         replicates=replicates,
         seed=seed,
         threads=threads,
+        workers=workers,
     )
     return _as_of_supports(posterior, system, len(outputs), first, replicates)
 

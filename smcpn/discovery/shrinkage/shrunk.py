@@ -21,6 +21,8 @@ from smcpn.discovery.shrinkage.measured_start import relative_to_start
 from smcpn.discovery.shrinkage.mixture_moves import LinearGibbs, MixtureMoves, Normals
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
 from smcpn.discovery.shrinkage.shrinkage import Shrinkage
+from smcpn.distributed.likelihood import distributed, evaluated_by
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
@@ -122,6 +124,7 @@ def shrunken(
     replicates: int = 1,
     seed: int | None = 0,
     threads: int | None = None,
+    workers: Workers | None = None,
 ) -> Shrunk:
     """Return the posterior of the coefficients of a system.
 
@@ -145,6 +148,8 @@ def shrunken(
         that of ``start``.
     solver, likelihood, particles, replicates, seed, threads
         As of `smcpn.identify`.
+    workers : Workers, optional
+        Who evaluate large batches.
 
     Raises
     ------
@@ -164,7 +169,8 @@ def shrunken(
     exact = build_likelihood(
         layout.problem, log_likelihood.solver, threads, log_likelihood.likelihood
     )
-    finer = WithoutScales(exact, joint.n_scales)
+    log_likelihood = log_likelihood.evaluated(evaluated_by(workers))
+    finer = WithoutScales(distributed(exact, workers), joint.n_scales)
     first, *generators = np.random.default_rng(seed).spawn(1 + replicates)
     gibbs = _centred(joint, normals, log_likelihood, layout, start, first)
     settings = Settings(particles=particles, moves=MixtureMoves(gibbs))

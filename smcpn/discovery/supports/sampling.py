@@ -22,6 +22,7 @@ from smcpn.discovery.supports.posterior import SupportPosterior, pooled
 from smcpn.discovery.supports.spike_and_slab import SpikeAndSlabPrior
 from smcpn.discovery.supports.tempering import sampled
 from smcpn.discovery.supports.trajectory import refined, trajectories
+from smcpn.distributed.workers import Workers
 from smcpn.model.record import Record
 from smcpn.solver import Solver, check_solver
 
@@ -51,6 +52,7 @@ def sample_posterior(
     solver: Solver | str | None = None,
     likelihood: str | None = None,
     threads: int | None = None,
+    workers: Workers | None = None,
 ) -> SupportPosterior:
     """Draw supports, coefficients, initial states and noise from their posterior.
 
@@ -68,7 +70,7 @@ def sample_posterior(
         As of `identify`. By default, and with automatic steps, the steps are those that move no
         coordinate of the best model by .1 posterior sd.
     seed : int
-        The same seed gives the same bytes, for any ``threads``.
+        The same seed gives the same bytes, for any ``threads`` and ``workers``.
     """
     solver = None if isinstance(solver, str) and solver == "auto" else cast(Solver | None, solver)
     if solver is not None:
@@ -83,7 +85,7 @@ def sample_posterior(
     )
     automatic = solver is None or solver.automatic
     target = trajectories(
-        system, parts, outputs, prior, z[0], noise, solver, likelihood, threads
+        system, parts, outputs, prior, z[0], noise, solver, likelihood, threads, workers
     )  # fmt: skip
     if automatic:
         best = required(target.maxima(masks[:1], z[:1]))[0]

@@ -16,6 +16,8 @@ from scipy import stats
 
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.supports.spike_and_slab import Mask, SpikeAndSlabPrior
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import Workers
 from smcpn.estimate.least_squares import NEAR_DAMPING, Climb
 from smcpn.estimate.log_density import LogDensity
 from smcpn.likelihood.gradient import LogLikelihood
@@ -78,6 +80,8 @@ class Trajectories:
     solver : Solver
     likelihood : str, optional
     threads : int, optional
+    workers : Workers, optional
+        Who evaluate large batches.
     """
 
     def __init__(
@@ -87,9 +91,11 @@ class Trajectories:
         solver: Solver,
         likelihood: str | None = None,
         threads: int | None = None,
+        workers: Workers | None = None,
     ) -> None:
-        self.problem, self.prior, self._threads = problem, prior, threads
-        self._function = LogLikelihood(problem, likelihood, solver, threads)
+        self.problem, self.prior, self._where = problem, prior, (threads, workers)
+        function = LogLikelihood(problem, likelihood, solver, threads)
+        self._function = function.evaluated(evaluated_by(workers))
         self._density = LogDensity(self._function, LIKELIHOOD)
 
     @property
@@ -104,7 +110,7 @@ class Trajectories:
 
     def with_solver(self, solver: Solver) -> Trajectories:
         """The same by another solver."""
-        return Trajectories(self.problem, self.prior, solver, self.likelihood, self._threads)
+        return Trajectories(self.problem, self.prior, solver, self.likelihood, *self._where)
 
     def log_likelihood(self, z: Array) -> Array:
         """Log-likelihood at coordinates (N, d), shape (N,); -inf where the solution diverges."""
@@ -177,6 +183,7 @@ def trajectories(
     solver: Solver | None = None,
     likelihood: str | None = None,
     threads: int | None = None,
+    workers: Workers | None = None,
 ) -> Trajectories:
     """Compile the likelihood of the terms of a prior.
 
@@ -213,7 +220,7 @@ def trajectories(
         initial=initial if len(records) > 1 else initial[0],
     )
     solver = _with_steps(problem, problem.prior.natural(z[None])[0], solver, likelihood)
-    return Trajectories(problem, prior, solver, likelihood, threads)
+    return Trajectories(problem, prior, solver, likelihood, threads, workers)
 
 
 def _with_steps(

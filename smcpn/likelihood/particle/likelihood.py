@@ -122,6 +122,7 @@ class CompiledEstimate:
     threads : int, optional
     """
 
+    contract: ClassVar[str] = "estimated"
     lanes: ClassVar[int] = THETAS
     """Thetas that are computed together."""
 

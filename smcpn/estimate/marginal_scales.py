@@ -1,0 +1,184 @@
+"""Learned scales of a prior at their marginal mode, the other parameters at their maximum given it.
+
+Where data are weak the joint density of parameters x and their scale s rises without end as s goes
+to 0, p(x | s) being as high as s^-n. The density of s alone, x integrated over, has its mode where
+its mass is (see `smcpn.model.given_scales`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.search import LIMIT, Found, Search
+from smcpn.model.given_scales import (
+    GivenScales,
+    ScaledColumns,
+    ScaledGaussian,
+    learned_scales,
+)
+from smcpn.model.prior_expansion import prior_expansion
+from smcpn.results.laplace import Laplace
+from smcpn.results.maximum import POSTERIOR, Maximum
+
+Array = NDArray[np.float64]
+
+FIRST_ITERATIONS = 10
+"""Of a search before its scales are looked at: they may be far from right."""
+ROUNDS = 10
+OPEN = 1e-8
+"""Least curvature of a parameter without a scale, over that of a normal prior of its spread."""
+RESOLVED = 1e-13
+"""Share of the curvature along a coordinate that rounding leaves."""
+SETTLED = 1e-3
+"""Change of the scales, in units of their coordinates, that ends the rounds."""
+
+
+def given_scales(density: LogDensity, columns: ScaledColumns, theta: Array) -> list[GivenScales]:
+    """Return the posteriors given the scales, by expected information about points (n, d)."""
+    value, gradient, information, bends = density.of_likelihood(theta)
+    found = []
+    for k, one in enumerate(theta):
+        level, first, second = _rest(density, columns, one)
+        own = np.maximum(-(second + bends[k]), OPEN / density.scale**2)
+        matrix = information[k] + np.diag(own)
+        found.append(_about(columns, one, value[k] + level, gradient[k] + first, matrix))
+    return found
+
+
+def given_scales_by_curvature(
+    density: LogDensity, columns: ScaledColumns, theta: Array, curvature: Array
+) -> GivenScales:
+    """Return the posterior given the scales, by minus the Hessian of the density given them.
+
+    Parameters
+    ----------
+    theta : ndarray, (d,)
+    curvature : ndarray, (m, m)
+        Of the coordinates that are no scales; the prior given the scales is part of it. What is
+        left without that is made positive semidefinite.
+    """
+    prior = prior_expansion(density.prior, theta[None, :], density.scale)
+    w, x = columns.others, columns.scaled
+    own = np.zeros(len(w))
+    own[x] = -prior.diagonal[0, w[x]]
+    root = np.linalg.cholesky(curvature)
+    left = np.linalg.solve(root, np.linalg.solve(root, curvature - np.diag(own)).T)
+    values, vectors = np.linalg.eigh(0.5 * (left + left.T))
+    factor = root @ vectors * np.sqrt(np.maximum(values, 0.0))
+    value, gradient = density.value_and_gradient(theta[None, :])
+    level, first, _ = _rest(density, columns, theta)
+    value, gradient = value - prior.value + level, gradient - prior.gradient + first
+    matrix = np.zeros((len(theta), len(theta)))
+    matrix[np.ix_(w, w)] = factor @ factor.T
+    return _about(columns, theta, float(value[0]), gradient[0], matrix)
+
+
+def _rest(density: LogDensity, columns: ScaledColumns, theta: Array) -> tuple[float, Array, Array]:
+    """Log prior of what has no learned scale and is none, its gradient and second derivatives."""
+    prior = prior_expansion(density.prior, theta[None, :], density.scale)
+    out = np.concatenate([columns.others[columns.scaled], columns.scales])
+    first, second = prior.gradient[0].copy(), prior.diagonal[0].copy()
+    first[out] = second[out] = 0.0
+    logs = density.prior.log_densities(theta[None, :])[0]
+    logs[out] = 0.0
+    return float(logs.sum()), first, second
+
+
+def _about(
+    columns: ScaledColumns, theta: Array, value: float, gradient: Array, information: Array
+) -> GivenScales:
+    """A log density of value, gradient and curvature at theta (d,), as one of w."""
+    w = columns.others
+    point, slope, matrix = theta[w], gradient[w], information[np.ix_(w, w)]
+    matrix = matrix + RESOLVED * np.diag(np.diag(matrix))
+    pull = slope + matrix @ point
+    constant = value - pull @ point + 0.5 * point @ matrix @ point
+    return GivenScales(columns, matrix, pull, float(constant))
+
+
+def averaged_over_scales(density: LogDensity, maximum: Maximum, given: GivenScales) -> Laplace:
+    """Return the Gaussian with the moments of a posterior over its scales, and the evidence."""
+    columns, d = given.columns, len(maximum.theta)
+    bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
+    try:
+        u = given.mode(np.stack([maximum.theta[columns.scales], centre]), bounds)
+        mean, covariance, log_evidence = given.moments(u)
+    except np.linalg.LinAlgError:
+        nothing, reason = np.full((d, d), np.nan), "data and prior leave parameters open"
+        return Laplace(maximum, nothing, np.nan, reason)
+    scaled = ScaledGaussian.of_moments(given, mean, covariance)
+    return Laplace(maximum, covariance, log_evidence, given_scales=scaled)
+
+
+class MarginalScales(Search):
+    """A search with the scales held, which are then moved to their marginal mode, and again.
+
+    Parameters
+    ----------
+    search : Search
+        Leads to the maximum of the other parameters.
+    columns : ScaledColumns
+    """
+
+    def __init__(self, search: Search, columns: ScaledColumns) -> None:
+        self.name = search.name  # pyright: ignore[reportAttributeAccessIssue]
+        self._search, self._columns = search, columns
+
+    def nearer(self) -> Search:
+        """See `Search.nearer`."""
+        return MarginalScales(self._search.nearer(), self._columns)
+
+    def patient(self) -> Search:
+        """See `Search.patient`."""
+        return MarginalScales(self._search.patient(), self._columns)
+
+    def __call__(
+        self, density: LogDensity, starts: Array, stages: Sequence[Sequence[int]], iterations: int
+    ) -> list[Found]:
+        """See `Search`."""
+        held = set(self._columns.scales.tolist())
+        stages = [kept for stage in stages if (kept := [j for j in stage if j not in held])]
+        few = min(iterations, FIRST_ITERATIONS)
+        found = self._search(density, starts, stages, few)
+        left = iterations - few
+        search = self._search.nearer()
+        settled = np.array([not np.isfinite(one.log_density) for one in found])
+        for _ in range(ROUNDS):
+            moving = np.flatnonzero(~settled)
+            if not len(moving):
+                break
+            ends = np.stack([found[k].theta for k in moving])
+            moved = self._moved(density, ends)
+            away = np.abs(moved - ends).max(axis=1)
+            for k, near in zip(moving, away < SETTLED, strict=True):
+                settled[k] = near and found[k].reason != LIMIT
+            again = [place for place, k in enumerate(moving) if not settled[k]]
+            if not again or left < 1:
+                break
+            ends = search(density, moved[again], stages[-1:], left)
+            for place, end in zip(again, ends, strict=True):
+                found[moving[place]] = found[moving[place]].followed_by(end)
+        return found
+
+    def _moved(self, density: LogDensity, theta: Array) -> Array:
+        """Points (n, d) with the scales at the marginal mode of the expansion there."""
+        columns = self._columns
+        bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
+        moved = theta.copy()
+        for point, given in zip(moved, given_scales(density, columns, theta), strict=True):
+            u = point[columns.scales]
+            if np.isfinite(given.constant):
+                point[columns.scales] = given.mode(np.stack([u, centre]), bounds)
+        return moved
+
+
+def with_marginal_scales(search: Search, density: LogDensity) -> Search:
+    """Return a search that keeps learned scales at their marginal mode, where there are any."""
+    columns = learned_scales(density.log_likelihood.problem)
+    if columns is None or density.target != POSTERIOR or not density.log_likelihood.expands:
+        return search
+    return MarginalScales(search, columns)

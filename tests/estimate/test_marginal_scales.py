@@ -1,0 +1,112 @@
+"""Learned scales: against quadrature where the model is linear, and where data say little."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.estimate.log_density import LogDensity
+from smcpn.estimate.marginal_scales import given_scales
+from smcpn.model.given_scales import learned_scales
+from smcpn.smc.psis import pareto_k
+from smcpn.smc.start import MixtureStart
+
+RK4 = smcpn.RK4(steps=1)
+OPTIONS: dict[str, Any] = {"solver": RK4, "starts": 2, "search": "shooting"}
+bend = smcpn.spline("u", knots=4, within=(0, 10))
+
+
+@smcpn.ode
+def driven(x, u, *, bend):
+    """Linear in all weights."""
+    return -0.5 * x + bend(u)
+
+
+def problem_of(noise, seed=0):
+    t = 0.25 * np.arange(41)
+    y = np.sin(t) + noise * np.random.default_rng(seed).normal(size=len(t))
+    record = smcpn.Record(u=t, y=y, dt=0.25)
+    prior: dict[str, Any] = {"bend": {"[0]": stats.norm(), "[1]": stats.norm()}}
+    return smcpn.Problem(driven, record, observe="x", noise=noise, initial={"x": 0.0}, prior=prior)
+
+
+def by_quadrature(problem):
+    """Log-evidence, mean and covariance of all coordinates, scales on a fine grid."""
+    function, names = smcpn.LogLikelihood(problem, solver=RK4), problem.names
+    scale = names.index("bend.scale")
+    w = np.delete(np.arange(len(names)), scale)
+    value, gradient, information = function.expansion(np.eye(len(names))[[scale]])
+    pull, matrix = gradient[0, w], information[0][np.ix_(w, w)]
+    scaled = np.array([names[j].removeprefix("bend") in bend.scales for j in w])
+    grid = np.linspace(-8.0, 6.0, 1401)
+    logs, means, covariances = [], [], []
+    for u in grid:
+        precision = np.where(scaled, np.exp(-2.0 * u), 1.0)
+        covariance = np.linalg.inv(matrix + np.diag(precision))
+        mean = covariance @ pull
+        volume = np.linalg.slogdet(covariance)[1] + np.log(precision).sum()
+        logs.append(value[0] + 0.5 * (pull @ mean + volume) + stats.norm(0.0, 1.5).logpdf(u))
+        means.append(np.append(mean, u))
+        covariances.append(np.pad(covariance, (0, 1)))
+    logs, means, covariances = map(np.array, (logs, means, covariances))
+    weights = np.exp(logs - logs.max())
+    evidence = logs.max() + np.log(weights.sum() * (grid[1] - grid[0]))
+    weights /= weights.sum()
+    mean, centred = weights @ means, means - weights @ means
+    covariance = np.einsum("n,nij", weights, covariances) + centred.T @ (weights[:, None] * centred)
+    order = np.argsort(np.append(w, scale))
+    return evidence, mean[order], covariance[np.ix_(order, order)], grid[logs.argmax()]
+
+
+@pytest.fixture(scope="module", params=[0.01, 1.0])
+def found(request):
+    problem = problem_of(request.param)
+    return problem, smcpn.laplace(problem, **OPTIONS), by_quadrature(problem)
+
+
+def test_moments_and_evidence_are_those_of_quadrature(found):
+    problem, laplace, (evidence, mean, covariance, top) = found
+    sd = np.sqrt(np.diag(covariance))
+    assert laplace.log_evidence == pytest.approx(evidence, abs=1e-4)
+    np.testing.assert_allclose((laplace.centre - mean) / sd, 0.0, atol=1e-3)
+    np.testing.assert_allclose(np.sqrt(np.diag(laplace.covariance)) / sd, 1.0, atol=1e-3)
+    assert laplace.mode[problem.names.index("bend.scale")] == pytest.approx(top, abs=0.02)
+    linear = smcpn.laplace(laplace.maximum, curvature="gauss-newton")
+    assert linear.log_evidence == pytest.approx(evidence, abs=1e-4)
+
+
+def test_draws_are_of_these_moments(found):
+    _, laplace, (_, mean, covariance, _) = found
+    drawn = laplace.draw_theta(4000, seed=1)
+    z = (drawn.mean(axis=0) - mean) / np.sqrt(np.diag(covariance) / 4000)
+    # The Gaussian of the scale is itself an approximation.
+    assert np.abs(z).max() < 5.0
+
+
+def test_start_is_near_the_posterior(found):
+    problem, laplace, (evidence, *_) = found
+    start = MixtureStart(problem.prior, laplace.start, learned_scales(problem))
+    theta = start.sample(np.random.default_rng(0), 1000)
+    weights = smcpn.LogLikelihood(problem, solver=RK4)(problem.prior.natural(theta))
+    weights = weights + problem.prior.log_density(theta) - start.log_density(theta)
+    assert pareto_k(weights) < 0.5
+    relative = np.exp(weights - evidence)
+    assert abs(relative.mean() - 1.0) < 5.0 * relative.std() / np.sqrt(1000)
+    h, d = 1e-5, theta.shape[1]
+    shifted = [start.log_density(theta[:4] + h * e) for e in np.vstack([np.eye(d), -np.eye(d)])]
+    differences = (np.array(shifted[:d]) - np.array(shifted[d:])).T / (2.0 * h)
+    np.testing.assert_allclose(start.gradient(theta[:4]), differences, rtol=1e-4, atol=1e-4)
+
+
+def test_scale_stays_where_data_say_nothing():
+    """Its marginal mode is that of the prior, and the joint mode would be at zero."""
+    problem = problem_of(100.0)
+    maximum = smcpn.maximise(problem, **OPTIONS)
+    assert maximum.success
+    assert maximum["bend.scale"] == pytest.approx(1.0, rel=0.05)
+    density = LogDensity(maximum.function)
+    [given] = given_scales(density, learned_scales(problem), maximum.theta[None])
+    slope = given.slope(maximum.theta[None, [problem.names.index("bend.scale")]])
+    assert np.abs(slope).max() < 0.01
