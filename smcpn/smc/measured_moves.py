@@ -96,7 +96,7 @@ def _independent(
         tried = target.evaluate(proposal.sample(rng, TRIED), system.keys[index])
         log_ratio = target.log_density(tried) - proposal.log_density(tried.theta)
         evaluations += TRIED
-        found = efficiency_of_independent(log_ratio, moves.settings.max_moves, system.ess / n)
+        found = efficiency_of_independent(log_ratio, moves.settings.max_moves)
         if found >= wanted:
             return moves, evaluations
     return None, evaluations

@@ -14,6 +14,8 @@ Array = NDArray[np.float64]
 
 FAR = 600.0
 """Log-ratios further than this below the largest count as if they were so."""
+MUCH_UNMOVED = 0.2
+"""Share of a target from which moves have left too much of it where it was."""
 UNMOVED = 0.1
 """Share of the target that is left where it is, if there are moves enough."""
 
@@ -69,13 +71,11 @@ def efficiency_of_chains(correlations: Array) -> float:
         return float(1.0 / np.mean((1.0 + left) / (1.0 - left)))
 
 
-def efficiency_of_independent(log_ratio: Array, most: int, left: float) -> float:
-    """Effective particles for each evaluation of independent Metropolis-Hastings, 1 at best.
+def efficiency_of_independent(log_ratio: Array, most: int) -> float:
+    """Particles that an evaluation of independent Metropolis-Hastings renews, 1 at best.
 
-    Moves are made until a tenth u is expected not to have moved, or to the most. On a long path of
-    resampling, each of which multiplies the copies of a particle by 1 / s on average, M' = (1 - u)
-    + u M / s is how many places a place has in the end, squared copies over copies: of N
-    particles (1 - u / s) / (1 - u) N are effective, and none where u is more than s.
+    Moves are made until a tenth is expected not to have moved, or to the most. Where `MUCH_UNMOVED`
+    or more would be left even so it is 0: copies then multiply faster than moves part them.
 
     Parameters
     ----------
@@ -83,11 +83,10 @@ def efficiency_of_independent(log_ratio: Array, most: int, left: float) -> float
         As of `unmoved_share`.
     most : int
         Moves of a particle at most.
-    left : float
-        Share s of the particles that the weights leave effective.
     """
     for moves in range(1, most + 1):
         unmoved = unmoved_share(log_ratio, moves)
         if unmoved <= UNMOVED:
-            break
-    return max(0.0, 1.0 - unmoved / left) / (1.0 - unmoved) / moves if unmoved < 1.0 else 0.0
+            return (1.0 - unmoved) / moves
+    unmoved = unmoved_share(log_ratio, most)
+    return (1.0 - unmoved) / most if unmoved < MUCH_UNMOVED else 0.0

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
+from smcpn.smc.mixing import MUCH_UNMOVED
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
@@ -18,8 +19,6 @@ from smcpn.smc.sampler import Sampler, Trace
 
 FEW_DISTINCT = 0.5
 """Share of the effective sample size that is left where copies count once."""
-MUCH_UNMOVED = 0.2
-"""Share of a target that moves left where it was."""
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20

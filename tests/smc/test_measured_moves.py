@@ -85,17 +85,15 @@ def test_efficiency_of_a_chain_of_known_correlation():
 
 
 def test_efficiency_of_independent_moves():
-    """Of proposals from the target, of none that fits, and in between of copies on a long path."""
-    assert efficiency_of_independent(np.zeros(9), 20, 0.5) == 1.0
-    assert efficiency_of_independent(np.full(9, -np.inf), 20, 0.5) == 0.0
-    ratio = -0.5 * np.square(np.random.default_rng(0).normal(size=200)) * 3.0
-    unmoved = unmoved_share(ratio, 2)
-    assert 0.1 < unmoved < 0.5
-    copies = 1.0
-    for _ in range(200):
-        copies = 1.0 - unmoved + unmoved * copies / 0.5
-    assert efficiency_of_independent(ratio, 2, 0.5) == pytest.approx(1.0 / copies / 2)
-    assert efficiency_of_independent(ratio, 2, unmoved) == 0.0
+    """Of proposals from the target, of none that fits, and in between."""
+    assert efficiency_of_independent(np.zeros(9), 20) == 1.0
+    assert efficiency_of_independent(np.full(9, -np.inf), 20) == 0.0
+    ratio = -1.5 * np.square(np.random.default_rng(0).normal(size=200))
+    few = next(k for k in range(1, 20) if unmoved_share(ratio, k) <= 0.1)
+    found = (1.0 - unmoved_share(ratio, few)) / few
+    assert few > 2
+    assert efficiency_of_independent(ratio, 20) == efficiency_of_independent(ratio, few) == found
+    assert efficiency_of_independent(ratio, 1) == 0.0
 
 
 def test_independent_moves_are_taken_where_they_fit_with_the_bytes_that_they_have_alone():
