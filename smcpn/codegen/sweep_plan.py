@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import casadi as ca
 
-from smcpn.codegen.adjoint import taped, transposed
+from smcpn.codegen.adjoint import LAYERS, taped, transposed
 from smcpn.codegen.emit import (
     LEAST_LANES,
     WORKING_SET,
@@ -34,8 +34,6 @@ from smcpn.codegen.terms import WIDTH
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
-LAYERS = 16
-"""Values of functions in a step from which its statements are looked through for loops."""
 _ADJOINT, _TAPED = "l", "z"
 
 
