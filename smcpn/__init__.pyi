@@ -9,6 +9,7 @@ from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
 from .errors import ExecutorError, InputError
 from .estimate.laplace import laplace
+from .estimate.linearise import linearise
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
 from .functions.gaussian_process import gaussian_process
@@ -28,7 +29,6 @@ from .pn.solve import solve
 from .results.compare import ModelComparison, compare
 from .results.functions import IdentifiedFunction
 from .results.laplace import Laplace
-from .results.linearised import LinearisedLaplace
 from .results.maximum import Maximum
 from .results.nuts import NutsPosterior
 from .results.posterior import Posterior
@@ -65,7 +65,6 @@ __all__ = [
     "LangevinMetropolis",
     "Laplace",
     "Library",
-    "LinearisedLaplace",
     "LogLikelihood",
     "LogNormal",
     "Maximum",
@@ -96,6 +95,7 @@ __all__ = [
     "gaussian_process",
     "identify",
     "laplace",
+    "linearise",
     "load",
     "maximise",
     "models",

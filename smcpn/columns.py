@@ -5,6 +5,11 @@ from __future__ import annotations
 from smcpn.errors import visible
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: ``1 input``, ``2 inputs``."""
+    return f"{number} {noun}" + ("s" if number != 1 else "")
+
+
 def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
     """Set rows of text in columns, right-aligned but for the columns ``left``.
 

@@ -277,7 +277,6 @@ def world() -> dict[str, Any]:
     start = StartResult(np.ones(1), np.ones(1), 0.0, "", True, 1, np.ones((1, 1)), np.zeros(1))
     maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", np.zeros(1), 0.0, 0.0, (start,))
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
-    linearised = smcpn.LinearisedLaplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
     robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
     validation = smcpn.Validation("decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1))
@@ -297,7 +296,7 @@ def world() -> dict[str, Any]:
     found = smcpn.discover(falling(), library=library, method="search")
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
-        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, linearised, function,
+        smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
         smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,

@@ -14,7 +14,7 @@ S/2 + 1 = 501 is likely, a standard deviation of 4.5 % of that of each state. He
 and learned; data without noise are learned from with the paper's 4.5 %.
 
 The network itself has 481 weights. The data leave nearly all of them open, one by one, and its
-posterior is that of the model linear in them about the mode (`LinearisedLaplace`).
+posterior is that of the model linear in them about a maximum (`smcpn.linearise`).
 
 ``python -m benchmarks.closures.pendulum docs/figures`` draws the figures.
 """
@@ -38,15 +38,12 @@ from benchmarks.papers.differential_programming_problems import EXPERIMENTS
 from benchmarks.rows import Row, Study, at_least, at_most
 
 Array = NDArray[np.float64]
-Found = smcpn.Posterior | smcpn.LinearisedLaplace
 
 PENDULUM = EXPERIMENTS["pendulum"]
 EVERY, QUICK_EVERY = 8, 20
 """Samples of the paper's 8001 from one that is learned from to the next; for a quick network."""
 SEEDS, QUICK_SEEDS = 8, 2
 NETWORK_SEEDS = 4
-ITERATIONS = 20
-"""Of Levenberg-Marquardt, from where a lifted search has led the network."""
 DRAWS, POINTS = 1000, 100
 STARTS = 4
 """Searches, from draws of the prior."""
@@ -115,14 +112,9 @@ def identified(problem: smcpn.Problem, seed: int = 1) -> smcpn.Posterior:
     )
 
 
-def linearised(problem: smcpn.Problem) -> smcpn.LinearisedLaplace:
-    """The posterior of a network, linear in its weights about the mode."""
-    found = smcpn.laplace(
-        problem, solver=smcpn.RK4(1), search="lifted", starts=1, iterations=ITERATIONS, seed=1,
-        curvature="gauss-newton",
-    )  # fmt: skip
-    assert isinstance(found, smcpn.LinearisedLaplace)
-    return found
+def by_network(problem: smcpn.Problem) -> smcpn.Posterior:
+    """The posterior of a network, linear in its weights about a maximum."""
+    return smcpn.identify(problem, solver=smcpn.RK4(1), particles=DRAWS, seed=1, progress=False)
 
 
 @dataclass(frozen=True)
@@ -152,7 +144,9 @@ class Figures:
     terms: int
 
 
-def judged(problem: smcpn.Problem, identify: Callable[..., Found] = identified) -> Figures:
+def judged(
+    problem: smcpn.Problem, identify: Callable[..., smcpn.Posterior] = identified
+) -> Figures:
     """Identify, and compare with the truth."""
     begin, used = time.perf_counter(), time.process_time()
     posterior = identify(problem)
@@ -165,7 +159,7 @@ def judged(problem: smcpn.Problem, identify: Callable[..., Found] = identified) 
     return Figures(seconds, used, coverage, error, of_forecast(posterior), sum(known))
 
 
-def of_function(posterior: Found) -> tuple[float, float]:
+def of_function(posterior: smcpn.Posterior) -> tuple[float, float]:
     """Coverage and relative error of the function over the visited range."""
     low, high = posterior.visited["closure"].range[0]
     found = posterior.function("closure", np.linspace(low, high, POINTS), draws=DRAWS)
@@ -175,14 +169,14 @@ def of_function(posterior: Found) -> tuple[float, float]:
     return float(((lower <= expected) & (expected <= upper)).mean()), float(error)
 
 
-def forecast(posterior: Found) -> smcpn.Simulation:
+def forecast(posterior: smcpn.Posterior) -> smcpn.Simulation:
     """The states to twice the end of the record, with the true ones beside."""
     dt = posterior.problem.records[0].interval
     times = np.arange(0.0, PENDULUM.forecast + dt / 2, dt)
     return posterior.simulate(smcpn.Record(y=PENDULUM.states(times), dt=dt, name="forecast"))
 
 
-def of_forecast(posterior: Found) -> float:
+def of_forecast(posterior: smcpn.Posterior) -> float:
     """Share of the forecast that the band without noise has."""
     run = forecast(posterior)
     later = run.record.t > PENDULUM.end
@@ -220,7 +214,7 @@ def of_network(quick: bool) -> Iterator[Row]:
         problem_of(PENDULUM.data(seed).y, model=hybrid_network, every=every)
         for seed in range(seeds)
     ]
-    all_of = [judged(problem, linearised) for problem in problems]
+    all_of = [judged(problem, by_network) for problem in problems]
     note = f"mean of {seeds} records of {problems[0].n_samples} samples"
     coverage = float(np.mean([one.coverage for one in all_of]))
     yield at_least("95 % band covers", coverage, 0.9, note)

@@ -20,10 +20,13 @@ from smcpn.functions.unknown import UnknownFunction
 
 MOST_ENTRIES = 64
 """Of a list among the settings."""
+MOST_NUMBERS = 20_000
+"""Of a list of numbers, such as weights."""
 Scalar = bool | Whole | Number | Line | None
 Setting = (
     Scalar
     | Annotated[list[Scalar], Field(max_length=MOST_ENTRIES)]
+    | Annotated[list[Number], Field(max_length=MOST_NUMBERS)]
     | Annotated[
         list[Annotated[list[Scalar], Field(max_length=MOST_ENTRIES)]],
         Field(max_length=MOST_ENTRIES),

@@ -77,6 +77,10 @@ def report(
     to: Annotated[
         Path | None, typer.Option(help="The report; FILE with .html by default.", metavar="HTML")
     ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="Folder for every figure as SVG and PDF.", metavar="FOLDER"),
+    ] = None,
 ) -> None:
     """Draw the report of a finished or unfinished run.
 
@@ -87,13 +91,14 @@ def report(
     path = file_path("FILE", file)
     with as_sentences():
         posterior = load(path)
-        written = posterior.report(_own_report(file.with_suffix(".html")) if to is None else to)
+        target = _own_report(file.with_suffix(".html")) if to is None else to
+        written = posterior.report(target, figures=figures)
     say(written)
 
 
 def _own_report(path: Path) -> Path:
     """Refuse a file that nobody named, unless it is a report or there is none."""
-    from smcpn.report.html import is_report
+    from smcpn.report.page import is_report
 
     if os.path.lexists(path) and not is_report(path):
         raise InputError(f"{path} is no report and is not overwritten: name another by --to")

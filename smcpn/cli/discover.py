@@ -228,7 +228,7 @@ def discover(
 def _check_files(report: Path | None, picture: Path | None) -> None:
     """Refuse files that cannot be written before any work is done for them."""
     if report is not None:
-        from smcpn.report.html import check_destination
+        from smcpn.report.page import check_destination
 
         check_destination(report)
     if picture is not None:

@@ -131,7 +131,7 @@ def identify(
 def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:
     """Refuse files that cannot be written before any work is done for them."""
     if report is not None:
-        from smcpn.report.html import check_destination
+        from smcpn.report.page import check_destination
 
         check_destination(report)
     elif compare:

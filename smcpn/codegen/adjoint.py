@@ -83,6 +83,12 @@ def hoisted(program: LaneProgram) -> Hoisted:
             values[row] = applied(operation, taken)
     edges = [0, *(sum(sizes[: k + 1]) for k in range(len(sizes)))]
     parts = ca.vertsplit(outputs, edges)
+    # Parameters in their order: those of a matrix are at equal distances then.
+    order = {program.theta[k].element_hash(): k for k in range(program.theta.numel())}
+    last = len(order)
+    symbols = dict(
+        sorted(symbols.items(), key=lambda pair: order.get(values[pair[0]].element_hash(), last))
+    )
     return Hoisted(
         replace(
             program,
@@ -137,7 +143,8 @@ def taped(graph: ca.SX, back: ca.SX, moving: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX
             here = applied(operation, [again[k] for k in operands])
         again.append(here)
     back = outputs[graph.numel() :]
-    needed = [kept[h] for symbol in ca.symvar(back) if (h := symbol.element_hash()) in kept]
+    read = _hashes(ca.vertcat(*ca.symvar(back)))
+    needed = [pair for key, pair in kept.items() if key in read]
     symbols = ca.vertcat(ca.SX(0, 1), *(symbol for symbol, _ in needed))
     return symbols, ca.vertcat(ca.SX(0, 1), *(value for _, value in needed)), back
 

@@ -164,6 +164,21 @@ def tanh(x: Term) -> Term:
     return with_sign(value, x)
 
 
+# (exp(2 r) - 1) / 2 = r + r^2 q(r), |r| <= log(2) / 4.
+_HALF_EXPM1 = tuple(2.0 ** (k + 1) * c for k, c in enumerate(_EXP))
+
+
+def quick_tanh(x: Term) -> Term:
+    """Hyperbolic tangent in half the time of `tanh`, to 3 units in the last place."""
+    size = at_most(absolute(x), 20.0)
+    shifted = fma(size, 2.0 * LOG2_E, _TO_INTEGER)
+    n = shifted - _TO_INTEGER
+    r = fma(n, -0.5 * LN2_LOW, fma(n, -0.5 * LN2_HIGH, size))
+    power = power_of_two(shifted.bits())
+    half = fma(power, fma(r * r, polynomial(r, _HALF_EXPM1), r), fma(power, 0.5, -0.5))
+    return with_sign(half / (half + 1.0), x)
+
+
 def _quotient(x: Term, x_low: Term, y: Term, y_low: Term) -> Term:
     """(x + x_low) / (y + y_low), rounded little more than once."""
     inverse = 1.0 / y
@@ -694,18 +709,23 @@ def copysign(x: Term, y: Term) -> Term:
     return with_sign(absolute(x), y)
 
 
-def apply(builder: Any, operation: str, operands: Sequence[Any]) -> Any:
-    """Write an operation on LLVM values, doubles or vectors of them."""
+def apply(
+    builder: Any, operation: str, operands: Sequence[Any], functions: Functions | None = None
+) -> Any:
+    """Write an operation on LLVM values, doubles or vectors of them, by default of `FUNCTIONS`."""
     kind = operands[0].type
     short = kind == DOUBLE
     if short:
         kind = vector(DOUBLE, 1)
         operands = [builder.bitcast(operand, kind) for operand in operands]
-    result = FUNCTIONS[operation](*(Term(builder, operand) for operand in operands)).value
+    function = (functions or FUNCTIONS)[operation]
+    result = function(*(Term(builder, operand) for operand in operands)).value
     return builder.bitcast(result, DOUBLE) if short else result
 
 
-FUNCTIONS: dict[str, Callable[..., Term]] = {
+Functions = dict[str, Callable[..., Term]]
+
+FUNCTIONS: Functions = {
     "sqrt": sqrt, "pow": power, "constpow": power, "exp": exp, "log": log, "log1p": log1p,
     "expm1": expm1, "sin": sin, "cos": cos, "tan": tan, "asin": asin, "acos": acos, "atan": atan,
     "atan2": atan2, "sinh": sinh, "cosh": cosh, "tanh": tanh, "asinh": asinh, "acosh": acosh,
@@ -713,3 +733,5 @@ FUNCTIONS: dict[str, Callable[..., Term]] = {
     "floor": floor, "ceil": ceil, "fmod": fmod,
 }  # fmt: skip
 """Operations of lowered statements that are more than an instruction."""
+QUICK: Functions = FUNCTIONS | {"tanh": quick_tanh}
+"""The same, with another of a little less accuracy where that takes half the time."""

@@ -15,8 +15,10 @@ from typing import Any
 
 from llvmlite import ir
 
+from smcpn.codegen.functions import QUICK
 from smcpn.codegen.lower import Value
 from smcpn.codegen.machine_code import Block, Writer
+from smcpn.codegen.rolled import Loop
 from smcpn.codegen.terms import DOUBLE, vector
 
 INTEGER = ir.IntType(64)
@@ -37,6 +39,11 @@ START_ARGUMENTS = {
 
 ARRAY = 2**20
 """Slots of an array of lanes at most."""
+
+BESIDE = 4
+"""Turns of a loop that are written side by side."""
+MOST_KEPT = 8
+"""Values that wait in registers for all turns of a loop."""
 
 # Not all of fast arithmetic: that would assume there is no NaN and remove the guards against it.
 FAST = ("afn", "arcp", "contract", "nsz", "reassoc")
@@ -264,6 +271,81 @@ def run_lanes(
         writer.run(block.statements)
         for slot, operand in block.stores:
             builder.store(writer.value(operand), address(slot), align=8)
+
+
+def run_loop(
+    function: Function,
+    loop: Loop,
+    lanes: int,
+    width: int,
+    shared: Shared,
+    arrays: Sequence[Any],
+) -> None:
+    """Write a `Loop` for all lanes; arguments are those of `run_lanes`.
+
+    Turns of the inner loop are written side by side, statement by statement: what they all read is
+    loaded once, and none waits for the result of another.
+    """
+    builder, kind, block = function.builder, vector(DOUBLE, width), loop.block
+    spreading = Writer(builder, kind)
+    spread = {value: spreading.spread(x) for value, x in shared.values.items()}
+    outer_turns, inner_turns = loop.turns
+    sources = {
+        v: (slot, *move) for (v, slot), move in zip(block.loads, loop.load_moves, strict=True)
+    }
+    unchanging = [value for value, (_, _, inner) in sources.items() if not inner]
+    kept = unchanging if len(unchanging) <= MOST_KEPT else []
+
+    def address(lane: Any, outer: Any, inner: Any, source: tuple[int, int, int], turn: int) -> Any:
+        slot, outward, inward = source
+        array, place = divmod(slot, ARRAY)
+        terms = [lane]
+        if outward and outer_turns > 1:
+            terms.append(function.times(outer, number(outward * lanes)))
+        if inward and inner is not None:
+            terms.append(function.times(inner, number(inward * lanes)))
+        near = function.at(arrays[array], *terms)
+        element = function.at(near, number((place + turn * inward) * lanes))
+        return builder.bitcast(element, kind.as_pointer())
+
+    def turns(lane: Any, outer: Any, inner: Any, count: int, known: dict[Value, Any]) -> None:
+        writers = [Writer(builder, kind, functions=QUICK) for _ in range(count)]
+        for writer in writers:
+            writer.values.update(spread | known)
+        loaded = set(known)
+        for statement in block.statements:
+            for value in statement.operands:
+                if value in sources and value not in loaded:
+                    assert isinstance(value, Value)
+                    loaded.add(value)
+                    here = [
+                        builder.load(address(lane, outer, inner, sources[value], turn), align=8)
+                        for turn in range(count if sources[value][2] else 1)
+                    ]
+                    for turn, writer in enumerate(writers):
+                        writer.values[value] = here[min(turn, len(here) - 1)]
+            for writer in writers:
+                writer.run((statement,))
+        for (slot, operand), move in zip(block.stores, loop.store_moves, strict=True):
+            for turn, writer in enumerate(writers):
+                place = address(lane, outer, inner, (slot, *move), turn)
+                builder.store(writer.value(operand), place, align=8)
+
+    beside = min(BESIDE, inner_turns)
+    whole = inner_turns - inner_turns % beside
+    with (
+        function.loop(number(0), number(lanes), width) as lane,
+        function.loop(number(0), number(outer_turns)) as outer,
+    ):
+        known = {
+            value: builder.load(address(lane, outer, None, sources[value], 0), align=8)
+            for value in kept
+        }
+        with function.loop(number(0), number(whole), beside) as inner:
+            turns(lane, outer, inner, beside, known)
+        if whole < inner_turns:
+            with function.loop(number(whole), number(inner_turns)) as inner:
+                turns(lane, outer, inner, 1, known)
 
 
 def write_start(module: ir.Module, block: Block) -> None:

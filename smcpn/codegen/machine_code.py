@@ -15,7 +15,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from smcpn.codegen.functions import FUNCTIONS, apply
+from smcpn.codegen.functions import FUNCTIONS, Functions, apply
 from smcpn.codegen.lower import Literal, Operand, Statement, Value
 from smcpn.errors import InputError
 from smcpn.model.expression import OPERANDS
@@ -143,11 +143,19 @@ class Block:
 class Writer:
     """Writes instructions to an LLVM builder, on doubles or vectors, and knows what they made.
 
-    Operations ``called`` are calls of a function of the module.
+    Operations ``called`` are calls of a function of the module, others are written by
+    ``functions``.
     """
 
-    def __init__(self, builder: Any, kind: Any, called: frozenset[str] = frozenset()) -> None:
-        self._builder, self._kind, self._called = builder, kind, called
+    def __init__(
+        self,
+        builder: Any,
+        kind: Any,
+        called: frozenset[str] = frozenset(),
+        functions: Functions = FUNCTIONS,
+    ) -> None:
+        self._builder, self._kind = builder, kind
+        self._called, self._functions = called, functions
         self.values: dict[Value, Any] = {}
 
     def spread(self, number: Any) -> Any:
@@ -174,7 +182,7 @@ class Writer:
                 function = _function(self._builder.module, operation, operands[0].type)
                 result = self._builder.call(function, operands)
             else:
-                result = apply(self._builder, operation, operands)
+                result = apply(self._builder, operation, operands, self._functions)
             self.values[statement.target] = result
 
 

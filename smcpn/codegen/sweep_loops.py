@@ -16,6 +16,7 @@ step on a *tape*, then goes back over it:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -31,8 +32,10 @@ from smcpn.codegen.loops import (
     copies,
     number,
     run_lanes,
+    run_loop,
 )
 from smcpn.codegen.machine_code import Block
+from smcpn.codegen.rolled import Loop
 
 SWEEP_ARGUMENTS = {
     "numbers": NUMBERS, "particles": INTEGER, "state": NUMBERS, "adjoint": NUMBERS,
@@ -55,7 +58,7 @@ class SweepPlan:
     ----------
     blocks : dict of str to Block
         What runs once for all lanes, of each of ``pieces`` (``_shared``), and ``hoist_lane``.
-    pieces : dict of str to list of Block
+    pieces : dict of str to list of Block and Loop
         What runs in each lane: forward ``interval`` and ``step``, and backward ``sample_back``,
         ``interval_back`` and ``step_back``.
     lanes, width : int
@@ -72,7 +75,7 @@ class SweepPlan:
     """
 
     blocks: dict[str, Block]
-    pieces: dict[str, list[Block]]
+    pieces: dict[str, Sequence[Block | Loop]]
     lanes: int
     width: int
     n_state: int
@@ -175,7 +178,11 @@ class _Sweep:
         arrays = [made["work"], here, made.at(here, size)]
         shared = Shared(made, plan.blocks[f"{name}_shared"], places)
         for piece in plan.pieces[name]:
-            run_lanes(made, piece, plan.lanes, plan.width, shared.of(piece), arrays)
+            if isinstance(piece, Loop):
+                of_block = shared.of(piece.block)
+                run_loop(made, piece, plan.lanes, plan.width, of_block, arrays)
+            else:
+                run_lanes(made, piece, plan.lanes, plan.width, shared.of(piece), arrays)
 
     def _interval(self, sample: Any) -> tuple[Any, Any, Any]:
         """Number of the interval before a sample, its first step and the one after its last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import casadi as ca
 
@@ -21,11 +21,14 @@ from smcpn.codegen.lower import (
 )
 from smcpn.codegen.machine_code import Block
 from smcpn.codegen.pieces import pieces
+from smcpn.codegen.rolled import Loop, rolled
 from smcpn.codegen.sweep_loops import HERE, NEXT, SweepPlan
 from smcpn.codegen.terms import WIDTH
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
+LAYERS = 16
+"""Values of functions in a step from which its statements are looked through for loops."""
 _ADJOINT, _TAPED = "l", "z"
 
 
@@ -101,20 +104,26 @@ class _Layout:
         program, blocks, cut = (
             self._program,
             {"hoist_lane": self._hoist()},
-            dict[str, list[Block]](),
+            dict[str, Sequence[Block | Loop]](),
         )
         slots = self._slots
+        layered = self._n_taped >= LAYERS
+
+        def parts(block: Block) -> tuple[Sequence[Block | Loop], int]:
+            return (rolled if layered else pieces)(block, self._slots)
+
         for name, graph in self._forward.items():
             blocks[f"{name}_shared"] = shared = shared_block(graph, "rgq")
-            cut[name], end = pieces(self._ahead(graph, shared), self._slots)
+            cut[name], end = parts(self._ahead(graph, shared))
             slots = max(slots, end)
         for name, graph in self._back.items():
             blocks[f"{name}_back_shared"] = shared = shared_block(graph, "rgqs")
             lane = self._returning(graph, shared, first=int(name == "sample"))
-            cut[f"{name}_back"], end = pieces(lane, self._slots)
+            cut[f"{name}_back"], end = parts(lane)
             slots = max(slots, end)
-        lanes = MOST_LANES
-        while lanes > LEAST_LANES and slots * lanes * 8 > WORKING_SET:
+        # The code of loops stays in the cache: one vector is enough to run it on.
+        lanes, least = MOST_LANES, max(WIDTH, 4) if layered else LEAST_LANES
+        while lanes > least and slots * lanes * 8 > WORKING_SET:
             lanes //= 2
         return SweepPlan(
             blocks=blocks,

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from smcpn.arguments import ANYTHING, Count, Seed, checked
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
-from smcpn.errors import InputError, one_of
+from smcpn.errors import InputError
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
-from smcpn.estimate.linearised import linearised_at
+from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales_by_curvature
 from smcpn.estimate.maximise import Starts, maximise
@@ -31,7 +31,6 @@ from smcpn.solver import Solver
 
 Array = NDArray[np.float64]
 
-HESSIAN, GAUSS_NEWTON = CURVATURES = "hessian", "gauss-newton"
 STATIONARY = 1e-6
 """Squared distance of a point from the mode, as its derivatives predict it, in posterior sd, beyond
 which Newton's method finishes the search."""
@@ -53,23 +52,21 @@ def laplace(
     stages: Annotated[Sequence[Sequence[str]] | None, ANYTHING] = None,
     search: str = AUTOMATIC,
     iterations: Count = 500,
-    curvature: str = HESSIAN,
     seed: Seed | None = 0,
     threads: Count | None = None,
     executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 
+    Where the model has networks, it is the posterior of the problem that is linear in their weights
+    about a maximum, see `linearise`, which is searched for from a draw of the prior.
+
     Parameters
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
     likelihood, solver, starts, stages, search, iterations, seed, threads, executor
-        As of `maximise`, for a problem.
-    curvature : {"hessian", "gauss-newton"}
-        With ``"gauss-newton"`` the posterior of the model that is linear in the parameters about
-        the mode, a `LinearisedLaplace`: for functions of many weights that data leave open one by
-        one, as networks.
+        As of `maximise`, for a problem; ``starts`` and ``stages`` not for one with networks.
 
     Returns
     -------
@@ -80,18 +77,25 @@ def laplace(
     Raises
     ------
     InputError
-        For settings out of range, a maximum of the likelihood, or ``"gauss-newton"`` where samples
-        are not Gaussian given those before.
+        For settings out of range, or a maximum of the likelihood; and as `linearise`.
 
     Examples
     --------
     >>> approximation = smcpn.laplace(problem, starts=20)  # doctest: +SKIP
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
-    linear = one_of("curvature", curvature, CURVATURES) == GAUSS_NEWTON
     with workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
+        elif networks_of(problem):
+            if starts is not None or stages is not None:
+                raise InputError(
+                    f"{'starts' if stages is None else 'stages'} is given for a model with "
+                    "networks: give laplace the smcpn.maximise(problem, ...) that begins there"
+                )
+            if isinstance(likelihood, LogLikelihood):
+                likelihood, solver = likelihood.likelihood, likelihood.solver
+            maximum = maximum_of_networks(problem, likelihood, solver, seed or 0, threads, workers)
         else:
             maximum = maximise(
                 problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
@@ -102,8 +106,12 @@ def laplace(
                 "the maximum is one of the likelihood, which is no mode of the posterior: "
                 "call smcpn.maximise with target='posterior'"
             )
-        if linear:
-            return linearised_at(maximum)
+        if networks_of(maximum.problem):
+            linear = linearise(maximum)
+            return laplace(
+                linear, likelihood, solver=solver, starts=start_of(linear, maximum),
+                search=SHOOTING, threads=threads, executor=workers,
+            )  # fmt: skip
         found = _gaussian_at_top(_evaluated(maximum, evaluated_by(workers)))
         found = replace(found, modes=tuple(_modes(found)))
     return replace(found, maximum=_evaluated(found.maximum, at_home))
@@ -214,8 +222,6 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
         direction = _direction(maximum, free, directions[:, 0])
         reason = f"the posterior does not fall from the mode along {direction}"
-        if maximum.problem.ode.functions and maximum.function.expands:
-            reason += f": curvature='{GAUSS_NEWTON}' has the band of a function that falls nowhere"
         return Laplace(maximum, nothing, np.nan, reason)
     if columns is not None:
         precision = curvature / np.outer(scale, scale)

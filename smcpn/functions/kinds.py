@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from smcpn.functions.gaussian_process import GaussianProcess, gaussian_process
+from smcpn.functions.linearised_network import LinearisedNetwork, linearised_network
 from smcpn.functions.network import Network, network
 from smcpn.functions.spline import Spline, spline
 from smcpn.functions.unknown import UnknownFunction
@@ -14,6 +15,7 @@ KINDS: dict[type[UnknownFunction], Callable[..., UnknownFunction]] = {
     Spline: spline,
     GaussianProcess: gaussian_process,
     Network: network,
+    LinearisedNetwork: linearised_network,
 }
 """A maker takes the labels of the variables, and by name the other fields of the class."""
 NAMES = {make.__name__: make for make in KINDS.values()}

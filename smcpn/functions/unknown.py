@@ -115,6 +115,11 @@ class UnknownFunction(ABC):
         """Parameters whose prior is that of x / s, with the parameter s."""
         return {}
 
+    @property
+    def remark(self) -> str:
+        """What a result says of it beside its name, if anything."""
+        return ""
+
     @abstractmethod
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """Value at scalar arguments for parameters (p, 1) in the order of `priors`, (1, 1)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
-from smcpn.errors import InputError, nearest, real_number, shown, whole_number
+from smcpn.errors import InputError, listed, nearest, one_of, real_number, shown, whole_number
 from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import MAX_ROWS, ExpressionTable
@@ -25,7 +26,7 @@ _NONE = inspect.Parameter.empty
 
 
 @checked
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ODE:
     """A traced differential equation x' = f(x, u, t, parameters).
 
@@ -49,6 +50,9 @@ class ODE:
         Unknown functions in it; their parameters are among ``parameters``.
     sizes : mapping of str to int
         Number of entries of each vector among states, inputs and parameters.
+    traced : callable or None
+        Returns the equation with given functions in place of those of these names; None after it
+        was read from a file or came from another process.
     """
 
     name: str
@@ -64,6 +68,39 @@ class ODE:
         default_factory=dict[str, "TracedFunction"], repr=False
     )
     sizes: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
+    traced: Callable[[Mapping[str, UnknownFunction]], ODE] | None = field(default=None, repr=False)
+
+    def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
+        """Return the same equation with other unknown functions in place of those of these names.
+
+        Raises
+        ------
+        InputError
+            If it has no such function, or was read from a file, which has no Python function.
+        """
+        for name in functions:
+            one_of("functions", name, self.functions)
+        if self.traced is None:
+            raise InputError(
+                f"model '{self.name}' was read from a file, which does not have its Python "
+                "function: make the problem in the script"
+            )
+        every = {name: one.function for name, one in self.functions.items()}
+        return replace(self.traced({**every, **functions}), doc=self.doc)
+
+    def __repr__(self) -> str:
+        kind = "ODE" if self.diffusion is None else "SDE"
+        return f"<{kind} '{self.name}': {'; '.join(self.named())}>"
+
+    def named(self) -> list[str]:
+        """Its states, inputs and parameters in words, a vector or a function by its own name."""
+        of = {one: f"{name}({len(ones)})" for name, ones in self.wholes.items() for one in ones}
+        kinds = {"states": self.states, "inputs": self.inputs, "parameters": self.parameters}
+        return [
+            f"{kind} {listed(dict.fromkeys(of.get(name, name) for name in names))}"
+            for kind, names in kinds.items()
+            if names
+        ]
 
     @property
     def priors(self) -> dict[str, Any]:
@@ -126,7 +163,8 @@ class ODE:
 
     def __getstate__(self) -> dict[str, Any]:
         functions = {name: one.function for name, one in self.functions.items()}
-        return vars(self) | {"rhs": self.table(), "diffusion": None, "functions": functions}
+        graphs = {"rhs": self.table(), "diffusion": None, "functions": functions}
+        return vars(self) | graphs | {"traced": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state | self.graphs(state["rhs"], state["functions"]))
@@ -205,15 +243,28 @@ def decorated(
         As ``make``, and if the function returns another equation when it is called again.
     """
     sizes = _checked_sizes(sizes)
+    if function is None:
+        return lambda function: _retraceable(make, function, sizes, scope)
+    return _retraceable(make, function, sizes, scope)
 
-    def made(function: Callable[..., Any]) -> ODE:
-        first, second = (make(function, sizes, scope) for _ in range(2))
-        for one, again in ((first.rhs, second.rhs), (first.diffusion, second.diffusion)):
-            if one is not None and again is not None:
-                check_same([one, again], f"model '{first.name}'")
-        return first
 
-    return made if function is None else made(function)
+def _retraceable(
+    make: Callable[[Callable[..., Any], Mapping[str, int], Mapping[str, Any]], ODE],
+    function: Callable[..., Any],
+    sizes: Mapping[str, int],
+    scope: Mapping[str, Any],
+) -> ODE:
+    """The equation of a function, which can be made again with other unknown functions."""
+    first, second = (make(function, sizes, scope) for _ in range(2))
+    for one, again in ((first.rhs, second.rhs), (first.diffusion, second.diffusion)):
+        if one is not None and again is not None:
+            check_same([one, again], f"model '{first.name}'")
+
+    def traced(functions: Mapping[str, UnknownFunction]) -> ODE:
+        # What was found in a scope is bound now: a scope that is kept would keep all it holds.
+        return _retraceable(make, functools.partial(function, **functions), sizes, {})
+
+    return replace(first, traced=traced)
 
 
 def callers_scope() -> dict[str, Any]:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, check_fields, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError
 from smcpn.model.coordinates import Coordinate, Identity, coordinate_of
 from smcpn.model.distribution import (
@@ -32,8 +34,8 @@ BLOCK = 2**16
 
 
 @checked
-@dataclass(frozen=True)
-class Prior:
+@dataclass(frozen=True, repr=False)
+class Prior(WithCard):
     """Independent priors on named parameters.
 
     Parameters
@@ -83,6 +85,12 @@ class Prior:
     def names(self) -> tuple[str, ...]:
         """Parameter names, in the order of the columns of theta."""
         return tuple(self.distributions)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [[n, described(self, n), m.name] for n, m in zip(self.names, self.maps, strict=True)]
+        return Card(f"Prior of {counted(len(self), 'parameter')}",
+                    [["parameter", "prior", "coordinate"], *rows])  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.distributions)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
 from smcpn.arguments import checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError, listed, real_number, shown
+from smcpn.functions.unknown import UnknownFunction
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
@@ -28,6 +31,13 @@ from smcpn.model.prior import Prior
 from smcpn.model.record import Record, as_records
 from smcpn.model.trace import function_name
 from smcpn.solver import CALIBRATED
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+FEW_RECORDS = 3
+"""Records that a short text names."""
 
 
 def labelled(value: Any, depth: int = 8) -> Any:
@@ -48,7 +58,7 @@ def labelled(value: Any, depth: int = 8) -> Any:
     return repr(value) if is_dataclass(value) else function_name(value)
 
 
-class Problem:
+class Problem(WithCard):
     """An ODE with unknown parameters, the records to learn them from, and the priors.
 
     Parameters
@@ -135,6 +145,13 @@ class Problem:
         check_ode(ode)
         self.ode = ode
         self.records = as_records(records)
+        self._made_of: tuple[Sequence[Record], dict[str, Any]] | None = (
+            self.records,
+            {
+                "observe": observe, "noise": noise, "prior": prior, "initial": initial,
+                "coordinates": coordinates, "diffusion": diffusion, "process_noise": process_noise,
+            },
+        )  # fmt: skip
         given_outputs = scalar_outputs(observe, ode)
         given_noise = one_per_output(_as_list(noise), given_outputs)
         self.observe, self.noise = labelled(given_outputs), labelled(given_noise)
@@ -215,6 +232,7 @@ class Problem:
         problem.fixed, problem.observe, problem.noise = dict(fixed), observe, noise
         problem.initial, problem.diffusion = initial, diffusion
         problem.process_noise = dict(process_noise)
+        problem._made_of = None
         problem._check_records()
         return problem
 
@@ -227,7 +245,7 @@ class Problem:
         InputError
             If a record does not fit.
         """
-        return Problem.assembled(
+        problem = Problem.assembled(
             ode=self.ode,
             records=tuple(records),
             model=replace(self.model, initial=self.model.initial[: len(records)]),
@@ -239,6 +257,50 @@ class Problem:
             diffusion=self.diffusion,
             process_noise=self.process_noise,
         )
+        problem._made_of = self._made_of
+        return problem
+
+    @checked
+    def with_functions(self, functions: Mapping[str, UnknownFunction]) -> Problem:
+        """Return the same problem with other unknown functions in place of those of these names.
+
+        Raises
+        ------
+        InputError
+            If the model has no such function, or the problem was read from a file, or has a prior
+            of a parameter that the other function does not have.
+
+        Examples
+        --------
+        >>> finer = problem.with_functions(
+        ...     {"friction": smcpn.spline("v", knots=20, within=(-1, 1))}
+        ... )  # doctest: +SKIP
+        """
+        ode = self.ode.with_functions(functions)
+        assert self._made_of is not None
+        records, given = self._made_of
+        made = Problem(ode, records, **given)
+        return made if self.records is made.records else made.with_records(self.records)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions of a script need not exist where this is read.
+        return vars(self) | {"_made_of": None}
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        given = [("observed", self.observe), ("noise", self.noise), ("initial state", self.initial),
+                 ("process noise", self.process_noise), ("fixed", self.fixed)]  # fmt: skip
+        return Card(
+            f"Problem: {counted(len(self.names), 'unknown parameter')} of '{self.ode.name}', "
+            f"{counted(len(self.records), 'record')} of {self.n_samples} samples",
+            self.prior.card().table,
+            [*self.ode.named(), *(f"{name} {_words(one)}" for name, one in given if one),
+             *map(repr, self.records[:FEW_RECORDS])],
+        )  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`: its first record."""
+        return self.records[0].picture()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -310,6 +372,15 @@ class Problem:
                         f"its noise {self.noise[j]}: {misfit}",
                         argument="noise",
                     )
+
+
+def _words(given: Any) -> str:
+    """What `labelled` returned, in words."""
+    if isinstance(given, Mapping):
+        return listed(f"{name} = {_words(one)}" for name, one in given.items())
+    if isinstance(given, list):
+        return listed(dict.fromkeys(map(_words, given)))
+    return f"{given:.6g}" if isinstance(given, float) else str(given)
 
 
 def check_problem(problem: Problem) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import check_fields, checked, whole
+from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 InputFunction = Callable[[Array], ArrayLike]
@@ -25,7 +29,7 @@ CONTEXT = 64
 
 @checked
 @dataclass(frozen=True, eq=False)
-class Record:
+class Record(WithCard):
     """Inputs ``u`` and outputs ``y`` of one experiment.
 
     Parameters
@@ -143,6 +147,20 @@ class Record:
 
     def __len__(self) -> int:
         return len(self.t)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        return Card(repr(self)[1:-1])
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`: its inputs and outputs."""
+        return self.plot()
+
+    def plot(self) -> Figure:
+        """Plot inputs and outputs over time."""
+        from smcpn.report.record import record_figure
+
+        return record_figure(self)
 
     def __repr__(self) -> str:
         spacing = f"every {self.interval:g} s" if self.uniform else "at irregular times"

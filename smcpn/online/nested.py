@@ -183,6 +183,12 @@ class NestedFilter:
         self.theta = problem.prior.sample(rng, number)
         self._log_weights = np.zeros(number)
 
+    def __repr__(self) -> str:
+        return (
+            f"<NestedFilter '{self.problem.ode.name}': {len(self.theta)} particles, "
+            f"{self.sample} samples, {self.solver}>"
+        )
+
     def _begin(
         self,
         problem: Problem,

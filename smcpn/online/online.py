@@ -164,6 +164,12 @@ class Online:
         }
         self._configure(problem, settings, options, threads)
 
+    def __repr__(self) -> str:
+        return (
+            f"<Online '{self.problem.ode.name}': {self.settings.particles} particles, "
+            f"{self.settings.likelihood} likelihood, {self.solver}>"
+        )
+
     @classmethod
     def configured(
         cls,

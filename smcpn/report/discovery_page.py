@@ -13,16 +13,9 @@ from smcpn.discovery.results.residuals import correlation
 from smcpn.errors import InputError, listed
 from smcpn.model.record import Record
 from smcpn.report.discovery import LABELS, inclusion_figure, path_figure, residuals_figure
-from smcpn.report.html import (
-    Picture,
-    Table,
-    check_destination,
-    now,
-    record_rows,
-    template,
-    versions,
-    write_page,
-)
+from smcpn.report.html import record_rows, versions
+from smcpn.report.page import Gallery, Picture, Table, rendered, write_page
+from smcpn.report.plots import Plot, path_plots, simulation_figure
 from smcpn.simulation.particles import Simulation
 
 if TYPE_CHECKING:
@@ -36,45 +29,51 @@ LISTED = 60
 
 
 def write_discovery(
-    found: Discovery, path: str | Path, tests: Mapping[str, Record | Simulation], title: str
+    found: Discovery,
+    path: str | Path,
+    tests: Mapping[str, Record | Simulation],
+    title: str,
+    figures: Path | None = None,
 ) -> Path:
     """Write the report; see `smcpn.Discovery.report`."""
-    path = check_destination(path)
+    gallery = Gallery(figures)
     simulations = list(_simulated(found, tests))
-    page = template(TEMPLATE).render(
+    page = rendered(
+        TEMPLATE,
         title=title,
         description=_description(found),
         facts=_facts(found),
         equations="\n".join(equation_lines(found)),
         behind=LABELS[found.measure],
         warnings=found.warnings,
-        inclusion=Picture.of(
-            inclusion_figure(found),
+        inclusion=gallery.picture(
+            "terms",
+            lambda: inclusion_figure(found),
             f"{found.measure.capitalize()} of each term, and its coefficient.",
         ),
         coefficients=_coefficients(found),
         models=_models(found),
         sensitivity=_sensitivity(found),
         noise=_noise(found),
-        paths=Picture.of(
-            path_figure(found), "Measurements, and the path of the most probable model."
+        paths=gallery.picture(
+            "paths",
+            lambda: path_figure(found),
+            "Measurements, and the path of the most probable model.",
         ),
-        residuals=Picture.of(
-            residuals_figure(found),
+        explored=path_plots(found),
+        residuals=gallery.picture(
+            "residuals",
+            lambda: residuals_figure(found),
             "Measurements less the path, in units of the noise; 95 % lie in the band if the model "
             "and the noise are right.",
         ),
         scores=_scores(found, simulations),
-        simulations=[
-            (name, *(_pictures(one, found.outputs) if isinstance(one, Simulation) else ([], one)))
-            for name, one in simulations
-        ],
+        simulations=[(name, *_shown(gallery, one, found.outputs)) for name, one in simulations],
         settings=_settings(found),
         versions=versions(),
         data=_data(found, tests),
-        written=now(),
     )
-    return write_page(path, page)
+    return write_page(Path(path), page)
 
 
 def _description(found: Discovery) -> str:
@@ -145,10 +144,16 @@ def _simulated(
             yield f"{record.name}, learned from", f"Not simulated: {error}."
 
 
-def _pictures(simulation: Simulation, outputs: Sequence[str]) -> tuple[list[Picture], str]:
-    caption = "measured and simulated, the error, and the samples where it is largest."
+def _shown(
+    gallery: Gallery, simulation: Simulation | str, outputs: Sequence[str]
+) -> tuple[list[Picture | Plot], str]:
+    """Figures of a simulation and what is to be said of it."""
+    if isinstance(simulation, str):
+        return [], simulation
+    caption = "measured and simulated, the 95 % band, and the error."
     pictures = [
-        Picture.of(simulation.plot(j), f"{name}: {caption}") for j, name in enumerate(outputs)
+        simulation_figure(gallery, simulation, j, f"{name}: {caption}")
+        for j, name in enumerate(outputs)
     ]
     left = simulation.diverged
     return pictures, f"{left:.0%} of the draws left the range of the data." if left else ""

@@ -12,7 +12,17 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, figure, plain, styled
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    columns,
+    figure,
+    is_narrow,
+    plain,
+    styled,
+)
 from smcpn.results.functions import IdentifiedFunction
 from smcpn.simulation.visited import Visited
 
@@ -110,7 +120,7 @@ def _curve_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
         _mark_unvisited(axes, found)
     _say_ends(curve, found)
     handles, labels = curve.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside upper left", ncols=4)
+    drawing.legend(handles, labels, loc="outside upper left", ncols=columns(4))
     return drawing
 
 
@@ -148,8 +158,9 @@ def _say_ends(axes: Axes, found: IdentifiedFunction) -> None:
 
 def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
     x, y = found.points.T
-    drawing = figure(3.3)
-    left, right = drawing.subplots(1, 2, sharex=True, sharey=True)
+    drawing = figure(5.8 if is_narrow() else 3.3)
+    panels = drawing.subplots(*((2, 1) if is_narrow() else (1, 2)), sharex=True, sharey=True)
+    left, right = panels
     blues = LinearSegmentedColormap.from_list("blues", ["white", LIGHT, DARK])
     name = plain(f"{found.name}({', '.join(found.arguments)})")
     levels = _levels(found.mean, found.inside)
@@ -172,7 +183,7 @@ def _contour_figure(found: IdentifiedFunction, known: Array | None) -> Figure:
             *some.T, ls="", marker="o", ms=1.2, mew=0, color="k", rasterized=True,
             label=label if axes is left else None,
         )  # fmt: skip
-    drawing.legend(loc="outside upper left", ncols=2)
+    drawing.legend(loc="outside upper left", ncols=1 if is_narrow() else 2)
     return drawing
 
 

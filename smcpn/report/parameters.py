@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed
 from smcpn.model.entries import by_scalar
-from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, WIDTH, figure, plain, styled
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    NARROW,
+    WIDTH,
+    figure,
+    is_narrow,
+    plain,
+    styled,
+)
 from smcpn.results.draws import WeightedDraws, weighted_quantile
 from smcpn.results.summary import long_vectors
 from smcpn.validation.correlation import posterior_correlation
@@ -28,6 +39,8 @@ ROW_HEIGHT = 1.15
 """Inches."""
 MOST_PAIRED = 12
 """Parameters in a figure of pairs."""
+MOST_PAIRED_NARROW = 4
+"""The same on a phone."""
 _CENTRAL = (0.025, 0.5, 0.975)
 
 
@@ -110,7 +123,7 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
     truth = check_truth(posterior, truth)
     names = _most_correlated(plain_names(posterior), posterior)
     d, columns = len(names), [posterior.names.index(name) for name in names]
-    side = max(WIDTH, 1.2 * d)
+    side = NARROW if is_narrow() else max(WIDTH, 1.2 * d)
     drawing = figure(side if d > 1 else 3.0, side)
     grid = drawing.subplots(d, d, squeeze=False)
     correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
@@ -137,13 +150,14 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
 
 
 def _most_correlated(names: list[str], posterior: WeightedDraws) -> list[str]:
-    """At most `MOST_PAIRED` of the parameters, in their order."""
-    if len(names) <= MOST_PAIRED:
+    """The parameters that are drawn, in their order."""
+    most = MOST_PAIRED_NARROW if is_narrow() else MOST_PAIRED
+    if len(names) <= most:
         return names
     columns = [posterior.names.index(name) for name in names]
     correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
     others = np.abs(np.nan_to_num(correlation)) - np.eye(len(names))
-    chosen = np.argsort(-others.max(axis=1), kind="stable")[:MOST_PAIRED]
+    chosen = np.argsort(-others.max(axis=1), kind="stable")[:most]
     return [names[k] for k in sorted(chosen)]
 
 

@@ -8,7 +8,18 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 from smcpn.likelihood.shift import DiscretisationShift
-from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    columns,
+    envelope,
+    figure,
+    is_narrow,
+    plain,
+    styled,
+)
 from smcpn.validation import FrequencyResponse, Innovations, Validation, Whiteness
 from smcpn.validation.innovations import BAND, LAGS
 
@@ -39,7 +50,9 @@ def frequency_figure(response: FrequencyResponse) -> Figure:
     magnitude.set_title(
         f"{plain(response.name)}: H1 by Welch, error {response.error:.2%} rms".replace("%", " %")
     )
-    drawing.legend(*magnitude.get_legend_handles_labels(), loc="outside lower left", ncols=4)
+    drawing.legend(
+        *magnitude.get_legend_handles_labels(), loc="outside lower left", ncols=columns(4)
+    )
     for values, color, width in ((response.measured, MIDDLE, 2.6), (response.simulated, DARK, 0.9)):
         phase.plot(f, np.degrees(np.unwrap(np.angle(values))), color=color, lw=width)
     phase.set_ylabel("phase (°)")
@@ -69,8 +82,12 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
         Shaded bands hold 99 % where the model is right.
     """
     tests = validation.outputs[output]
-    drawing = figure(4.8)
-    (over_time, spread), (auto, cross) = drawing.subplots(2, 2, width_ratios=[1.5, 1])
+    if is_narrow():
+        drawing = figure(7.6)
+        over_time, spread, auto, cross = drawing.subplots(4, 1)
+    else:
+        drawing = figure(4.8)
+        (over_time, spread), (auto, cross) = drawing.subplots(2, 2, width_ratios=[1.5, 1])
     for number, part in enumerate(validation.innovations):
         normalised = part.normalised[:, output]
         tone = DARK if number % 2 == 0 else MIDDLE

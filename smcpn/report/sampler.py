@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
-from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, styled
+from smcpn.report.style import ACCENT, DARK, MIDDLE, figure, is_narrow, styled
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 
@@ -34,8 +34,8 @@ def run_figure(populations: Populations) -> Figure:
 
 def _at_end(populations: Populations) -> Figure:
     """Concentration of the weights, and the acceptance at each power of the likelihood."""
-    drawing, made = figure(2.6), populations.rejuvenations
-    weights, moves = drawing.subplots(1, 2)
+    drawing, made = figure(4.6 if is_narrow() else 2.6), populations.rejuvenations
+    weights, moves = drawing.subplots(*((2, 1) if is_narrow() else (1, 2)))
     n = len(populations.theta)
     held = np.sort(normalise(populations.log_weights))[::-1].cumsum()
     weights.plot(np.arange(1, n + 1) / n, held, color=DARK)

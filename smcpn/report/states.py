@@ -14,6 +14,7 @@ from smcpn.report.style import (
     LIGHT,
     MIDDLE,
     band_envelope,
+    columns,
     envelope,
     figure,
     plain,
@@ -47,7 +48,9 @@ def states_figure(states: States) -> Figure:
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()
         found |= dict(zip(labels, handles, strict=True))
-    drawing.legend(list(found.values()), list(found), loc="outside lower left", ncols=len(found))
+    drawing.legend(
+        list(found.values()), list(found), loc="outside lower left", ncols=columns(len(found))
+    )
     drawing.align_ylabels(list(panels))
     return drawing
 

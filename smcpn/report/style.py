@@ -7,8 +7,11 @@ the smallest and largest values of each bin, so that no peak is lost.
 from __future__ import annotations
 
 import functools
+import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -40,6 +43,32 @@ ACCENT = "#c8501e"
 
 WIDTH = 7.2
 """Inches: a report's column."""
+NARROW = 3.9
+"""Inches: the column on a phone."""
+_TITLE = 48
+"""Characters of a line of a title there."""
+_narrow: ContextVar[bool] = ContextVar("narrow", default=False)
+
+
+@contextmanager
+def narrow_column() -> Generator[None]:
+    """Make figures drawn inside as wide as a phone: panels above, not beside each other."""
+    token = _narrow.set(True)
+    try:
+        yield
+    finally:
+        _narrow.reset(token)
+
+
+def is_narrow() -> bool:
+    """Whether figures are now drawn for a phone."""
+    return _narrow.get()
+
+
+def columns(number: int) -> int:
+    """Columns of a legend, of so many where there is room."""
+    return min(number, 2) if is_narrow() else number
+
 
 RC: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -73,6 +102,8 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
             mpl.rcdefaults()
             mpl.rcParams.update(RC)
             drawing = function(*args, **kwargs)
+            if is_narrow():
+                _reflow(drawing)
             for axes in drawing.axes:
                 for axis in (axes.xaxis, axes.yaxis):
                     if type(axis.get_major_formatter()) is ScalarFormatter:
@@ -80,6 +111,16 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
             return drawing
 
     return drawn
+
+
+def _reflow(drawing: Figure) -> None:
+    """Break titles that are longer than their axes are wide."""
+    for axes in drawing.axes:
+        spec = axes.get_subplotspec()
+        room = _TITLE if spec is None else _TITLE * len(spec.colspan) // spec.get_gridspec().ncols
+        for place in ("left", "center"):
+            title = axes.get_title(loc=place)
+            axes.set_title(textwrap.fill(title, room), loc=place)
 
 
 class Numbers(ScalarFormatter):
@@ -95,7 +136,8 @@ class Numbers(ScalarFormatter):
 
 
 def figure(height: float, width: float = WIDTH) -> Figure:
-    """Make an empty figure; sizes in inches."""
+    """Make an empty figure; sizes in inches, the width no more than the column's."""
+    width = min(width, NARROW) if is_narrow() else width
     return Figure(figsize=(width, height), layout="constrained")
 
 

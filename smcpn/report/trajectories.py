@@ -80,7 +80,7 @@ def simulation_figure(
     )
     whole, below, close, close_error = panels.values()
     below.sharex(whole)
-    part = _worst_window(np.abs(y - mean))
+    part = worst_window(np.abs(y - mean))
     for curves, errors, shown in ((whole, below, slice(None)), (close, close_error, part)):
         _plot_curves(curves, t[shown], y[shown], mean[shown], half[shown], unit)
         _plot_error(errors, t[shown], (y - mean)[shown], half[shown], unit)
@@ -174,7 +174,7 @@ def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> N
     axes.set_ylabel(with_unit("error", unit))
 
 
-def _worst_window(error: Array) -> slice:
+def worst_window(error: Array) -> slice:
     """Return the samples about the largest error."""
     length = min(ZOOM, len(error))
     begin = int(np.clip(int(np.nanargmax(error)) - length // 2, 0, len(error) - length))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smcpn.arguments import checked
-from smcpn.columns import align
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed, one_of, shown
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.results.posterior import Posterior
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Result = Posterior | Maximum | Laplace
 NAN = float("nan")
@@ -58,12 +63,18 @@ class ModelRow:
         return self.parameters * float(np.log(self.measurements)) - 2 * self.log_likelihood
 
 
+DECIDING = ("log_evidence", "laplace_log_evidence", "bic")
+"""Figures by which a model wins, the most telling one first."""
+STRENGTHS = ((5.0, "very strong"), (3.0, "strong"), (1.0, "positive"), (0.0, ""))
+"""Words for a difference of log-evidences from so many nats on (Kass and Raftery, 1995)."""
+MOST_NATS = 50.0
+"""Nats up to which odds are said."""
 FIGURES = ("log_evidence", "laplace_log_evidence", "log_likelihood", "aic", "bic")
 
 
 @checked
-@dataclass(frozen=True)
-class ModelComparison:
+@dataclass(frozen=True, repr=False)
+class ModelComparison(WithCard):
     """Models of the same data.
 
     Attributes
@@ -97,6 +108,63 @@ class ModelComparison:
             best = known.min() if figure in ("aic", "bic") else known.max()
         return {row.name: float(v - best) for row, v in zip(self.rows, values, strict=True)}
 
+    @property
+    def deciding(self) -> str:
+        """Name of the figure that decides: the first that every model has, evidences before BIC."""
+        known = (one for one in DECIDING if np.isfinite(list(self.relative(one).values())).all())
+        return next(known, DECIDING[-1])
+
+    @property
+    def best(self) -> str:
+        """Name of the best model by the figure that decides; the first where none is known."""
+        behind = self.relative(self.deciding)
+        return min(behind, key=lambda name: np.nan_to_num(abs(behind[name]), nan=np.inf))
+
+    @property
+    def winner(self) -> str:
+        """The best model, by how much, and what that is worth, in a sentence.
+
+        The words for a difference are those of Kass and Raftery (1995), section 3.2; that of BIC is
+        halved, which approximates a difference of log-evidences.
+        """
+        figure, best = self.deciding, self.best
+        behind = self.relative(figure)
+        others = {name: abs(one) for name, one in behind.items() if name != best}
+        known = {name: one for name, one in others.items() if np.isfinite(one)}
+        if not known:
+            return f"'{best}' is the only model that is compared"
+        second = min(known, key=lambda name: known[name])
+        nats = known[second] / (2.0 if figure == "bic" else 1.0)
+        words = next(word for least, word in STRENGTHS if nats >= least)
+        odds = f", odds of {np.exp(nats):.3g} to 1" if nats < MOST_NATS else ""
+        by = figure.replace("_", "-").replace("bic", "BIC").replace("laplace-log", "Laplace log")
+        if not words:
+            return f"'{best}' and '{second}' are as good as each other by {by} ({nats:.2g} nats)"
+        return f"'{best}' wins by {by}, {nats:.3g} nats before '{second}'{odds}: {words} evidence"
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        figures = {"log-evidence": "log_evidence", "Laplace": "laplace_log_evidence",
+                   "log-likelihood": "log_likelihood", "BIC": "bic"}  # fmt: skip
+        rows = [
+            [row.name, str(row.parameters), *(_text(getattr(row, one)) for one in figures.values())]
+            for row in self.rows
+        ]
+        return Card(
+            f"Comparison of {counted(len(self.rows), 'model')}: {self.winner}",
+            [["model", "k", *figures], *rows], ["all of it: print(comparison.summary())"],
+        )  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.plot()
+
+    def plot(self) -> Figure:
+        """Plot how far each model is behind the best, by the figure that decides."""
+        from smcpn.report.comparison import comparison_figure
+
+        return comparison_figure(self, self.deciding)
+
     def summary(self) -> str:
         """The table as text; a figure is followed by its difference from the best."""
         header = ["model", "k", "log-evidence", "", "Laplace", "", "log-likelihood", "at", "AIC",
@@ -117,7 +185,7 @@ class ModelComparison:
                  *pair(row, "laplace_log_evidence"), _text(row.log_likelihood), row.at,
                  *pair(row, "aic"), *pair(row, "bic")]
             )  # fmt: skip
-        return align([header, *rows], left=(0, 7))
+        return "\n".join([align([header, *rows], left=(0, 7)), "", self.winner])
 
 
 def compare(models: Mapping[str, Result | Sequence[Result]]) -> ModelComparison:

@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
-from smcpn.columns import align
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.method import MethodRecord
-from smcpn.results.summary import ParameterRow, parameter_rows, shortened
+from smcpn.results.summary import ParameterRow, parameter_rows, shortened, warned
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
@@ -46,8 +47,8 @@ class Timing:
 
 
 @checked
-@dataclass(frozen=True)
-class WeightedDraws(Populations, WithFunctions):
+@dataclass(frozen=True, repr=False)
+class WeightedDraws(WithCard, Populations, WithFunctions):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Problem
@@ -154,6 +155,19 @@ class WeightedDraws(Populations, WithFunctions):
         interval = {name: self.quantile(name, [0.025, 0.975]).tolist() for name in self.names}
         correlation = posterior_correlation(self.theta, self.weights)
         return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [[row.name, *row.figures, row.flag] for row in self.table()]
+        run = [f"{name} {value}" for name, value in self.run_facts if value]
+        return Card(
+            f"{type(self).__name__} of '{self.problem.ode.name}': "
+            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
+            [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
+             *shortened(rows, self.problem.ode)],
+            [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver}",
+             *warned(self.warnings), "all of it: print(posterior.summary())"],
+        )  # fmt: skip
 
     def summary(self) -> str:
         """The parameter table and the figures of the run, as text.

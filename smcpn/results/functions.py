@@ -211,7 +211,8 @@ class WithFunctions(ABC):
         values = self._values_of(name, some, FEW_DRAWS)
         sd = values.std(axis=0)
         spread = f", sd {sd.min():.2g} to {sd.max():.2g} there" if len(values) > 1 else ""
-        return f"{label:<16} visited {visited}{spread}{_leaving(function, visited)}"
+        remark = f"; {function.remark}" if function.remark else ""
+        return f"{label:<16} visited {visited}{spread}{_leaving(function, visited)}{remark}"
 
     def _beyond(
         self, record: Record, initialise: int = 0, like: Record | None = None

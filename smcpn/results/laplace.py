@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from smcpn.arguments import Count, Probability, Seed, checked
-from smcpn.columns import align
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import ParameterRow, parameter_rows, shortened
+from smcpn.results.summary import ParameterRow, parameter_rows, shortened, warned
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -121,8 +126,8 @@ class Mode:
 
 
 @checked
-@dataclass(frozen=True)
-class Laplace(WithFunctions):
+@dataclass(frozen=True, repr=False)
+class Laplace(WithCard, WithFunctions):
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
 
     Attributes
@@ -333,6 +338,26 @@ class Laplace(WithFunctions):
         }
         correlation = self.covariance / np.outer(sd, sd)
         return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [
+            [row.name, f"{mode:.5g}", *row.figures, row.flag if self.success else ""]
+            for row, mode in zip(self.table(), self.maximum.values, strict=True)
+        ]
+        return Card(
+            f"{type(self).__name__} of '{self.problem.ode.name}': "
+            f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
+            [["parameter", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
+             *shortened(rows, self.problem.ode)],
+            [f"log-evidence {self.log_evidence:.2f} (Laplace)",
+             f"{self.likelihood} likelihood, {self.solver}",
+             *warned(self.warnings), "all of it: print(laplace.summary())"],
+        )  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.to_posterior().picture() if self.success else None
 
     def summary(self) -> str:
         """The parameter table and the figures, as text."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import checked
-from smcpn.columns import align
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
@@ -16,8 +18,11 @@ from smcpn.model.prior import described
 from smcpn.model.problem import Problem
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import shortened
+from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -61,8 +66,8 @@ class StartResult:
 
 
 @checked
-@dataclass(frozen=True)
-class Maximum:
+@dataclass(frozen=True, repr=False)
+class Maximum(WithCard):
     """The highest point that searches converged to; where none converged, the highest point.
 
     Attributes
@@ -166,6 +171,21 @@ class Maximum:
     def to_posterior(self) -> Posterior:
         """Return the one particle of a `Posterior`, to simulate, validate and plot with."""
         return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [[n, f"{v:.6g}"] for n, v in zip(self.names, self.values, strict=True)]
+        return Card(
+            f"Maximum of '{self.problem.ode.name}': {counted(len(self.names), 'parameter')}, "
+            f"{self.problem.n_samples} samples",
+            [["parameter", self._kind], *shortened(rows, self.problem.ode)],
+            [*self.figures()[:4], *warned(self.warnings), "all of it: print(maximum.summary())"],
+        )
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        one = self.to_posterior() if self.found else None
+        return one and one.simulate(self.problem.records[0]).picture()
 
     def summary(self) -> str:
         """The maximum and how it was found, as text."""

@@ -13,6 +13,8 @@ class MethodRecord:
     ----------
     asked, used : str
         The ``method`` of `smcpn.identify`, and the one that ran: they differ for ``"auto"``.
+    remarks : tuple of str
+        What a result says of unknown functions: of a network, that it is linear in its weights.
     searches, modes : int
         Searches for a start, and the modes that they found.
     pareto_k : float
@@ -40,6 +42,7 @@ class MethodRecord:
 
     asked: str
     used: str
+    remarks: tuple[str, ...] = ()
     searches: int = 0
     modes: int = 0
     pareto_k: float = float("nan")
@@ -56,7 +59,8 @@ class MethodRecord:
         """One line of a summary."""
         name = self.asked if self.asked == self.used else f"{self.asked}, {self.used}"
         found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
-        said = [f"{self.searches} searches, {found}"] if self.searches else []
+        said = list(self.remarks)
+        said += [f"{self.searches} searches, {found}"] if self.searches else []
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
         if self.fallback:

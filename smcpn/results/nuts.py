@@ -78,7 +78,7 @@ class ChainStatistics:
 
 
 @checked
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class NutsPosterior(Posterior):
     """The posterior of a problem as draws of Markov chains, all of the same weight.
 

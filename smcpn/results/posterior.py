@@ -24,9 +24,12 @@ from smcpn.validation.sandwich import Sandwich, sandwich
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DRAWN = 8
+"""Parameters up to which a notebook shows their densities."""
+
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior(WeightedDraws):
     """The posterior of an identification as weighted particles.
 
@@ -310,6 +313,12 @@ class Posterior(WeightedDraws):
 
         return parameters_figure(self, truth)
 
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`: the parameters, or the prediction where none has a density."""
+        if set(self.problem.ode.priors) >= set(self.names) or len(self.names) > DRAWN:
+            return self.simulate(self.problem.records[0]).picture()
+        return self.plot_parameters()
+
     def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
         """Plot every pair of parameters."""
         from smcpn.report.parameters import corner_figure
@@ -385,8 +394,11 @@ class Posterior(WeightedDraws):
         title: str | None = None,
         likelihoods: Sequence[str] = (),
         robust: Robust | None = None,
+        figures: str | Path | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
+
+        Curves over time can be zoomed into, down to the samples.
 
         Parameters
         ----------
@@ -407,6 +419,8 @@ class Posterior(WeightedDraws):
             `smcpn.validation.reweighting.compare_likelihoods`.
         robust : Robust, optional
             What `robust` returned, to show beside.
+        figures : str or Path, optional
+            Folder that receives every figure as SVG and PDF too; made where there is none.
 
         Returns
         -------
@@ -417,10 +431,12 @@ class Posterior(WeightedDraws):
         InputError
             If the file cannot be written, or a test does not fit the problem.
         """
-        from smcpn.report.html import check_destination, write_report
+        from smcpn.report.html import write_report
+        from smcpn.report.page import check_destination, figure_folder
         from smcpn.report.parameters import check_truth
 
         check_destination(path)
+        folder = None if figures is None else figure_folder(figures)
         check_truth(self, truth)
         simulations = {
             name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
@@ -433,4 +449,5 @@ class Posterior(WeightedDraws):
         return write_report(
             self, path, simulations, validation, published=published or {},
             truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
+            figures=folder,
         )  # fmt: skip

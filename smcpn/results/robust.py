@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Index, checked
+from smcpn.card import Card, WithCard
 from smcpn.columns import align
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
+from smcpn.results.summary import shortened
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.power import at_power
 from smcpn.validation.innovations import Innovations, innovations
@@ -19,6 +21,8 @@ from smcpn.validation.long_run import inflation
 from smcpn.validation.residual_level import ResidualLevel, residual_level
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from smcpn.results.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -28,8 +32,8 @@ NOTABLE = 2.0
 
 
 @checked
-@dataclass(frozen=True)
-class Robust:
+@dataclass(frozen=True, repr=False)
+class Robust(WithCard):
     """Standard deviations that count autocorrelated residuals, and a posterior as wide.
 
     Attributes
@@ -94,6 +98,17 @@ class Robust:
             return run
         residual = np.column_stack([one.at(run.mean[:, j]) for j, one in enumerate(self.levels)])
         return run.with_noise(np.maximum(residual, run.noise_variance))
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        header = ["parameter", "mean", "sd", "robust sd", "factor", ""]
+        ode = self.posterior.problem.ode
+        return Card(f"Robust posterior of '{ode.name}'", [header, *shortened(self.rows(), ode)],
+                    [f"{self.effective}, learning rate {self.learning_rate:.3g}"])  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.posterior.picture()
 
     @property
     def sd(self) -> dict[str, float]:

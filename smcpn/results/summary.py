@@ -18,6 +18,8 @@ LONG = 6
 PRIOR_DOMINATED = 0.7
 """Posterior sd over prior sd above which the data said little about a parameter."""
 _PRIOR_DRAWS = 4096
+FEW_WARNINGS = 3
+"""Warnings that a short text has."""
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,13 @@ def parameter_rows(
         )
         for j, name in enumerate(names)
     ]
+
+
+def warned(warnings: Sequence[str]) -> list[str]:
+    """Lines for the first of the warnings of a result, and for how many there are more."""
+    rest = len(warnings) - FEW_WARNINGS
+    lines = [f"warning: {one}" for one in warnings[:FEW_WARNINGS]]
+    return lines + ([f"and {rest} more warnings"] if rest > 0 else [])
 
 
 def long_vectors(names: Sequence[str], ode: ODE) -> dict[str, list[str]]:

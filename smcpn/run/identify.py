@@ -15,6 +15,7 @@ from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.native import compiling_for
 from smcpn.distributed.workers import workers_of
+from smcpn.estimate.linearise import networks_of
 from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem, check_problem
@@ -25,8 +26,8 @@ from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run, bridges
-from smcpn.run.start import approximation_of, warnings_of_start
-from smcpn.settings import Settings
+from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
+from smcpn.settings import AUTO, Settings
 from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
@@ -58,6 +59,10 @@ def identify(
     existing: str = "resume",
 ) -> Posterior:
     """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
+
+    Where the model has networks, it is that of the problem which is linear in their weights about a
+    maximum, see `linearise`; ``method="tempering"`` keeps the weights themselves, in which
+    particles hardly move.
 
     Parameters
     ----------
@@ -164,6 +169,9 @@ def identify(
     Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
     """
     check_problem(problem)
+    if networks_of(problem) and method in (None, AUTO):
+        start = approximation_of_networks(start, problem, likelihood, solver, seed, threads)
+        problem, method = start.problem, None
     near = approximation_of(start, problem)
     if near is not None and solver is None and likelihood in (None, near.likelihood):
         solver, likelihood = near.solver, near.likelihood

@@ -26,6 +26,11 @@ def method_record(run: Run) -> MethodRecord:
     return MethodRecord(
         asked=run.settings.method,
         used=plan.method,
+        remarks=tuple(
+            f"{name} {one.function.remark}"
+            for name, one in run.problem.ode.functions.items()
+            if one.function.remark
+        ),
         searches=0 if modes is None else modes.searches,
         modes=0 if modes is None else len(modes),
         pareto_k=max(pareto_k, default=float("nan")),

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from smcpn.errors import InputError, listed, shown
+from smcpn.estimate.laplace import laplace
+from smcpn.estimate.linearise import is_of
 from smcpn.estimate.maximise import SEARCHES
+from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
@@ -15,6 +18,7 @@ from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
 from smcpn.smc.start import Modes, extreme_spreads
+from smcpn.solver import Solver
 
 DISAGREEMENT = 2.0
 """Ratio of the spreads of particles and start, along a direction, that is warned of."""
@@ -45,9 +49,39 @@ def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace |
     return start
 
 
+def approximation_of_networks(
+    start: Laplace | str | None,
+    problem: Problem,
+    likelihood: str | None,
+    solver: Solver | str | None,
+    seed: int | None,
+    threads: int | None,
+) -> Laplace:
+    """Return the approximation of a problem with networks that are linear in their weights.
+
+    Raises
+    ------
+    InputError
+        As `approximation_of` and `laplace`, and where there is no mode to begin at.
+    """
+    if isinstance(start, Laplace):
+        if not is_of(start, problem):
+            raise InputError(
+                "start is a Laplace approximation of another problem: make it of this one",
+                argument="start",
+            )
+        return start
+    approximation_of(start, problem)
+    found = laplace(problem, likelihood, solver=solver, seed=seed or 0, threads=threads)
+    if not found.modes:
+        raise InputError(f"no search found weights of the network to begin with: {found.reason}")
+    return found
+
+
 def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
     """Return what a user should know of the start of a finished run, one sentence each."""
     modes = None if run.plan is None else run.plan.modes
+    functions = run.problem.ode.functions.values()
     if modes is None:
         return ()
     if len(modes) == 0:
@@ -57,6 +91,9 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         asked = run.settings.method != AUTO
         refused = (_refused(run.refused_k, run.settings.particles),) if asked else ()
         return refused + _lost(modes, populations.log_evidence)
+    if any(isinstance(one.function, LinearisedNetwork) for one in functions):
+        # It is about one maximum that these functions are linear.
+        return _disagreement(run, populations)
     few = (
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Index, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError, whole_number
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
@@ -44,8 +46,8 @@ class ParticleSimulator(Protocol):
 
 
 @checked
-@dataclass(frozen=True)
-class Simulation:
+@dataclass(frozen=True, repr=False)
+class Simulation(WithCard):
     """A free simulation of a record with every particle of a posterior.
 
     Attributes
@@ -116,6 +118,32 @@ class Simulation:
         """Upper end of the 95 % band, (T, q)."""
         return self.mean + TWO_SIDED_95 * self.sd
 
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [
+            [name, f"{self.fit[j]:.2f} %", f"{self.rmse_of_mean[j]:.4g}",
+             f"{100 * self.coverage[j]:.1f} %"]
+            for j, name in enumerate(self.names_of_outputs)
+        ]  # fmt: skip
+        left = [f"{self.diverged:.2g} of the weight diverged"] if self.diverged else []
+        return Card(
+            f"Simulation of '{self.record.name}': {len(self.record)} samples, "
+            f"{counted(len(self.weights), 'particle')}",
+            [["output", "fit", "RMSE of the mean", "inside the 95 % band"], *rows],
+            [*left, *self.warnings],
+        )
+
+    def picture(self) -> Any:
+        """See `WithCard.picture`: every output and its error."""
+        from smcpn.report.trajectories import outputs_figure
+
+        return outputs_figure(self.record, self.names_of_outputs, self.mean, self.upper, self.fit)
+
+    @property
+    def names_of_outputs(self) -> tuple[str, ...]:
+        """Names of the outputs, or their numbers where these are not known."""
+        return self.outputs or tuple(f"output {j + 1}" for j in range(self.mean.shape[1]))
+
     def with_noise(self, variance: Array) -> Simulation:
         """Return the same with another noise variance at each sample, (T, q)."""
         model = self.parameter_variance + self.process_variance
@@ -143,12 +171,11 @@ class Simulation:
         InputError
             If there is no such output.
         """
-        from smcpn.report.trajectories import outputs_figure, simulation_figure
+        from smcpn.report.trajectories import simulation_figure
 
         outputs = self.mean.shape[1]
         if output is None and outputs > 1:
-            names = self.outputs or tuple(f"output {j + 1}" for j in range(outputs))
-            return outputs_figure(self.record, names, self.mean, self.upper, self.fit)
+            return self.picture()
         output = whole_number("output", output or 0, 0, outputs - 1)
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]

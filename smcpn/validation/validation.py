@@ -27,9 +27,12 @@ Array = NDArray[np.float64]
 FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
+MOST_SHOWN = 1000
+"""Characters of a short text."""
+
 
 @checked
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Validation:
     """Innovations, frequency responses, error budget and correlations; ``str()`` is their text.
 
@@ -94,6 +97,9 @@ class Validation:
 
     def __str__(self) -> str:
         return validation_text(self)
+
+    def __repr__(self) -> str:
+        return f"<Validation of '{self.model}': {self.verdict}>"[:MOST_SHOWN]
 
 
 def validate(

@@ -16,7 +16,7 @@ import pytest
 from llvmlite import binding, ir
 
 from smcpn.codegen import native, terms
-from smcpn.codegen.functions import FUNCTIONS, apply
+from smcpn.codegen.functions import FUNCTIONS, apply, quick_tanh
 from smcpn.codegen.loops import FAST, Function, number
 from smcpn.codegen.terms import DOUBLE, INTEGER, vector
 
@@ -178,6 +178,18 @@ def assert_accurate(name: str, count: int, fused: bool) -> None:
 @pytest.mark.parametrize("name", DIGITS)
 def test_error_in_units_in_the_last_place(name):
     assert_accurate(name, 600, terms.FUSED)
+
+
+@pytest.mark.parametrize("fused", {terms.FUSED, False})
+def test_the_quick_tanh_is_within_three_units_in_the_last_place(monkeypatch, fused):
+    monkeypatch.setitem(FUNCTIONS, "quick_tanh", quick_tanh)
+    given = arguments("tanh", 600)
+    values = evaluate("quick_tanh", *given, fused=fused)
+    assert errors("tanh", values, given).max() <= 3
+    unusual = ~np.isfinite(given[0]) | (given[0] == 0)
+    expected = np.tanh(given[0][unusual])
+    np.testing.assert_array_equal(values[unusual], expected)
+    np.testing.assert_array_equal(np.signbit(values[unusual]), np.signbit(expected))
 
 
 @pytest.mark.nightly

@@ -14,7 +14,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 import smcpn
-from smcpn.report.html import svg_text
+from smcpn.report.page import svg_text
 from smcpn.report.sampler import run_caption
 from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
 from tests import models

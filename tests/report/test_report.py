@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
+import zlib
 from html.parser import HTMLParser
+from importlib import resources
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 import smcpn
 from smcpn.cases import CASES, Case
 from smcpn.cases.case import PublishedScore
 from smcpn.cli.app import app
+from smcpn.report.page import Gallery
+from smcpn.report.plots import Rounded, packed
+from smcpn.report.style import NARROW, figure
 from tests import models
 
-TITLE = "rig <b>7</b> & co"
+HOSTILE = """"'></figure></script><script>alert(1)</script><img src=x onerror=alert(1)>"""
 
 
 class Page(HTMLParser):
@@ -38,16 +46,21 @@ class Page(HTMLParser):
     def pictures(self) -> list[str]:
         return [attrs["src"] or "" for tag, attrs in self.tags if tag == "img"]
 
+    def plots(self) -> list[dict]:
+        return [json.loads(attrs["data-plot"]) for _, attrs in self.tags if "data-plot" in attrs]
+
 
 @pytest.fixture(scope="module")
 def html(tmp_path_factory) -> str:
     path = tmp_path_factory.mktemp("report") / "out.html"
+    fresh = models.oscillator_record(seed=9)
+    named = smcpn.Record(u=fresh.u, y=fresh.y, dt=fresh.dt, y_unit="mm", name=HOSTILE)
     written = models.oscillator_posterior("right").report(
         path,
-        {"fresh": models.oscillator_record(seed=9)},
+        {"fresh": named},
         published={"fresh": PublishedScore(0.111, 0.222, 0.333)},
         truth=models.OSCILLATOR_TRUTH,
-        title=TITLE,
+        title=HOSTILE,
     )
     assert written == path
     return path.read_text(encoding="utf-8")
@@ -55,7 +68,7 @@ def html(tmp_path_factory) -> str:
 
 def test_nothing_is_loaded_from_elsewhere(html):
     page = Page(html)
-    assert not {tag for tag, _ in page.tags} & {"script", "link", "iframe", "object", "base", "a"}
+    assert not {tag for tag, _ in page.tags} & {"link", "iframe", "object", "base", "a"}
     sources = [
         value
         for _, attributes in page.tags
@@ -63,8 +76,9 @@ def test_nothing_is_loaded_from_elsewhere(html):
         if name in ("src", "href", "srcset", "action", "data", "background")
     ]
     assert sources
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in sources)
-    bare = re.sub(r"base64,[A-Za-z0-9+/=]*", "", html)
+    assert all(source.startswith("data:image/svg+xml,") for source in sources)
+    # But for the comment of uPlot that says where it comes from.
+    bare = re.sub(r'data:image[^"]*|data-plot="[^"]*"|/\*.*?\*/', "", html, flags=re.DOTALL)
     assert "//" not in bare
     assert "url(" not in bare
     assert "@import" not in bare
@@ -74,17 +88,95 @@ def test_pictures_are_whole_and_load_nothing(html):
     pictures = Page(html).pictures()
     assert len(pictures) == 7
     for source in pictures:
-        svg = base64.b64decode(source.partition("base64,")[2], validate=True).decode()
+        svg = unquote(source.partition(",")[2], errors="strict")
         assert svg.rstrip().endswith("</svg>")
         links = re.findall(r'href="([^"]*)', svg)
         assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
 
 
-def test_names_are_escaped(html):
+def test_the_policy_names_the_script_and_the_style_of_the_page_and_no_other(html):
+    (policy,) = (
+        attrs["content"]
+        for _, attrs in Page(html).tags
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for element in ("script", "style"):
+        (text,) = re.findall(rf"<{element}>(.*?)</{element}>", html, flags=re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in policy
+
+
+def test_what_is_vendored_is_what_was_published():
+    folder = resources.files("smcpn.report").joinpath("uplot")
+    noted = re.findall(r"^([0-9a-f]{64})  (\S+)$", folder.joinpath("VERSION").read_text(), re.M)
+    assert len(noted) == 3
+    for digest, name in noted:
+        assert hashlib.sha256(folder.joinpath(name).read_bytes()).hexdigest() == digest
+
+
+def unpacked(array: dict) -> np.ndarray:
+    """What plots.js does."""
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(array["deflated"])), np.uint8)
+    words = planes.reshape(4, array["n"]).T.copy()
+    if not array["step"]:
+        return words.view("<f4")[:, 0].astype(float)
+    signed = words.view("<u4")[:, 0].astype(int)
+    return array["step"] * np.cumsum(np.where(signed % 2, -(signed + 1) // 2, signed // 2))
+
+
+def test_samples_are_in_the_page(html):
+    record = models.oscillator_record(seed=9)
+    shown, innovations = Page(html).plots()
+    np.testing.assert_array_equal(unpacked(shown["arrays"]["y"]), np.float32(record.y[:, 0]))
+    simulation = models.oscillator_posterior("right").simulate(record)
+    mean, half = (shown["arrays"][name] for name in ("mean", "half"))
+    assert np.abs(unpacked(mean) - simulation.mean[:, 0]).max() <= 0.51 * mean["step"]
+    assert half["step"] < 1e-3 * simulation.sd.min()
+    assert shown["t"] == {"n": len(record), "start": 0.0, "step": pytest.approx(record.dt)}
+    assert [panel["label"] for panel in shown["panels"]] == ["output (mm)", "error (mm)"]
+    assert innovations["arrays"]["v"]["n"] == len(record)
+
+
+def test_packed_samples_are_exact_or_as_fine_as_asked():
+    values = np.array([0.0, -1e30, 300.001, np.nan, 5e-9])
+    np.testing.assert_array_equal(unpacked(packed(values)), np.float32(values))
+    np.testing.assert_array_equal(unpacked(packed(Rounded(values, 0.1))), np.float32(values))
+    walk = np.random.default_rng(0).normal(size=1000).cumsum() - 7e3
+    found = packed(Rounded(walk, 1e-4))
+    assert found["step"] == 1e-4
+    np.testing.assert_allclose(unpacked(found), walk, rtol=0, atol=0.51e-4)
+
+
+def test_hostile_names_stay_text(html):
     page = Page(html)
-    assert "<b>" not in html
-    assert TITLE in page.text
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    assert not any("onerror" in attrs or "style" in attrs for _, attrs in page.tags)
+    assert page.text.count(HOSTILE) >= 3
     assert "bench <1> & $x$" in page.text
+
+
+def empty() -> Figure:
+    drawing = figure(1.0)
+    drawing.subplots()
+    return drawing
+
+
+def test_figures_are_files_too_where_a_folder_is_named(tmp_path):
+    gallery = Gallery(tmp_path)
+    for name in ("pairs", "run"):
+        picture = gallery.picture(name, empty, "What it shows.", reflow=False)
+        assert not picture.narrow
+    files = {path.name: path.read_bytes()[:5] for path in tmp_path.iterdir()}
+    svg, pdf = b"<?xml", b"%PDF-"
+    assert files == {"01-pairs.svg": svg, "01-pairs.pdf": pdf, "02-run.svg": svg, "02-run.pdf": pdf}
+
+
+def test_a_folder_of_figures_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(smcpn.InputError, match="is no folder"):
+        models.oscillator_posterior("right").report(tmp_path / "a.html", figures=tmp_path / "file")
 
 
 def test_every_picture_says_what_it_is(html):
@@ -119,9 +211,13 @@ def test_settings_versions_and_fingerprints(html):
 def test_it_is_made_for_phones(html):
     assert 'name="viewport"' in html
     page = Page(html)
-    boxes = sum(attrs.get("class") == "scroll" for _, attrs in page.tags)
-    wide = sum(tag in ("table", "img", "pre") for tag, _ in page.tags)
-    assert boxes == wide
+    narrow = [attrs["srcset"] for tag, attrs in page.tags if tag == "source"]
+    assert len(narrow) == len(page.pictures()) - 1, "that of the record is drawn by the script"
+    assert not any(" " in source for source in narrow)
+    widths = {float(re.search(r"width='([\d.]+)pt'", unquote(one))[1]) for one in narrow}
+    assert widths == {72 * NARROW}
+    heads = [attrs.get("data-head") for tag, attrs in page.tags if tag == "td"]
+    assert {"mean", "97.5 %", "SHA-256"} <= set(heads)
 
 
 def test_without_tests_and_truth(tmp_path):

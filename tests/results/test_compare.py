@@ -59,7 +59,8 @@ def test_the_better_model_leads(results):
     assert table["pinned"].at == "mode"
     assert np.isnan(table.relative("log_evidence")["pinned"])
     text = table.summary()
-    assert len(text.splitlines()) == 3
+    assert len(text.splitlines()) == 5
+    assert text.splitlines()[-1].startswith("'line' wins by Laplace log-evidence")
     assert "+-" in text
 
 

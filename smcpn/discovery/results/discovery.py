@@ -12,12 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Index, Seed, check_fields, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.results.forecast import forecast
 from smcpn.discovery.results.models import DiscoveredModel, ModelTable
+from smcpn.discovery.results.notation import as_probability
 from smcpn.discovery.results.peers import PEERS, PeerTable
 from smcpn.discovery.results.printed import (
     averaged_equations,
+    equation_lines,
     equations_of_model,
     output_names,
     summary,
@@ -35,6 +39,10 @@ Array = NDArray[np.float64]
 
 N_DRAWS = 4000
 """Draws over all models that intervals are made of."""
+
+
+FEW_MODELS = 6
+"""Models that a short text lists."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +66,8 @@ class Coefficient:
 
 
 @checked
-@dataclass(frozen=True, eq=False)
-class Discovery:
+@dataclass(frozen=True, eq=False, repr=False)
+class Discovery(WithCard):
     """Equations found in data.
 
     Printed, each coefficient has its standard deviation in units of the last digits, and behind
@@ -111,6 +119,21 @@ class Discovery:
 
     def __str__(self) -> str:
         return summary(self)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        rows = [["model", "probability", "terms"], *(
+            [str(k), as_probability(model.probability), str(len(model.names))]
+            for k, model in enumerate(self.models[:FEW_MODELS])
+        )]  # fmt: skip
+        doubts = [f"warning: {one}" for one in self.warnings]
+        lines = equation_lines(self)
+        return Card(f"Discovery from {counted(len(self.records), 'record')}", rows,
+                    [*lines, *doubts, "all of it: print(found)"])  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.plot()
 
     @property
     def inclusion(self) -> dict[str, float]:
@@ -308,8 +331,11 @@ class Discovery:
         tests: Mapping[str, Record | Simulation] | None = None,
         *,
         title: str = "Equations from data",
+        figures: str | Path | None = None,
     ) -> Path:
         """Write one self-contained HTML file: equations, models, figures, residuals, data.
+
+        Curves over time can be zoomed into, down to the samples.
 
         Parameters
         ----------
@@ -318,6 +344,8 @@ class Discovery:
         tests : mapping of str to Record or Simulation, optional
             Simulated and compared, beside the records learned from.
         title : str
+        figures : str or Path, optional
+            Folder that receives every figure as SVG and PDF too; made where there is none.
 
         Raises
         ------
@@ -325,5 +353,8 @@ class Discovery:
             If the file cannot be written, or a test does not fit.
         """
         from smcpn.report.discovery_page import write_discovery
+        from smcpn.report.page import check_destination, figure_folder
 
-        return write_discovery(self, path, tests or {}, title)
+        check_destination(path)
+        folder = None if figures is None else figure_folder(figures)
+        return write_discovery(self, path, tests or {}, title, folder)

@@ -113,6 +113,5 @@ def check_bend(coordinates: Coordinates, density: LogDensity) -> None:
         raise InputError(
             f"the posterior of {d} parameters is bent: draws of the Gaussian about its mode are "
             f"less likely than it by {fall:.2g} nats, where {d / 2:.0f} are usual, and chains "
-            "would hardly move; take smcpn.laplace(problem, curvature='gauss-newton') for "
-            "functions and simulations, or a spline, or give start= to run all the same"
+            "would hardly move; take fewer parameters, or give start= to run all the same"
         )

@@ -16,6 +16,7 @@ from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import laplace
+from smcpn.estimate.linearise import is_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates, check_bend, coordinates_of
 from smcpn.estimate.nuts.sampler import Chains, ChainSettings, nutpie, sampled
@@ -57,10 +58,10 @@ def nuts(
     """Return the posterior of a problem as draws of the No-U-Turn sampler, by `nutpie`.
 
     Chains start at the modes of the posterior, as `laplace` finds them, and begin with its
-    covariance for a metric. Where there are few parameters, and the densities of their priors are
-    smooth, the log density is machine code that nutpie calls; where not, all chains are evaluated
-    together. Gradients serve many parameters; for several modes, and for the evidence, take
-    `identify`.
+    covariance for a metric. Networks are linear in their weights about a maximum, see `linearise`.
+    Where there are few parameters, and the densities of their priors are smooth, the log density
+    is machine code that nutpie calls; where not, all chains are evaluated together. Gradients serve
+    many parameters; for several modes, and for the evidence, take `identify`.
 
     Parameters
     ----------
@@ -150,7 +151,7 @@ def nuts(
 def _check_start(start: object, problem: Problem, likelihood: object, solver: object) -> None:
     if not isinstance(start, Laplace):
         raise InputError(f"start is {shown(start)}: give what smcpn.laplace returns")
-    if start.problem is not problem or likelihood is not None or solver is not None:
+    if not is_of(start, problem) or likelihood is not None or solver is not None:
         raise InputError(
             "start is a Laplace approximation: give the problem it was made of, and neither "
             "likelihood nor solver, which it brings"

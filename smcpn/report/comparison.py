@@ -1,0 +1,41 @@
+"""Figure of a comparison of models: how far each is behind the best."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from smcpn.report.style import ACCENT, DARK, figure, plain, styled
+
+if TYPE_CHECKING:
+    from smcpn.results.compare import ModelComparison
+
+
+@styled
+def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure:
+    """Bars of how far each model is behind the best one, in nats of a figure of merit.
+
+    Parameters
+    ----------
+    compared : ModelComparison
+    figure_of_merit : str
+        As of `ModelComparison.relative`; models that lack it have no bar.
+    """
+    behind = compared.relative(figure_of_merit)
+    drawing = figure(0.7 + 0.28 * len(behind), 5.0)
+    axes = drawing.subplots()
+    places = np.arange(len(behind))
+    values = np.nan_to_num(np.abs(list(behind.values())))
+    axes.barh(places, values, height=0.6, color=DARK, lw=0)
+    for place, (value, real) in enumerate(zip(values, behind.values(), strict=True)):
+        text = "best" if real == 0.0 else f"{value:.2f}" if np.isfinite(real) else "not known"
+        color = ACCENT if real == 0.0 else "k"
+        axes.text(value, place, f" {text}", va="center", fontsize=8.0, color=color)
+    axes.set_yticks(places, [plain(name) for name in behind])
+    axes.set_ylim(len(behind) - 0.4, -0.6)
+    axes.set_xlim(0.0, 1.2 * max(float(values.max(initial=0.0)), 1.0))
+    axes.set_xlabel(f"{figure_of_merit.replace('_', '-')} behind the best")
+    axes.tick_params(left=False)
+    return drawing

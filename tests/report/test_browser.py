@@ -1,0 +1,113 @@
+"""A report of a long record in a real browser: it opens, zooms to the samples, and fits a phone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+import smcpn
+from smcpn.report.page import Gallery, rendered, write_page
+from smcpn.report.plots import simulation_figure
+from smcpn.report.style import figure
+from smcpn.simulation.particles import Simulation
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+SAMPLES = 131072
+DT = 0.01
+PLACE = 100_000
+"""Sample of the largest error."""
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+
+
+def simulated() -> Simulation:
+    rng = np.random.default_rng(0)
+    mean = np.sin(0.1 * np.arange(SAMPLES))[:, None]
+    y = mean + 0.02 * rng.normal(size=mean.shape)
+    y[PLACE] += 0.5
+    some = np.full_like(mean, 1e-6)
+    scores = np.array([0.02]), np.array([97.0]), np.array([0.95])
+    return Simulation(
+        smcpn.Record(y=y, dt=DT, name="rig </script>"), mean, np.full_like(mean, 0.02), some,
+        0 * some, np.array([4e-4]), 0 * some, np.full((1, 1), 0.02), *scores, np.ones(1), 1,
+    )  # fmt: skip
+
+
+def empty() -> Figure:
+    drawing = figure(1.0)
+    drawing.subplots()
+    return drawing
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    """A report of which only the test record is there."""
+    gallery, nothing = Gallery(), {"columns": list("abcdef"), "rows": []}
+    small = gallery.picture("run", empty, "Nothing.")
+    plot = simulation_figure(gallery, simulated(), 0, "Measured and simulated.")
+    rows = [["a long name of a record", *["0.123456789"] * 7]]
+    table = {"columns": ["record", *"abcdefg"], "rows": rows}
+    page = rendered(
+        "report.html", title="A long record", description="", facts=[("samples", str(SAMPLES))] * 5,
+        parameters=table, parameter_pictures=[small], functions=[], scores=table,
+        tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
+        states=[], validation="a line of the validation " * 8, validation_pictures=[], run=small,
+        settings={"solver": "RK4" * 30}, versions={}, data=table,
+    )  # fmt: skip
+    return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        launched = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Where screenshots are kept: SMCPN_SCREENSHOTS, if it is set."""
+    folder = Path(os.environ.get("SMCPN_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (390, "dark")])
+def test_a_long_record_zooms_to_its_samples(page_file, browser, pictures, width, scheme):
+    context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page, said = context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    requests = []
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(page_file.as_uri())
+    page.locator("figure.plot").scroll_into_view_if_needed()
+    page.wait_for_selector("figure.plot.live .u-over")
+    page.wait_for_function("document.querySelector('.plot').group?.plots[0].scales.x.max > 0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    whole = page.evaluate("document.querySelector('.plot').group.range")
+    assert whole == pytest.approx([0.0, (SAMPLES - 1) * DT])
+    over = page.locator(".plot .u-over").first.bounding_box()
+    page.mouse.move(over["x"] + 0.25 * over["width"], over["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(over["x"] + 0.5 * over["width"], over["y"] + 50, steps=3)
+    page.mouse.up()
+    dragged = page.evaluate("document.querySelector('.plot').group.plots.map(p => p.scales.x.min)")
+    assert dragged == pytest.approx([0.25 * whole[1]] * 2, rel=0.02)
+    page.get_by_role("button", name="go to the largest error").click()
+    page.screenshot(path=pictures / f"report-{width}-{scheme}.png", full_page=True)
+    low, high = page.evaluate("document.querySelector('.plot').group.range")
+    assert low < PLACE * DT < high < low + 2.0
+    y = page.evaluate(f"document.querySelector('.plot').group.plots[0].data[3][{PLACE}]")
+    assert y == np.float32(simulated().record.y[PLACE, 0])
+    assert not said
+    assert not [url for url in requests if not url.startswith(("file:", "data:"))]
+    context.close()
