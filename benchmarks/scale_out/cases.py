@@ -72,14 +72,14 @@ def decay() -> smcpn.Problem:
     return smcpn.Problem(disturbed, record, observe="x", noise=0.3, initial={"x": 1.0}, prior=prior)
 
 
-FEW_STEPS = smcpn.HamiltonianMonteCarlo(length=3, steps=8)
+FEW_STEPS = smcpn.HamiltonianMonteCarlo(length=2, steps=4)
 RUNS: dict[str, tuple[Callable[[], smcpn.Problem], dict[str, Any]]] = {
     "ibis": (partial(oscillation, 200), {"method": "ibis", "particles": 200}),
     "tempering": (partial(oscillation, 200), {"method": "tempering", "particles": 300}),
     "closure": (closure, {"method": "tempering", "particles": 100}),
     "gradients": (
         partial(closure, finely_dragged),
-        {"method": "tempering", "moves": FEW_STEPS, "particles": 64, "start": "auto"},
+        {"method": "tempering", "moves": FEW_STEPS, "particles": 32},
     ),
     "smc2": (
         decay,
@@ -111,7 +111,10 @@ def found(name: str, executor: Any = None) -> str:
         assert equations is not None
         arrays = [equations.coefficients, equations.weights]
     else:
-        mode = smcpn.laplace(closure(finely_dragged), solver=smcpn.EKF0(steps=2), executor=executor)
+        mode = smcpn.laplace(
+            closure(finely_dragged), solver=smcpn.EKF0(steps=2), starts=2, search="shooting",
+            executor=executor,
+        )  # fmt: skip
         arrays = [mode.mode, mode.covariance]
     return _sha256(arrays)
 
