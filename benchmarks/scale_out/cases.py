@@ -111,10 +111,7 @@ def found(name: str, executor: Any = None) -> str:
         assert equations is not None
         arrays = [equations.coefficients, equations.weights]
     else:
-        mode = smcpn.laplace(
-            closure(finely_dragged), solver=smcpn.EKF0(steps=2), starts=2, search="shooting",
-            executor=executor,
-        )  # fmt: skip
+        mode = smcpn.laplace(oscillation(200), solver=smcpn.EKF0(steps=2), executor=executor)
         arrays = [mode.mode, mode.covariance]
     return _sha256(arrays)
 
