@@ -31,6 +31,7 @@ COMMANDS = {
         "case_studies",
         "checkpoints",
         "online",
+        "report",
         "scaling",
         "scale_out",
         "side_by_side",

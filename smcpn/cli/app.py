@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 import smcpn
 from smcpn.cli import checkpoint
+from smcpn.cli.compare import compare
 from smcpn.cli.data import data_app, new
 from smcpn.cli.discover import discover
 from smcpn.cli.fit import fit
@@ -69,6 +70,7 @@ for command in (
     new,
     identify,
     fit,
+    compare,
     simulate,
     discover,
     checkpoint.resume,

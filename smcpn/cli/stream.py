@@ -63,6 +63,7 @@ class StreamOptions:
     events: str | None = None
     quantiles: bool = True
     watch: bool = False
+    serve: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -244,6 +245,14 @@ def stream(
         bool,
         typer.Option("--watch", help="Live view in the terminal.", rich_help_panel=MESSAGES),
     ] = False,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            help="Live page for browsers; on this machine only if no host is named.",
+            metavar="[HOST:]PORT",
+            rich_help_panel=MESSAGES,
+        ),
+    ] = None,
     verbose: Verbose = 0,
 ) -> None:
     """Identify while the samples come: CSV or JSON lines in, a JSON line per sample out.
@@ -281,5 +290,6 @@ def stream(
         events=events,
         quantiles=quantiles,
         watch=watch,
+        serve=serve,
     )
     raise typer.Exit(stream_model(options))

@@ -6,9 +6,10 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from smcpn.cases import Case
 from smcpn.checkpoint.container import CheckpointWarning, begun, lock
@@ -21,12 +22,15 @@ from smcpn.io.events import Event, EventLog, Report
 from smcpn.io.parse import Channels
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
-from smcpn.io.stream import Checkpoints, Run, Stream
-from smcpn.io.watch import Watch, watching
+from smcpn.io.stream import Checkpoints, Observer, Run, Stream
+from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
 from smcpn.online import Online
 from smcpn.settings import Settings
 from smcpn.signals import Stop, stop_on_signals
+
+if TYPE_CHECKING:
+    from smcpn.live.page import LivePage
 
 OF_STREAM = (
     "solver", "likelihood", "particles", "seed", "ess", "max_moves", "moves", "resampling",
@@ -58,13 +62,35 @@ def streamed(case: Case, options: StreamOptions) -> int:
         if options.checkpoint is not None:
             with _as_events(report):
                 cleanup.enter_context(lock(Path(options.checkpoint)))
+        page = None
+        if options.serve is not None:
+            page = cleanup.enter_context(closing(_page(options.serve, case)))
+            report = _both(report, page.event)
         live = _live(options, case.problem, settings, report)
-        run = _run(options, live, case.problem, source, stop, report, watch)
+        observers = [one for one in (watch, page) if one is not None]
+        run = _run(options, live, case.problem, source, stop, report, observers)
         with closing(run.sink):
             code = run.run()
     if stop.signal is not None:
         _tell_stopped(stop.signal, run.assimilated, options.checkpoint)
     return code
+
+
+def _page(serve: str, case: Case) -> LivePage:
+    """Open the live page, and say where it is."""
+    from smcpn.live.page import LivePage
+
+    page = LivePage(serve, case.title, case.problem)
+    remark(f"smcpn: live page at {page.url}")
+    return page
+
+
+def _both(first: Report, second: Report) -> Report:
+    def report(event: Event) -> None:
+        first(event)
+        second(event)
+
+    return report
 
 
 def _source(options: StreamOptions, problem: Problem) -> Source:
@@ -89,7 +115,7 @@ def _run(
     source: Source,
     stop: Stop,
     report: Report,
-    watch: Watch | None,
+    observers: Sequence[Observer],
 ) -> Run:
     checkpoints = Checkpoints(options.checkpoint, options.checkpoint_every, report)
     samples = Stream(
@@ -106,7 +132,7 @@ def _run(
         checkpoints=checkpoints,
         stop=stop,
         report=report,
-        watch=watch,
+        observers=observers,
         limit=options.limit,
         probabilities=PROBABILITIES if options.quantiles else (),
     )

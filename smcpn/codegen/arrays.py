@@ -83,6 +83,41 @@ class ArrayFunction:
         return results
 
 
+class RowFunction:
+    """A graph as a function of rows of numbers to rows of numbers.
+
+    Results that are zero or a symbol, as most of thousands are, take no instruction each.
+
+    Parameters
+    ----------
+    symbols : casadi.SX, (n, 1)
+    outputs : casadi.SX, (m, 1)
+        Of the symbols.
+    """
+
+    def __init__(self, symbols: ca.SX, outputs: ca.SX) -> None:
+        place = {symbols[k].element_hash(): k for k in range(symbols.numel())}
+        self._n_outputs = outputs.numel()
+        entries = {k: outputs[k] for k in range(outputs.numel()) if not outputs[k].is_zero()}
+        known = {k: place.get(entry.element_hash()) for k, entry in entries.items()}
+        self._copied = [k for k, source in known.items() if source is not None]
+        self._sources = [source for source in known.values() if source is not None]
+        self._computed = [k for k, source in known.items() if source is None]
+        graph = ca.vertcat(ca.SX(0, 1), *(entries[k] for k in self._computed))
+        needed = ca.symvar(graph)
+        self._needed = [place[symbol.element_hash()] for symbol in needed]
+        self._function = ArrayFunction(ca.vertcat(ca.SX(0, 1), *needed), graph)
+
+    def __call__(self, *rows: Array) -> Array:
+        """Rows (m, N) of results, of rows (n, N), which may be given as several arrays."""
+        given = np.concatenate(rows)
+        found = np.zeros((self._n_outputs, given.shape[1]))
+        found[self._copied] = given[self._sources]
+        for k, row in zip(self._computed, self._function([*given[self._needed]]), strict=True):
+            found[k] = row
+        return found
+
+
 @cache
 def _ufunc(operation: str) -> Callable[..., Any]:
     if operation in _UFUNCS:

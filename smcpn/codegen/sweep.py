@@ -9,6 +9,7 @@ tape the states at the ends of the segments are kept, and each is run through on
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.codegen.adjoint import Hoisted, hoisted, transposed
-from smcpn.codegen.arrays import ArrayFunction
+from smcpn.codegen.arrays import RowFunction
 from smcpn.codegen.clock import CLOCK, count
 from smcpn.codegen.kernel import (
     ALIGNED,
@@ -153,7 +154,8 @@ class CompiledSweep:
         size = states * sizes.n_kept * sizes.lanes
 
         def run(part: tuple[int, int]) -> None:
-            work, tape = np.empty(sizes.slots * sizes.lanes + ALIGNED), np.empty(size + ALIGNED)
+            work = np.empty(sizes.slots * sizes.lanes + ALIGNED)
+            tape = _memory(size + ALIGNED)
             numbers, *others = map(address, arrays)
             intervals, inputs, gains, row_samples, begins = rows.addresses
             self.native.run(
@@ -180,12 +182,15 @@ class SweepKernel:
     Attributes
     ----------
     compiled : CompiledSweep
+    cost : float
+        See `SweepPlan.cost`.
     """
 
     def __init__(self, program: LaneProgram) -> None:
         begin = time.perf_counter()
         of_particle = hoisted(program)
         plan = sweep_plan(of_particle.program)
+        self.cost = plan.cost
         self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
         self._ends = _Ends(of_particle)
         CLOCK.compile_seconds += time.perf_counter() - begin
@@ -217,6 +222,19 @@ class SweepKernel:
         return gradient + self._ends.gradient(theta, constants, slopes)
 
 
+_KEPT = threading.local()
+
+
+def _memory(size: int) -> Array:
+    """Memory of so many numbers; every thread keeps that of a tape, for fresh pages take time."""
+    kept: Array = getattr(_KEPT, "tape", np.empty(0))
+    if len(kept) < size:
+        kept = np.empty(size)
+        if 8 * size <= TAPE + LINE:
+            _KEPT.tape = kept
+    return kept
+
+
 def _aligned(array: Array) -> int:
     """Address at which a cache line begins in an array."""
     return -(-address(array) // LINE) * LINE
@@ -235,26 +253,23 @@ class _Ends:
         adjoint = ca.SX.sym("adjoint", program.state.numel(), 1)
         (by_numbers,) = transposed(self.hoisted.numbers, [parameters], slopes)
         (by_start,) = transposed(program.start, [parameters], adjoint)
-        self._numbers = ArrayFunction(known, self.hoisted.numbers)
-        self._gradient = ArrayFunction(ca.vertcat(known, slopes), by_numbers)
-        self._start = ArrayFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
+        self._numbers = RowFunction(known, ca.vertcat(self.hoisted.numbers, program.constants))
+        self._gradient = RowFunction(ca.vertcat(known, slopes), by_numbers)
+        self._start = RowFunction(ca.vertcat(known, program.start_row, adjoint), by_start)
 
     def numbers(self, theta: Array, constants: Array) -> Array:
         """The numbers (w, N), and the constants below them."""
-        found = [*self._numbers([*theta, *constants]), *constants]
-        return _stacked(found, theta.shape[1])
+        return self._numbers(theta, _repeated(constants, theta))
 
     def gradient(self, theta: Array, constants: Array, slopes: Array) -> Array:
         """Derivatives (p, N) of those by the numbers."""
-        return _stacked(self._gradient([*theta, *constants, *slopes]), theta.shape[1])
+        return self._gradient(theta, _repeated(constants, theta), slopes)
 
     def start(self, theta: Array, constants: Array, row: Array, adjoint: Array) -> Array:
         """Derivatives (p, N) of those by the first state."""
-        return _stacked(self._start([*theta, *constants, *row, *adjoint]), theta.shape[1])
+        return self._start(theta, _repeated(np.append(constants, row), theta), adjoint)
 
 
-def _stacked(rows: list[Any], n: int) -> Array:
-    array = np.empty((len(rows), n))
-    for target, row in zip(array, rows, strict=True):
-        target[:] = row
-    return array
+def _repeated(numbers: Array, like: Array) -> Array:
+    """Numbers as rows of as many columns as others have."""
+    return np.broadcast_to(numbers[:, None], (len(numbers), like.shape[1]))

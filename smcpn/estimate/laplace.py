@@ -18,13 +18,17 @@ from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.marginal_scales import averaged_over_scales, given_scales_by_curvature
+from smcpn.estimate.marginal_scales import (
+    averaged_over_scales,
+    given_scales,
+    given_scales_by_curvature,
+)
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.solver import Solver
@@ -224,8 +228,12 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
         reason = f"the posterior does not fall from the mode along {direction}"
         return Laplace(maximum, nothing, np.nan, reason)
     if columns is not None:
-        precision = curvature / np.outer(scale, scale)
-        given = given_scales_by_curvature(density, columns, maximum.theta, precision)
+        if columns.stretches and maximum.function.expands:
+            # Of what lengths have made tiny only products of first derivatives have digits.
+            [given] = given_scales(density, columns, maximum.theta[None, :])
+        else:
+            precision = curvature / np.outer(scale, scale)
+            given = given_scales_by_curvature(density, columns, maximum.theta, precision)
         return replace(averaged_over_scales(density, maximum, given), gauss_newton=gauss_newton)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()

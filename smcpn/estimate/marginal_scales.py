@@ -15,13 +15,9 @@ from numpy.typing import NDArray
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
 from smcpn.functions.network import Network
-from smcpn.model.given_scales import (
-    GivenScales,
-    ScaledColumns,
-    ScaledGaussian,
-    learned_scales,
-)
+from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
+from smcpn.model.scaled_columns import ScaledColumns, learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.results.maximum import POSTERIOR, Maximum
 
@@ -93,8 +89,10 @@ def _about(
     columns: ScaledColumns, theta: Array, value: float, gradient: Array, information: Array
 ) -> GivenScales:
     """A log density of value, gradient and curvature at theta (d,), as one of w."""
-    w = columns.others
-    point, slope, matrix = theta[w], gradient[w], information[np.ix_(w, w)]
+    w, stretch = columns.others, np.ones(len(columns.others))
+    point, u = (each[0] for each in columns.parts(theta[None, :]))
+    stretch[columns.scaled] = np.exp(-columns.stretched(u[None, :])[0][0])
+    slope, matrix = gradient[w] * stretch, information[np.ix_(w, w)] * np.outer(stretch, stretch)
     matrix = matrix + RESOLVED * np.diag(np.diag(matrix))
     pull = slope + matrix @ point
     constant = value - pull @ point + 0.5 * point @ matrix @ point
@@ -144,6 +142,7 @@ class MarginalScales(Search):
         held = set(self._columns.scales.tolist())
         stages = [kept for stage in stages if (kept := [j for j in stage if j not in held])]
         few = min(iterations, FIRST_ITERATIONS)
+        elsewhere: Array = density.centre[None, self._columns.scales]
         found = self._search(density, starts, stages, few)
         left = iterations - few
         search = self._search.nearer()
@@ -153,7 +152,8 @@ class MarginalScales(Search):
             if not len(moving):
                 break
             ends = np.stack([found[k].theta for k in moving])
-            moved = self._moved(density, ends)
+            moved = self._moved(density, ends, elsewhere)
+            elsewhere = elsewhere[:0]
             away = np.abs(moved - ends).max(axis=1)
             for k, near in zip(moving, away < SETTLED, strict=True):
                 settled[k] = near and found[k].reason != LIMIT
@@ -165,15 +165,22 @@ class MarginalScales(Search):
                 found[moving[place]] = found[moving[place]].followed_by(end)
         return found
 
-    def _moved(self, density: LogDensity, theta: Array) -> Array:
-        """Points (n, d) with the scales at the marginal mode of the expansion there."""
+    def _moved(self, density: LogDensity, theta: Array, elsewhere: Array) -> Array:
+        """Points (n, d) with the scales at the marginal mode of the expansion there.
+
+        ``elsewhere`` are further scales to look for it from.
+        """
         columns = self._columns
-        bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
+        bounds = density.bounds[columns.scales]
         moved = theta.copy()
-        for point, given in zip(moved, given_scales(density, columns, theta), strict=True):
-            u = point[columns.scales]
-            if np.isfinite(given.constant):
-                point[columns.scales] = given.mode(np.stack([u, centre]), bounds)
+        for k, given in enumerate(given_scales(density, columns, theta)):
+            w, u = columns.parts(theta[[k]])
+            if not np.isfinite(given.constant):
+                continue
+            other = given.mode(np.concatenate([u, elsewhere]), bounds)[None]
+            if columns.stretches:
+                w = w + given.conditional(other)[0] - given.conditional(u)[0]
+            moved[k] = columns.whole(w, other)[0]
         return moved
 
 

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import pi
 from typing import Annotated, Any
 
 import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from smcpn.arguments import POSITIVE, Kind, Positive, checked, whole
 from smcpn.errors import InputError
-from smcpn.functions.unknown import Intervals, UnknownFunction, labels, one_interval_each
+from smcpn.functions.unknown import (
+    Intervals,
+    Stretch,
+    UnknownFunction,
+    labels,
+    one_interval_each,
+)
 
 BOUNDARY = 2.0
 """Half the interval of the sines over half of ``within``."""
@@ -69,6 +77,16 @@ class GaussianProcess(UnknownFunction):
         """See `UnknownFunction.scales`."""
         return {f"[{k}]": ".scale" for k in range(self.features ** len(self.arguments))}
 
+    @property
+    def stretches(self) -> Mapping[str, Stretch]:
+        """See `UnknownFunction.stretches`: the spectral density multiplies the weights."""
+        lengths = [name for name in self.priors if name.startswith(".lengthscale")]
+        numbers = np.indices((self.features,) * len(lengths)).reshape(len(lengths), -1) + 1
+        return {
+            name: Stretch(tuple(self.scales), partial(_log_root, within, number**2))
+            for name, within, number in zip(lengths, self.within, numbers, strict=True)
+        }
+
     def graph(self, arguments: Sequence[ca.SX], parameters: ca.SX) -> ca.SX:
         """See `UnknownFunction.graph`."""
         variables = len(self.arguments)
@@ -109,6 +127,20 @@ class GaussianProcess(UnknownFunction):
         first = ca.sqrt(length) * ((2 * pi) ** 0.25 / half**0.5)
         slope = -((length * (pi / (4 * half))) ** 2)
         return [first * ca.exp(j**2 * slope) for j in range(1, self.features + 1)]
+
+
+def _log_root(
+    within: tuple[float, float], squares: NDArray[np.int64], length: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logarithm of the standard deviations of sines, and its derivative by the length, (n, p).
+
+    ``squares`` are those of their numbers, (p,).
+    """
+    half = BOUNDARY * (within[1] - within[0]) / 2
+    slope = -((pi / (4 * half)) ** 2) * squares
+    log_first = np.log((2 * pi) ** 0.25 / half**0.5) + 0.5 * np.log(length)
+    value = log_first[:, None] + length[:, None] ** 2 * slope
+    return value, 0.5 / length[:, None] + 2.0 * length[:, None] * slope
 
 
 def _angle(within: tuple[float, float], v: ca.SX) -> ca.SX:

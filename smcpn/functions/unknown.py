@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -84,6 +84,31 @@ def labels(family: str, arguments: Sequence[Any], most: int) -> tuple[str, ...]:
     return tuple(str(one) for one in arguments)
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """Parameters that a function takes only multiplied by positive factors r(l) of a length l.
+
+    Attributes
+    ----------
+    names : tuple of str, (p,)
+    log_factor : callable
+        From l (n,) to log r (n, p) and its derivative by l, (n, p).
+    """
+
+    names: tuple[str, ...]
+    log_factor: Callable[[Array], tuple[Array, Array]]
+
+    def of(self, function: str, names: Sequence[str]) -> Stretch:
+        """The same with the names that parameters have in a problem, of those that it has."""
+        kept = [k for k, one in enumerate(self.names) if function + one in names]
+
+        def log_factor(length: Array) -> tuple[Array, Array]:
+            value, slope = self.log_factor(length)
+            return value[:, kept], slope[:, kept]
+
+        return Stretch(tuple(function + self.names[k] for k in kept), log_factor)
+
+
 @checked
 @dataclass(frozen=True)
 class UnknownFunction(ABC):
@@ -113,6 +138,11 @@ class UnknownFunction(ABC):
     @property
     def scales(self) -> Mapping[str, str]:
         """Parameters whose prior is that of x / s, with the parameter s."""
+        return {}
+
+    @property
+    def stretches(self) -> Mapping[str, Stretch]:
+        """What each parameter that is a length multiplies, where it does nothing else."""
         return {}
 
     @property

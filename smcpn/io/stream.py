@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from smcpn.io.events import Event, Report
 from smcpn.io.parse import Sample
 from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
-from smcpn.io.watch import Watch
 from smcpn.signals import Stop
 
 EVERY_SECONDS = 60.0
@@ -36,6 +35,14 @@ class Live(Protocol):
 
     def update(self, u: Any, y: Any, t: float | None = None) -> Any:
         """Assimilate one sample and return the state after it."""
+        ...
+
+
+class Observer(Protocol):
+    """What looks on while samples are assimilated: `Watch`, and the live page."""
+
+    def sample(self, sample: Sample, t: float, state: Any, waiting: int) -> None:
+        """Take note of a sample, the state after it, and how many items wait."""
         ...
 
 
@@ -313,7 +320,7 @@ class Run:
     stop : Stop
     report : callable
         Called with every `Event`.
-    watch : Watch, optional
+    observers : sequence of Observer
     limit : int, optional
         Samples after which it ends.
     probabilities : tuple of float
@@ -326,7 +333,7 @@ class Run:
     checkpoints: Checkpoints
     stop: Stop
     report: Report
-    watch: Watch | None = None
+    observers: Sequence[Observer] = ()
     limit: int | None = None
     probabilities: tuple[float, ...] = PROBABILITIES
     assimilated: int = field(default=0, init=False)
@@ -353,8 +360,8 @@ class Run:
         if self.limit is not None and self.assimilated >= self.limit:
             self.stop.request()
         self._report_state(sample, t, state)
-        if self.watch is not None:
-            self.watch.sample(t, state, self.samples.waiting)
+        for observer in self.observers:
+            observer.sample(sample, t, state, self.samples.waiting)
         self.sink.write(state_fields(t, state, self.probabilities))
 
     def _finish(self) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from smcpn.io.events import Event, Report
+from smcpn.io.parse import Sample
 
 FRAME_SECONDS = 0.125
 """At most eight frames a second."""
@@ -54,7 +55,7 @@ class Watch:
     events: dict[str, int] = field(default_factory=dict)
     sentences: deque[str] = field(default_factory=lambda: deque(maxlen=RECENT))
 
-    def sample(self, t: float, state: Any, waiting: int) -> None:
+    def sample(self, sample: Sample, t: float, state: Any, waiting: int) -> None:
         """Keep the state after a sample."""
         self.samples += 1
         self.t, self.state, self.waiting = t, state, waiting

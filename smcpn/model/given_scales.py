@@ -14,23 +14,17 @@ its mass: p(x | s) rises as 1 / s^n where data leave x open.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize
 
-from smcpn.model.distribution import INTERQUARTILE_RANGE, draw
-from smcpn.model.prior import Prior
-from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import ScaledColumns
 from smcpn.model.stencil import derivatives
 
 Array = NDArray[np.float64]
 
-_DRAWS = 1001
-_FARTHEST = 1e30
-"""Largest scale, and one over the least."""
 _NEGLIGIBLE = 12.0
 """Nats below its mode at which the density of the scales is cut off."""
 _WIDEST = 12.0
@@ -38,83 +32,10 @@ _WIDEST = 12.0
 _NODES = {1: 41, 2: 17, 3: 9}
 """Nodes along each axis of so many scales; of more, the density is that of its curvature."""
 _DIFFERENCE = 1e-3
+_SMALL_GAIN, _FLAT = 1e-12, 1e-4
+"""Share of the log density, and slope, below which a search for its mode ends."""
 _BLOCK = 2**22
 """Most numbers of the matrices that are held at a time."""
-
-
-class ScaledColumns:
-    """Which coordinates of a prior are scales, and what these scale.
-
-    Attributes
-    ----------
-    scales, others : ndarray of int
-        Columns of the learned scales u, (k,), and of all others w, (m,).
-    scaled : ndarray of int, (n,)
-        Places among w of what has a learned scale.
-    by : ndarray of int, (n,)
-        Place of its scale among u.
-    precision, centre : ndarray, (n,)
-        h and c of x / s: exact of normal distributions, by the quartiles of others.
-    """
-
-    def __init__(self, prior: Prior) -> None:
-        self.prior, scaling = prior, prior.scaling
-        learned = scaling.by >= 0
-        self.scales, self.by = np.unique(scaling.by[learned], return_inverse=True)
-        self.others = np.setdiff1d(np.arange(len(prior)), self.scales)
-        columns = scaling.columns[learned]
-        self.scaled = np.searchsorted(self.others, columns)
-        normals = [_normal(prior.distributions[prior.names[j]]) for j in columns]
-        self.centre, spread = np.array(normals).reshape(-1, 2).T
-        self.precision = spread**-2.0
-
-    def of(self, u: Array) -> tuple[Array, Array]:
-        """Scales s of coordinates (n, k), and the derivatives of log s, (n, k) both."""
-        maps = [self.prior.maps[j] for j in self.scales]
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            s = np.stack([one.natural(u[:, k]) for k, one in enumerate(maps)], axis=1)
-            slopes = np.stack([one.slopes(u[:, k])[0] for k, one in enumerate(maps)], axis=1)
-            slopes = np.nan_to_num(slopes / s, posinf=0.0, neginf=0.0)
-        # A move may leave all that is likely; matrices must stay positive definite there.
-        return np.clip(np.nan_to_num(s, nan=1.0), 1.0 / _FARTHEST, _FARTHEST), slopes
-
-    def log_prior(self, u: Array) -> Array:
-        """Log density of the prior of each coordinate (n, k), (n, k)."""
-        prior, along = self.prior, np.empty(u.shape)
-        for k, j in enumerate(self.scales):
-            at, distribution = prior.maps[j], prior.distributions[prior.names[j]]
-            along[:, k] = distribution.logpdf(at.natural(u[:, k])) + at.log_jacobian(u[:, k])
-        return along
-
-    @cached_property
-    def spread(self) -> Array:
-        """Spread of the prior of u, (k,)."""
-        theta = self.prior.sample(np.random.default_rng(0), _DRAWS)[:, self.scales]
-        low, high = np.quantile(theta, (0.25, 0.75), axis=0)
-        return (high - low) / INTERQUARTILE_RANGE
-
-    def whole(self, w: Array, u: Array) -> Array:
-        """Coordinates (n, d) of w (n, m) and u (n, k)."""
-        theta = np.empty((len(u), len(self.prior)))
-        theta[:, self.others], theta[:, self.scales] = w, u
-        return theta
-
-
-def _normal(distribution: Any) -> tuple[float, float]:
-    """Mean and standard deviation of a normal distribution; of another by its quartiles."""
-    if getattr(getattr(distribution, "dist", None), "name", None) == "norm":
-        return float(distribution.mean()), float(distribution.std())
-    drawn = draw(distribution, np.random.default_rng(0), _DRAWS)
-    low, centre, high = np.quantile(drawn, (0.25, 0.5, 0.75))
-    return float(centre), float(high - low) / INTERQUARTILE_RANGE
-
-
-def learned_scales(problem: Problem) -> ScaledColumns | None:
-    """Return the scales that a prior learns; None without any, or if the model depends on one."""
-    if not (problem.prior.scaling.by >= 0).any():
-        return None
-    columns = ScaledColumns(problem.prior)
-    return None if problem.model.depends_on()[columns.scales].any() else columns
 
 
 @dataclass(frozen=True)
@@ -139,7 +60,7 @@ class GivenScales:
 
     def conditional(self, u: Array) -> tuple[Array, Array]:
         """Means (n, m) of w given u (n, k), and lower Cholesky factors of the precisions."""
-        precision, pull, _ = self._given(u)
+        precision, pull = self._given(u)
         roots = np.linalg.cholesky(precision)
         half = np.linalg.solve(roots, pull[:, :, None])
         return np.linalg.solve(roots.transpose(0, 2, 1), half)[:, :, 0], roots
@@ -149,39 +70,42 @@ class GivenScales:
         return np.concatenate([self._log_marginal(u[rows]) for rows in self.blocks(len(u))])
 
     def _log_marginal(self, u: Array) -> Array:
-        columns, (s, _) = self.columns, self.columns.of(u)
-        _, pull, _ = self._given(u)
         mean, roots = self.conditional(u)
+        return self._value(u, mean, roots) + self.columns.log_prior(u).sum(axis=1)
+
+    def _value(self, u: Array, mean: Array, roots: Array) -> Array:
+        """Return log p(y | u), (n,), of moments given u."""
+        columns, (s, _) = self.columns, self.columns.of(u)
+        _, pull = self._given(u)
         log_volume = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
         h, c, m = columns.precision, columns.centre, len(columns.others)
         own = 0.5 * (np.log(h) - h * c**2).sum() + 0.5 * (m - len(h)) * np.log(2.0 * np.pi)
-        scaled = np.log(s)[:, columns.by].sum(axis=1)
         square = 0.5 * np.sum(pull * mean, axis=1)
-        prior = columns.log_prior(u).sum(axis=1)
-        return self.constant + own + square - log_volume - scaled + prior
+        return self.constant + own + square - log_volume - np.log(s).sum(axis=1)
 
-    def slope(self, u: Array) -> Array:
-        """Gradient of `log_marginal` at (n, k), (n, k)."""
+    def value_and_slope(self, u: Array) -> tuple[Array, Array]:
+        """Return `log_marginal` at (n, k), (n,), and its gradient, (n, k)."""
         columns, (s, a) = self.columns, self.columns.of(u)
         mean, roots = self.conditional(u)
         variance = _variances(roots)[:, columns.scaled]
-        x, each = mean[:, columns.scaled], s[:, columns.by]
-        by_x = columns.precision * (x**2 + variance) / each**2
-        by_x -= columns.precision * columns.centre * x / each + 1.0
-        by_prior = derivatives(columns.log_prior, u, columns.spread)[1]
-        return a * _summed(by_x, columns.by, len(columns.scales)) + by_prior
+        x = mean[:, columns.scaled]
+        by_log = columns.precision * (x**2 + variance) / s**2
+        by_log -= columns.precision * columns.centre * x / s + 1.0
+        prior, by_prior, _ = derivatives(columns.log_prior, u, columns.spread)
+        value = self._value(u, mean, roots) + prior.sum(axis=1)
+        return value, np.einsum("nj,njk->nk", by_log, a) + by_prior
 
     def mode(self, starts: Array, bounds: Array) -> Array:
         """Highest point (k,) of `log_marginal`, from starts (n, k) within bounds (k, 2)."""
 
         def cost(u: Array) -> tuple[float, Array]:
-            return -float(self.log_marginal(u[None])[0]), -self.slope(u[None])[0]
+            value, slope = self.value_and_slope(u[None])
+            return -float(value[0]), -slope[0]
 
-        starts = np.clip(starts, *bounds.T)
         ends = [
             optimize.minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds,
-                              options={"ftol": 1e-14, "gtol": 1e-8})
-            for start in np.unique(starts, axis=0)
+                              options={"ftol": _SMALL_GAIN, "gtol": _FLAT})
+            for start in np.unique(np.clip(starts, *bounds.T), axis=0)
         ]  # fmt: skip
         return np.asarray(min(ends, key=lambda end: end.fun).x, dtype=np.float64)
 
@@ -204,8 +128,10 @@ class GivenScales:
         mean = weights @ means
         covariance = (means - mean).T @ (weights[:, None] * (means - mean))
         others, done = np.ix_(self.columns.others, self.columns.others), 0
+        stretch = np.exp(-self.columns.stretched(nodes)[0])
         for _, roots in whole:
             inverse = np.linalg.inv(roots)
+            inverse[:, :, self.columns.scaled] *= stretch[done : done + len(roots), None]
             own = np.sqrt(weights[done : done + len(roots), None, None]) * inverse
             flat = own.reshape(-1, own.shape[2])
             covariance[others] += flat.T @ flat
@@ -244,23 +170,23 @@ class GivenScales:
         No wider in any direction than the prior.
         """
         shift = _DIFFERENCE * np.eye(len(u))
-        curvature = -(self.slope(u + shift) - self.slope(u - shift)) / (2.0 * _DIFFERENCE)
+        slopes = self.value_and_slope(np.concatenate([u - shift, u + shift]))[1]
+        curvature = (slopes[: len(u)] - slopes[len(u) :]) / (2.0 * _DIFFERENCE)
         scale = self.columns.spread
         scaled = 0.5 * (curvature + curvature.T) * np.outer(scale, scale)
         values, vectors = np.linalg.eigh(scaled)
         covariance = vectors / np.maximum(values, 0.25) @ vectors.T * np.outer(scale, scale)
         return np.linalg.cholesky(covariance)
 
-    def _given(self, u: Array) -> tuple[Array, Array, Array]:
-        """Precisions (n, m, m) and r (n, m) of w, and h / s^2, (n, number of x)."""
+    def _given(self, u: Array) -> tuple[Array, Array]:
+        """Precisions (n, m, m) and r (n, m) of w."""
         columns, (s, _) = self.columns, self.columns.of(u)
-        each, x = s[:, columns.by], columns.scaled
-        own = columns.precision / each**2
+        x = columns.scaled
         precision = np.repeat(self.information[None], len(u), axis=0)
-        precision[:, x, x] += own
+        precision[:, x, x] += columns.precision / s**2
         pull = np.repeat(self.pull[None], len(u), axis=0)
-        pull[:, x] += columns.precision * columns.centre / each
-        return precision, pull, own
+        pull[:, x] += columns.precision * columns.centre / s
+        return precision, pull
 
     def blocks(self, n: int) -> list[slice]:
         """Rows of n that are computed at a time."""
@@ -271,11 +197,6 @@ class GivenScales:
 def _variances(roots: Array) -> Array:
     """Diagonals of the inverses of L L', (n, m), of lower Cholesky factors L (n, m, m)."""
     return np.square(np.linalg.inv(roots)).sum(axis=1)
-
-
-def _summed(values: Array, by: NDArray[np.int64], k: int) -> Array:
-    """Sums of columns (n, m) by their scales, (n, k)."""
-    return values @ np.eye(k)[by]
 
 
 @dataclass(frozen=True)
@@ -318,37 +239,38 @@ class ScaledGaussian:
         """Squared lengths of the normals behind (n, d), and logs of the volume per volume, (n,)."""
         squares, log_volumes = np.empty(len(theta)), np.empty(len(theta))
         for rows in self.given.blocks(len(theta)):
-            away, normal, roots = self._behind(theta[rows])
-            along = np.einsum("nji,nj->ni", roots, away)
+            w, u, mean, normal, roots = self._behind(theta[rows])
+            along = np.einsum("nji,nj->ni", roots, w - mean)
             squares[rows] = np.square(along).sum(axis=1) + np.square(normal).sum(axis=1)
             log_volumes[rows] = -np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+            log_volumes[rows] -= self.given.columns.stretched(u)[0].sum(axis=1)
         return squares, log_volumes + np.log(np.diag(self.factor)).sum()
 
     def slopes(self, theta: Array) -> tuple[Array, Array]:
         """Gradients of half of the squares and of the log volumes, (n, d) both."""
         by_square, by_volume = np.zeros(theta.shape), np.zeros(theta.shape)
         columns = self.given.columns
-        x, k = columns.scaled, len(self.factor)
+        x = columns.scaled
         for rows in self.given.blocks(len(theta)):
-            away, normal, roots = self._behind(theta[rows])
+            w, u, mean, normal, roots = self._behind(theta[rows])
+            (s, a), (logs, slopes) = columns.of(u), columns.stretched(u)
+            away, own = w - mean, columns.precision / s**2
             pulled = np.einsum("nij,nkj,nk->ni", roots, roots, away)
-            s, a = columns.of(theta[rows][:, columns.scales])
-            each, w = s[:, columns.by], theta[rows][:, columns.others[x]]
-            own = columns.precision / each**2
             # Of Q / 2 = w'L w / 2 - w'r + r'L^-1 r / 2 by the scales, in L and r.
-            mean, away_x = w - away[:, x], away[:, x]
-            change = -own * away_x * (w + mean) + columns.precision * columns.centre / each * away_x
-            by_square[rows, columns.scales] = a * _summed(change, columns.by, k)
-            by_square[rows, columns.scales] += np.linalg.solve(self.factor.T, normal.T).T
+            change = columns.precision * columns.centre / s - own * (w + mean)[:, x]
+            by_u = np.einsum("nj,njk->nk", change * away[:, x], a)
+            by_u += np.einsum("nj,njk->nk", pulled[:, x] * w[:, x], slopes)
+            by_square[rows, columns.scales] = by_u + np.linalg.solve(self.factor.T, normal.T).T
+            pulled[:, x] *= np.exp(logs)
             by_square[rows, columns.others] = pulled
-            variance = _variances(roots)[:, x]
-            by_volume[rows, columns.scales] = a * _summed(own * variance, columns.by, k)
+            shrunk = np.einsum("nj,njk->nk", own * _variances(roots)[:, x], a)
+            by_volume[rows, columns.scales] = shrunk - slopes.sum(axis=1)
         return by_square, by_volume
 
-    def _behind(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Return w less its mean (n, m), the normals behind u (n, k), and roots of precisions."""
+    def _behind(self, theta: Array) -> tuple[Array, Array, Array, Array, Array]:
+        """Return w, u, means of w, normals behind u, and roots of the precisions of w."""
         columns = self.given.columns
-        u = theta[:, columns.scales]
+        w, u = columns.parts(theta)
         mean, roots = self.given.conditional(u)
         normal = np.linalg.solve(self.factor, (u - self.centre[columns.scales]).T).T
-        return theta[:, columns.others] - mean, normal, roots
+        return w, u, mean, normal, roots

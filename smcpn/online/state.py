@@ -186,20 +186,39 @@ class State:
         return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
 
     @property
-    def _mixture(self) -> tuple[Array, Array]:
-        if "states" not in self._known:
-            unknown = np.full(len(self.state_names), np.nan)
-            known = self._states().mixture() if self._position else (unknown, unknown)
-            self._known["states"] = known
-        return self._known["states"]
+    def output_sd(self) -> Array:
+        """Predictive standard deviation of each output at the last sample, (q,); nan before any.
 
-    def _states(self) -> HiddenStates:
-        """States of all particles at the last of the samples of the window."""
+        Solver, noise and the spread of the particles, weighted with what the sample told.
+        """
+        return self._summaries[1]
+
+    @property
+    def _mixture(self) -> tuple[Array, Array]:
+        return self._summaries[0]
+
+    @property
+    def _summaries(self) -> tuple[tuple[Array, Array], Array]:
+        """Mean and standard deviation of the states, and standard deviation of the outputs."""
+        if "summaries" not in self._known:
+            unknown = np.full(len(self.state_names), np.nan)
+            found = (unknown, unknown), np.full(len(self.innovation), np.nan)
+            if self._position:
+                likelihood, moments = self._moments()
+                q = likelihood.history.n_outputs
+                weights, mean = self.weights, moments[:q]
+                spread = np.square(mean - (mean @ weights)[:, None])
+                sd = np.sqrt((moments[q : 2 * q] + spread) @ weights)
+                found = HiddenStates.of(likelihood, moments, weights).mixture(), sd
+            self._known["summaries"] = found
+        return self._known["summaries"]
+
+    def _moments(self) -> tuple[Any, Array]:
+        """The likelihood, and its moments (m, N) of all particles at the last sample."""
         system = self._particles.system
         likelihood = self._shared.sampler.likelihood.keyed(system.keys)
         columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
-        moments = likelihood.moments(columns, system.state, self._position - 1)
-        return HiddenStates.of(likelihood, moments, system.weights)
+        return likelihood, likelihood.moments(columns, system.state, self._position - 1)
 
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.

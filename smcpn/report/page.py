@@ -128,16 +128,17 @@ def _data_uri(figure: Figure) -> str:
     return f"data:image/svg+xml,{quote(text, safe=_SAFE)}"
 
 
-def rendered(name: str, **values: Any) -> str:
+def rendered(name: str, scripts: tuple[str, ...] = SCRIPT, **values: Any) -> str:
     """Return the text of a page from a template of this package, by the name of its file.
 
     The page loads nothing, and runs no script but its own: its content security policy names the
-    hashes of style and script.
+    hashes of style and script. Only the live page reads on from where it came from.
     """
-    style, script = _joined(STYLE), _joined(SCRIPT)
+    style, script = _joined(STYLE), _joined(scripts)
+    sources = "" if scripts == SCRIPT else "connect-src 'self'; "
     policy = (
         f"default-src 'none'; img-src data:; style-src '{_hash(style)}'; "
-        f"script-src '{_hash(script)}'; base-uri 'none'; form-action 'none'"
+        f"script-src '{_hash(script)}'; {sources}base-uri 'none'; form-action 'none'"
     )
     return _template(name).render(
         style=style, script=script, policy=policy, written=_now(), **values

@@ -264,6 +264,9 @@ def _plot_prior(
 
 def _plot_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -> None:
     low, high = _range(values, weights)
+    if len(values) == 1:
+        axes.axvline(float(values[0]), color=DARK, lw=1.3, label="maximum")
+        return
     counts, edges = np.histogram(values, bins=BINS, range=(low, high), weights=weights)
     heights = counts / (counts.max() or 1.0) if own_peak else counts / np.diff(edges)
     axes.stairs(heights, edges, color=DARK, lw=1.3, label="posterior")
@@ -271,8 +274,13 @@ def _plot_posterior(axes: Axes, values: Array, weights: Array, own_peak: bool) -
 
 def _plot_pair(axes: Axes, x: Array, y: Array, correlation: float) -> None:
     # Thousands of points are one small picture in the file, not thousands of elements.
-    axes.plot(x, y, ls="", marker="o", ms=2.0, mew=0, color=DARK, alpha=0.25, rasterized=True)
-    axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)
+    one = len(x) == 1
+    axes.plot(
+        x, y, ls="", marker="o", ms=5.0 if one else 2.0, mew=0, color=DARK,
+        alpha=1.0 if one else 0.25, rasterized=True,
+    )  # fmt: skip
+    if np.isfinite(correlation):
+        axes.set_title(f"{correlation:+.2f}", loc="right", pad=1.5, fontsize=7.5)
     axes.margins(0.06)
 
 

@@ -219,7 +219,7 @@ class WeightedDraws(WithCard, Populations, WithFunctions):
         accepted = f"{100 * self.acceptance:.1f} %" if self.rejuvenations else ""
         return [
             ("particles", f"{len(self.theta)}"),
-            ("log-evidence", f"{self.log_evidence:.2f}"),
+            ("log-evidence", f"{self.log_evidence:.2f}" if np.isfinite(self.log_evidence) else ""),
             ("rejuvenations", f"{len(self.rejuvenations)}"),
             ("proposals accepted", accepted),
         ]

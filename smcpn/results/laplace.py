@@ -15,6 +15,7 @@ from smcpn.columns import align, counted
 from smcpn.errors import InputError, listed
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
+from smcpn.results.analysed import Analysed
 from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
@@ -127,7 +128,7 @@ class Mode:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Laplace(WithCard, WithFunctions):
+class Laplace(WithCard, Analysed, WithFunctions):
     """A Gaussian posterior of unconstrained coordinates: mode, and inverse of minus the Hessian.
 
     Attributes
@@ -357,7 +358,7 @@ class Laplace(WithCard, WithFunctions):
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`."""
-        return self.to_posterior().picture() if self.success else None
+        return self.posterior.picture() if self.success else None
 
     def summary(self) -> str:
         """The parameter table and the figures, as text."""
@@ -400,6 +401,9 @@ class Laplace(WithCard, WithFunctions):
             log_evidence_se=posterior.log_evidence_se,
             laplace_log_evidence=self.log_evidence,
         )
+
+    def _drawn(self) -> Posterior:
+        return self.to_posterior() if self.success else self.maximum.posterior
 
     def to_posterior(self, particles: Count = 1000, seed: Seed = 0) -> Posterior:
         """Return draws as the particles of a `Posterior`, to simulate, validate and report with.

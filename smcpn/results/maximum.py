@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,8 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
+from smcpn.results.analysed import Analysed
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened, warned
@@ -67,7 +70,7 @@ class StartResult:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Maximum(WithCard):
+class Maximum(WithCard, Analysed):
     """The highest point that searches converged to; where none converged, the highest point.
 
     Attributes
@@ -119,6 +122,11 @@ class Maximum(WithCard):
         return self.function.solver
 
     @property
+    def likelihood(self) -> str:
+        """Name of the likelihood."""
+        return self.function.likelihood
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Parameter names, in the order of `values`."""
         return self.problem.names
@@ -168,6 +176,13 @@ class Maximum(WithCard):
             raise InputError(f"no parameter '{name}': choose one of {listed(self.names)}")
         return float(self.values[self.names.index(name)])
 
+    def _drawn(self) -> Posterior:
+        return self.to_posterior()
+
+    def plot_function(self, name: str, truth: Callable[..., Any] | None = None) -> Figure:
+        """Plot an unknown function of the model; see `Posterior.plot_function`."""
+        return self.posterior.plot_function(name, truth)
+
     def to_posterior(self) -> Posterior:
         """Return the one particle of a `Posterior`, to simulate, validate and plot with."""
         return equally_weighted(self, self.theta[None, :], float("nan"), None, self.warnings)
@@ -184,8 +199,7 @@ class Maximum(WithCard):
 
     def picture(self) -> Figure | None:
         """See `WithCard.picture`."""
-        one = self.to_posterior() if self.found else None
-        return one and one.simulate(self.problem.records[0]).picture()
+        return self.simulate(self.problem.records[0]).picture() if self.found else None
 
     def summary(self) -> str:
         """The maximum and how it was found, as text."""
@@ -197,7 +211,7 @@ class Maximum(WithCard):
         ]
         lines = [
             align([["parameter", "prior", self._kind], *shortened(rows, ode)], left=(0, 1)),
-            *(self.to_posterior().function_lines() if ode.functions else ()),
+            *(self.posterior.function_lines() if ode.functions else ()),
             "",
             *self.figures(),
             *(f"warning          {warning}" for warning in self.warnings),
@@ -222,6 +236,7 @@ class Maximum(WithCard):
         return [
             *density,
             f"log-likelihood   {self.log_likelihood:.4f}",
+            *self._scales_line(),
             f"search           {stopped} after {iterations} iterations of {self.method}",
             f"starts           {len(self.starts)}, of which {self.agreeing} ended as high; "
             f"{self.evaluations} evaluations",
@@ -230,6 +245,14 @@ class Maximum(WithCard):
             *([] if self.shift is None else [f"discretisation   {self.shift}"]),
             f"time             {self.seconds:.2f} s",
         ]
+
+    def _scales_line(self) -> list[str]:
+        """A line on learned scales, whose maximum is that of their marginal density."""
+        columns = learned_scales(self.problem) if self.function.expands else None
+        if columns is None or self.target != POSTERIOR:
+            return []
+        names = listed([self.names[j] for j in columns.scales])
+        return [f"scales           {names} at their marginal mode, the others given that"]
 
     def _start_lines(self) -> list[str]:
         order = np.argsort([-start.log_density for start in self.starts], kind="stable")

@@ -69,7 +69,9 @@ class ParameterRow:
 
     @property
     def figures(self) -> list[str]:
-        """Mean, sd, sd %, 2.5 % and 97.5 % as text."""
+        """Mean, sd, sd %, 2.5 % and 97.5 % as text; the first alone of a single point."""
+        if self.sd == 0.0:
+            return [f"{self.mean:.5g}", "", "", "", ""]
         return [
             f"{self.mean:.5g}",
             f"{self.sd:.2g}",

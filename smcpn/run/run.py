@@ -18,8 +18,8 @@ from smcpn.likelihood.lanes import LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, build_estimate, build_likelihood
 from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_of_particles
 from smcpn.likelihood.steps import coarser_solver, finer_solver
-from smcpn.model.given_scales import learned_scales
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.estimation import MOST

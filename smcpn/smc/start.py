@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.model.given_scales import GivenScales, ScaledColumns, ScaledGaussian
+from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior import Prior, by_blocks
+from smcpn.model.scaled_columns import ScaledColumns
 from smcpn.smc.proposals import component_log_densities, student_log_density
 
 Array = NDArray[np.float64]

@@ -44,8 +44,8 @@ def posterior_correlation(theta: Array, weights: Array) -> Array:
 
 
 def worst_pair(names: tuple[str, ...], theta: Array, weights: Array) -> ParameterPair | None:
-    """Find the pair with the largest absolute correlation; None for a single parameter."""
-    if len(names) < 2:
+    """Find the pair with the largest absolute correlation; None of one parameter or particle."""
+    if len(names) < 2 or len(theta) < 2:
         return None
     upper = np.triu(np.nan_to_num(posterior_correlation(theta, weights)), k=1)
     i, j = np.unravel_index(int(np.argmax(np.abs(upper))), upper.shape)

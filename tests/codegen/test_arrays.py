@@ -6,7 +6,7 @@ import casadi as ca
 import numpy as np
 import pytest
 
-from smcpn.codegen.arrays import ArrayFunction
+from smcpn.codegen.arrays import ArrayFunction, RowFunction
 from smcpn.model.expression import BINARY, UNARY, applied
 
 X = np.array([-1.7, -0.6, -0.2, 0.0, 0.3, 0.8, 1.0, 2.5])
@@ -35,3 +35,16 @@ def test_arguments_broadcast_and_a_constant_is_a_number():
     np.testing.assert_allclose(product, p_values * np.sin(X))
     np.testing.assert_array_equal(alone, p_values)
     np.testing.assert_array_equal(sign, np.sign(p_values - X))
+
+
+def test_rows_that_are_zero_or_a_symbol_are_copied():
+    symbols = ca.SX.sym("x", 3)
+    graph = ca.vertcat(symbols[2], symbols[0] * symbols[2], ca.SX(1, 1), 2.5, symbols[0])
+    rows = np.arange(12.0).reshape(3, 4)
+    found = RowFunction(symbols, graph)(rows[:1], rows[1:])
+    expected = [rows[2], rows[0] * rows[2], np.zeros(4), np.full(4, 2.5), rows[0]]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_graph_of_no_rows_has_none():
+    assert RowFunction(ca.SX.sym("x", 2), ca.SX(0, 1))(np.ones((2, 3))).shape == (0, 3)

@@ -275,7 +275,7 @@ def test_the_view_shows_parameters_latency_and_events():
         console.print(frames.render())
         live = online()
         for k, (t, u, y) in enumerate(SAMPLES[:5]):
-            watch.sample(t, live.update(u, y, t), waiting=3)
+            watch.sample(None, t, live.update(u, y, t), waiting=3)
             watch.event(Event("bad-line", "words", line=k))
             console.print(frames.render())
     text = console.export_text()
@@ -365,5 +365,5 @@ def test_storing_for_the_view_costs_next_to_nothing():
     watch, one = Watch(), state()
     begin = time.process_time()
     for k in range(10000):
-        watch.sample(0.1 * k, one, 0)
+        watch.sample(None, 0.1 * k, one, 0)
     assert time.process_time() - begin < 10000 * 50e-6

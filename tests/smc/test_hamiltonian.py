@@ -10,14 +10,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.hamiltonian import (
-    HamiltonianMonteCarlo,
-    LangevinMetropolis,
-    Phase,
-    Trajectories,
-    Tuning,
-    _carried,
-)
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
@@ -26,6 +19,7 @@ from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
+from smcpn.smc.trajectories import Phase, Trajectories, Tuning, _start_correlation
 from tests.targets import LinearRegression
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
@@ -33,6 +27,9 @@ STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
 
 class Regression(LinearRegression):
     """With its gradient."""
+
+    def gradient_cost(self):
+        return 3.0
 
     def gradient(self, values):
         residual = self.y[:, None] - np.einsum("td,nd->tn", self.x, values)
@@ -54,6 +51,9 @@ class Skewed:
     def evaluate(self, values, b):
         target = stats.loggamma(1.5).logpdf(values[:, 0]) + stats.t(4).logpdf(values[:, 1])
         return self.start(values), target - self.prior.log_density(values)
+
+    def gradient_cost(self):
+        return 3.0
 
     def gradient(self, values):
         a, b = values.T
@@ -256,14 +256,14 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
             previous = replace(previous, step=0.02, time=0.1)
     assert previous.acceptance == pytest.approx(0.8, abs=0.05)
     assert 0.8 < previous.time < 2.0
-    assert previous.carried < 0.4
+    assert previous.start_correlation < 0.4
 
 
-def test_carried_is_the_correlation_with_the_start():
+def test_start_correlation_is_the_correlation_with_the_start():
     rng, chain = np.random.default_rng(0), [np.random.default_rng(1).normal(size=4000)]
     for _ in range(3):
         chain.append(0.5 * chain[-1] + np.sqrt(0.75) * rng.normal(size=4000))
-    assert _carried(np.array(chain)) == pytest.approx((0.5 + 0.25 + 0.125) / 3, abs=0.03)
+    assert _start_correlation(np.array(chain)) == pytest.approx((0.5 + 0.25 + 0.125) / 3, abs=0.03)
 
 
 def test_what_has_no_gradient_is_refused():

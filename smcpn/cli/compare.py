@@ -1,0 +1,48 @@
+"""``smcpn compare``: systems of the same data ranked by evidence and by test error, in seconds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from smcpn.cli.options import RUN, Json, Seed, Verbose
+from smcpn.cli.terminal import remark, say
+from smcpn.config import load_system
+from smcpn.errors import InputError
+
+
+def compare(
+    systems: Annotated[
+        list[str],
+        typer.Argument(
+            help="Two or more configurations of models of the same data, or case studies.",
+            metavar="SYSTEM...",
+        ),
+    ],
+    starts: Annotated[
+        int,
+        typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
+    ] = 10,
+    seed: Seed = None,
+    as_json: Json = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Rank models of the same data by their evidence and by their errors on tests.
+
+    Evidence and posterior are those of Laplace's approximation at the mode.
+
+    Example: smcpn compare linear/config.toml cubic/config.toml
+    """
+    if len(systems) < 2:
+        raise InputError(f"systems is {systems[0]}: give two or more to compare")
+    cases = [load_system(system) for system in systems]
+    from smcpn.cli.comparing import as_dict, as_text, compared
+    from smcpn.io.sink import json_text
+
+    def told(name: str) -> None:
+        if not as_json:
+            remark(f"fitting {name}")
+
+    found = compared(systems, cases, starts, seed, told)
+    say(json_text(as_dict(found)) if as_json else as_text(found))

@@ -1,0 +1,153 @@
+"""Fit systems of the same data and rank them: ``smcpn compare`` at work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from smcpn.cases import Case
+from smcpn.cli.fitting import Fit, fitted
+from smcpn.columns import align
+from smcpn.errors import listed
+from smcpn.results.compare import ModelComparison, compare
+
+ALIKE = 1.01
+"""Ratio of test errors up to which two models are as good as each other."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Fits of models by name, and their comparison."""
+
+    fits: dict[str, Fit]
+    comparison: ModelComparison
+
+    @property
+    def tests(self) -> list[str]:
+        """Tests that all models have been scored on."""
+        first, *others = (fit.scores for fit in self.fits.values())
+        return [name for name in first if all(name in one for one in others)]
+
+    def errors(self, test: str) -> dict[str, float]:
+        """RMSE of the mean prediction of each model on a test, the least first; nan last."""
+        found = {name: fit.scores[test].rmse_of_mean for name, fit in self.fits.items()}
+        return dict(sorted(found.items(), key=lambda one: np.nan_to_num(one[1], nan=np.inf)))
+
+    @property
+    def best_on_tests(self) -> list[str]:
+        """Names of the models with the least error on some test, each once."""
+        return list(dict.fromkeys(next(iter(self.errors(test))) for test in self.tests))
+
+    def verdict(self) -> list[str]:
+        """Which model wins by evidence, and which on the tests, in sentences."""
+        lines = [f"by evidence      {self.comparison.winner}"]
+        lines += [f"by test error    {self._on(test)}" for test in self.tests]
+        best = self.comparison.best
+        if self.tests and self.best_on_tests == [best]:
+            lines.append(f"winner           '{best}', by evidence and on every test")
+        elif self.tests:
+            lines.append(
+                f"winner           '{best}' by evidence, {listed(self.best_on_tests)} on tests: a "
+                "model that is wrong somewhere may predict better than one with more evidence"
+            )
+        else:
+            lines.append(f"winner           '{best}'; no test was given to all of them")
+        return lines
+
+    def _on(self, test: str) -> str:
+        (best, least), (second, next_least), *_ = self.errors(test).items()
+        unit = self.fits[best].scores[test].unit
+        if not next_least > ALIKE * least:
+            return (
+                f"'{best}' and '{second}' are as good on {test}: RMSE {least:.3g} {unit}".rstrip()
+            )
+        return (
+            f"'{best}' is best on {test}: RMSE {least:.3g} {unit}".rstrip()
+            + f", '{second}' {next_least / least:.3g} times as much"
+        )
+
+
+def compared(
+    systems: Sequence[str],
+    cases: Sequence[Case],
+    starts: int,
+    seed: int | None,
+    told: Callable[[str], None],
+) -> Compared:
+    """Fit every case and compare what is found.
+
+    Parameters
+    ----------
+    systems : sequence of str
+        What the user called them, for those of the same name.
+    cases : sequence of Case
+    starts : int
+        Searches from draws of the prior, of each.
+    seed : int, optional
+    told : callable
+        Is told the name of the model that is fitted next.
+
+    Raises
+    ------
+    InputError
+        If they are not of the same measurements.
+    """
+    same = Counter(case.name for case in cases)
+    names = [
+        system if same[case.name] > 1 else case.name
+        for system, case in zip(systems, cases, strict=True)
+    ]
+    fits: dict[str, Fit] = {}
+    for name, case in zip(names, cases, strict=True):
+        told(name)
+        fits[name] = fitted(case, {"seed": seed}, starts, "auto", False)
+    return Compared(fits, compare({name: fit.laplace for name, fit in fits.items()}))
+
+
+def as_dict(found: Compared) -> dict[str, Any]:
+    """Return the fields that ``--json`` prints."""
+    rows = {row.name: row for row in found.comparison.rows}
+    return {
+        "winner": found.comparison.best,
+        "by": found.comparison.deciding,
+        "best_on_tests": {test: next(iter(found.errors(test))) for test in found.tests},
+        "verdict": found.verdict(),
+        "models": {
+            name: {
+                "parameters": rows[name].parameters,
+                "log_evidence": rows[name].laplace_log_evidence,
+                "log_likelihood": rows[name].log_likelihood,
+                "bic": rows[name].bic,
+                "wall_s": fit.wall_s,
+                "warnings": list(fit.laplace.warnings),
+                "scores": {test: vars(score) for test, score in fit.scores.items()},
+            }
+            for name, fit in found.fits.items()
+        },
+    }
+
+
+def as_text(found: Compared) -> str:
+    """Return the tables and sentences that are printed for a person."""
+    behind = found.comparison.relative("laplace_log_evidence")
+    header = ["model", "k", "log-evidence", "", "BIC", *(f"RMSE {test}" for test in found.tests)]
+    rows = [
+        [row.name, str(row.parameters), f"{row.laplace_log_evidence:.2f}",
+         f"{behind[row.name]:+.2f}", f"{row.bic:.2f}",
+         *(f"{found.fits[row.name].scores[test].rmse_of_mean:.4g}" for test in found.tests)]
+        for row in sorted(found.comparison.rows, key=lambda one: -behind[one.name])
+    ]  # fmt: skip
+    doubts = [
+        f"warning          {name}: {warning}"
+        for name, fit in found.fits.items()
+        for warning in fit.laplace.warnings
+    ]
+    seconds = sum(fit.wall_s + fit.compile_s for fit in found.fits.values())
+    return "\n".join(
+        [align([header, *rows], left=(0,)), "", *found.verdict(), *doubts,
+         f"time             {seconds:.1f} s"]
+    )  # fmt: skip

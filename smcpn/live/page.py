@@ -1,0 +1,239 @@
+"""Frames of a stream for browsers, handed to a server in a process of its own.
+
+The identifying thread only appends to a bounded queue. Another thread makes ten frames a second of
+it and writes them to the server's standard input; while the server is slow, or being started
+again, frames are left out. However many look on, the identification does not wait.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import IO, Any
+
+import numpy as np
+
+from smcpn.errors import InputError, shown
+from smcpn.io.events import Event
+from smcpn.io.parse import Sample
+from smcpn.io.sink import json_text
+from smcpn.model.problem import Problem
+from smcpn.report.page import rendered
+
+FRAME_SECONDS = 0.1
+MOST_SAMPLES = 256
+"""Samples in a frame; of more, evenly spaced ones."""
+RECENT = 4096
+"""Samples that wait for a frame, and those whose latency is summed up."""
+EVENTS = 20
+SCRIPTS = ("uplot/uPlot.iife.min.js", "live.js")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """Read ``port``, ``host:port`` or ``[address]:port``.
+
+        Raises
+        ------
+        InputError
+            If it is none of these.
+        """
+        host, _, port = text.rpartition(":")
+        host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
+        if not (port.isascii() and port.isdigit() and int(port) < 65536) or "/" in host:
+            raise InputError(
+                f"--serve is {shown(text)}: give a port, or host:port, as 8000 or 192.168.0.7:8000"
+            )
+        return cls(host, int(port))
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine reaches it."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class LivePage:
+    """The page of a stream: takes samples and events, and keeps a server running.
+
+    Parameters
+    ----------
+    serve : str
+        ``[host:]port``; port 0 takes a free one.
+    title : str
+    problem : Problem
+
+    Attributes
+    ----------
+    url : str
+        What to open, with the token where one is needed.
+
+    Raises
+    ------
+    InputError
+        If the address cannot be listened on, or the extra ``web`` is not installed.
+    """
+
+    def __init__(self, serve: str, title: str, problem: Problem) -> None:
+        address = Address.of(serve)
+        if find_spec("uvicorn") is None or find_spec("starlette") is None:
+            raise InputError("--serve needs two more packages: pip install smcpn[web]")
+        outputs = [str(name) for name in problem.observe]
+        self._settings: dict[str, Any] = {
+            "host": address.host,
+            "port": address.port,
+            "token": "" if address.loopback else secrets.token_urlsafe(32),
+            "run": secrets.token_hex(8),
+            "page": rendered("live.html", SCRIPTS, title=title, outputs=outputs),
+        }
+        self._samples: deque[tuple[float, Any, Any, Any]] = deque(maxlen=RECENT)
+        self._latencies: deque[float] = deque(maxlen=RECENT)
+        self._events: deque[str] = deque(maxlen=EVENTS)
+        self._state: Any = None
+        self._count = self._frames = self._alarms = self._late = self._waiting = 0
+        self._rate, self._before = 0.0, (time.monotonic(), 0)
+        self._server = self._started()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._publish, name="smcpn-live", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """What to open in a browser."""
+        host, token = self._settings["host"], self._settings["token"]
+        named = f"[{host}]" if ":" in host else host
+        return f"http://{named}:{self._settings['port']}/" + (f"?token={token}" if token else "")
+
+    @property
+    def server_process(self) -> int:
+        """Number of the process that serves."""
+        return self._server.pid
+
+    def sample(self, sample: Sample, t: float, state: Any, waiting: int) -> None:
+        """Take note of a sample; called by the identifying thread."""
+        sd = state.output_sd
+        y = np.atleast_1d(np.asarray(sample.y, dtype=float))
+        self._samples.append((t, y, y - state.innovation * sd, sd))
+        self._latencies.append(state.latency)
+        self._count += 1
+        self._late += state.late
+        self._waiting, self._state = waiting, state
+
+    def event(self, event: Event) -> None:
+        """Keep an event for the next frames."""
+        self._alarms += event.kind == "alarm"
+        self._events.append(str(event))
+
+    def close(self) -> None:
+        """Write the last frame and end the server."""
+        self._done.set()
+        self._thread.join(timeout=5.0)
+        _end(self._server)
+
+    def _started(self) -> subprocess.Popen[str]:
+        """Start a server, and wait until it listens."""
+        # A session of its own: an interrupt from the keyboard is not meant for it.
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-m", "smcpn.live.server"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8",
+            start_new_session=True,
+        )  # fmt: skip
+        with suppress(OSError):
+            _write(server, json.dumps(self._settings))
+        assert server.stdout is not None
+        with server.stdout:
+            answer = server.stdout.readline().strip()
+        if not answer.startswith("port "):
+            _end(server)
+            name = f"{self._settings['host']}:{self._settings['port']}"
+            raise InputError(f"--serve {name} cannot be listened on: {answer or 'no answer'}")
+        self._settings["port"] = int(answer.split()[1])
+        return server
+
+    def _publish(self) -> None:
+        over = False
+        while not over:
+            over = self._done.wait(FRAME_SECONDS)
+            frame = self._frame(over)
+            try:
+                _write(self._server, frame)
+            except (OSError, ValueError):
+                _end(self._server)
+                if not over:
+                    # A port may be taken for a moment: the next frame tries again.
+                    with suppress(InputError, OSError):
+                        self._server = self._started()
+
+    def _frame(self, over: bool) -> str:
+        """What is new as JSON, and the posterior."""
+        samples: list[tuple[float, Any, Any, Any]] = []
+        while self._samples:
+            samples.append(self._samples.popleft())
+        samples = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
+        now, (before, count) = time.monotonic(), self._before
+        if now - before >= 1.0:
+            self._rate, self._before = (self._count - count) / (now - before), (now, self._count)
+        self._frames += 1
+        t, y, predicted, sd = zip(*samples, strict=True) if samples else ((), (), (), ())
+        fields: dict[str, Any] = {
+            "frame": self._frames, "samples": self._count, "rate": self._rate, "over": over,
+            "waiting": self._waiting, "alarms": self._alarms, "events": list(self._events),
+            "t": t, "y": y, "predicted": predicted, "sd": sd,
+        }  # fmt: skip
+        return json_text(fields | self._posterior())
+
+    def _posterior(self) -> dict[str, Any]:
+        state, latencies = self._state, list(self._latencies)
+        if state is None:
+            return {"state": None}
+        p50, p99 = np.quantile(latencies, [0.5, 0.99])
+        mean, sd = state.mean, state.sd
+        rows = [
+            [name, mean[name], sd[name], *state.quantile(name, [0.025, 0.975])]
+            for name in state.names
+        ]
+        found = {
+            "parameters": rows, "ess": state.ess, "degraded": state.degraded, "lag": state.lag,
+            "time": state.t, "p50": p50, "p99": p99, "approximate": state.approximate,
+            "in_time": 1.0 - self._late / max(self._count, 1),
+        }  # fmt: skip
+        return {"state": found}
+
+
+def _input(server: subprocess.Popen[str]) -> IO[str]:
+    assert server.stdin is not None
+    return server.stdin
+
+
+def _end(server: subprocess.Popen[str]) -> None:
+    """Close the input of a server, which ends it, and wait for it."""
+    with suppress(OSError):
+        _input(server).close()
+    try:
+        server.wait(timeout=5.0)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def _write(server: subprocess.Popen[str], line: str) -> None:
+    _input(server).write(line + "\n")
+    _input(server).flush()

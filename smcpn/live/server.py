@@ -1,0 +1,180 @@
+"""The server of a live page: reads frames from standard input, and sends them to browsers.
+
+The first line is the settings, each further one a frame. It ends with its standard input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import json
+import signal
+import socket
+import sys
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
+from starlette.routing import Route
+
+HISTORY = 200
+"""Frames that a browser that comes gets at once, or that has been away."""
+SILENCE = 5.0
+"""Seconds after which a comment keeps a connection open."""
+MOST_CONNECTIONS = 100
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Board:
+    """The last frames: a reader takes what is new, and misses what it is too slow for."""
+
+    def __init__(self, run: str) -> None:
+        self._run, self._count = run, 0
+        self._frames: deque[tuple[int, str]] = deque(maxlen=HISTORY)
+        self._changed = asyncio.Event()
+
+    def put(self, frame: str) -> None:
+        """Add a frame."""
+        self._count += 1
+        self._frames.append((int(json.loads(frame)["frame"]), frame))
+        self._wake()
+
+    def _wake(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def follow(self, last: str) -> AsyncIterator[str]:
+        """Yield server-sent events after that of the id ``last``."""
+        run, _, number = last.rpartition(":")
+        seen = int(number) if run == self._run and number.isdigit() else 0
+        yield f"retry: 500\nevent: run\ndata: {self._run}\n\n"
+        while True:
+            changed = self._changed
+            fresh = [(number, frame) for number, frame in self._frames if number > seen]
+            if fresh:
+                seen = fresh[-1][0]
+                frames = ",".join(frame for _, frame in fresh)
+                yield f"id: {self._run}:{seen}\ndata: [{frames}]\n\n"
+            else:
+                try:
+                    await asyncio.wait_for(changed.wait(), SILENCE)
+                except TimeoutError:
+                    yield ": nothing new\n\n"
+
+
+def guarded(app: App, settings: dict[str, Any]) -> App:
+    """Let a request through whose host is one of ours, and that has the token if there is one."""
+    token, cookie = settings["token"], f"smcpn-{settings['port']}"
+
+    async def check(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        request, refusal = Request(scope), None
+        if not _our_host(request.headers.get("host", ""), settings["host"], bool(token)):
+            refusal = PlainTextResponse("unknown host", 400, HEADERS)
+        elif token:
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            if _same(given, token) and scope["path"] == "/":
+                # The token leaves the address, where a history or a glance would keep it.
+                refusal = RedirectResponse("/", 303, HEADERS)
+                refusal.set_cookie(cookie, token, httponly=True, samesite="lax")
+            elif not _same(_cookie(request, cookie), token):
+                refusal = PlainTextResponse("open the address that has the token", 403, HEADERS)
+        await (refusal or app)(scope, receive, send)
+
+    return check
+
+
+def _same(given: str, token: str) -> bool:
+    return hmac.compare_digest(given.encode(), token.encode())
+
+
+def _cookie(request: Request, name: str) -> str:
+    try:
+        found = SimpleCookie(request.headers.get("cookie", "")).get(name)
+    except CookieError:
+        return ""
+    return "" if found is None else found.value
+
+
+def _our_host(header: str, host: str, public: bool) -> bool:
+    """Whether a Host header names this server: a foreign name may be made to lead here."""
+    name = header.rpartition(":")[0] if not header.endswith("]") and ":" in header else header
+    name = name.removeprefix("[").removesuffix("]").lower()
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        ours = {"localhost", host.lower()}
+        return name in (ours | {socket.gethostname().lower(), socket.getfqdn().lower()}
+                        if public else ours)  # fmt: skip
+    return public or address.is_loopback
+
+
+def application(settings: dict[str, Any], board: Board) -> App:
+    """Page and events."""
+
+    async def page(_: Request) -> HTMLResponse:
+        return HTMLResponse(settings["page"], headers=HEADERS)
+
+    async def events(request: Request) -> StreamingResponse:
+        last = request.headers.get("last-event-id", "")
+        return StreamingResponse(
+            board.follow(last), media_type="text/event-stream", headers=HEADERS
+        )
+
+    routes = [Route("/", page, methods=["GET"]), Route("/events", events, methods=["GET"])]
+    return guarded(Starlette(routes=routes), settings)
+
+
+async def serve(settings: dict[str, Any]) -> None:
+    """Serve until standard input ends."""
+    family = socket.AF_INET6 if ":" in settings["host"] else socket.AF_INET
+    listening = socket.create_server((settings["host"], settings["port"]), family=family)
+    settings["port"] = listening.getsockname()[1]
+    board = Board(settings["run"])
+    config = uvicorn.Config(
+        application(settings, board), log_level="error", access_log=False, lifespan="off",
+        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1, server_header=False,
+        ws="none",
+    )  # fmt: skip
+    server, loop = uvicorn.Server(config), asyncio.get_running_loop()
+
+    def read() -> None:
+        for line in sys.stdin:
+            loop.call_soon_threadsafe(board.put, line.rstrip("\n"))
+        # What was put last is to arrive before the connections are closed.
+        loop.call_soon_threadsafe(loop.call_later, 0.5, setattr, server, "should_exit", True)
+
+    threading.Thread(target=read, daemon=True).start()
+    print(f"port {settings['port']}", flush=True)
+    await server.serve([listening])
+
+
+def main() -> None:
+    """Read the settings and serve."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = json.loads(sys.stdin.readline())
+    try:
+        asyncio.run(serve(settings))
+    except OSError as error:
+        print(error.strerror or str(error), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What a maximum and a Laplace approximation share with a posterior: simulation, plots, report."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from smcpn.arguments import Count, Index, checked
+from smcpn.model.record import Record
+from smcpn.results.posterior import Posterior
+from smcpn.simulation.particles import Simulation
+from smcpn.simulation.sampled import StateFilter
+from smcpn.simulation.states import States
+from smcpn.validation import Validation
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@checked
+class Analysed(ABC):
+    """A result that does what a `Posterior` does, by its `posterior`: one draw, or many."""
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The draws that all of this is done with, made once."""
+        return self._drawn()
+
+    @abstractmethod
+    def _drawn(self) -> Posterior:
+        """Make these draws."""
+
+    def simulate(self, record: Record, **options: Any) -> Simulation:
+        """Simulate a record; arguments as of `Posterior.simulate`."""
+        return self.posterior.simulate(record, **options)
+
+    def predict(
+        self, record: Record, horizon: Count = 1, filter: StateFilter | None = None, **options: Any
+    ) -> Simulation:
+        """Predict up to ``horizon`` samples ahead; arguments as of `Posterior.predict`."""
+        return self.posterior.predict(record, horizon, filter, **options)
+
+    def states(self, record: Record | None = None, **options: Any) -> States:
+        """Filter and smooth the states of a record; arguments as of `Posterior.states`."""
+        return self.posterior.states(record, **options)
+
+    def validate(self, record: Record | None = None) -> Validation:
+        """Test innovations, frequency response and steps; see `Posterior.validate`."""
+        return self.posterior.validate(record)
+
+    def plot_parameters(self, truth: Mapping[str, Any] | None = None) -> Figure:
+        """Plot prior against posterior; see `Posterior.plot_parameters`."""
+        return self.posterior.plot_parameters(truth)
+
+    def plot_corner(self, truth: Mapping[str, Any] | None = None) -> Figure:
+        """Plot every pair of parameters."""
+        return self.posterior.plot_corner(truth)
+
+    def plot_prediction(
+        self, record: Record, observe: Any = None, output: Index | None = None
+    ) -> Figure:
+        """Plot measured against simulated; arguments as of `Posterior.plot_prediction`."""
+        return self.posterior.plot_prediction(record, observe, output)
+
+    def plot_innovations(self, output: Index = 0) -> Figure:
+        """Plot the normalised innovations of the records learned from, and their correlations."""
+        return self.posterior.plot_innovations(output)
+
+    def plot_frf(
+        self, record: Record | None = None, observe: Any = None, output: Index = 0
+    ) -> Figure:
+        """Plot the frequency response of a record and of its simulation."""
+        return self.posterior.plot_frf(record, observe, output)
+
+    def plot_error_budget(self, output: Index = 0) -> Figure:
+        """Plot the solver's share of the innovation variance, and what finer steps change."""
+        return self.posterior.plot_error_budget(output)
+
+    def report(
+        self,
+        path: str | Path,
+        tests: Mapping[str, Record | Simulation] | None = None,
+        **options: Any,
+    ) -> Path:
+        """Write one self-contained HTML file; arguments as of `Posterior.report`."""
+        return self.posterior.report(path, tests, **options)

@@ -1,0 +1,55 @@
+"""``smcpn compare``: models of the same data in order, and a winner in words."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from smcpn.cases import Case
+from smcpn.cli.app import app
+from smcpn.errors import InputError
+from smcpn.settings import Settings
+from smcpn.solver import RK4
+from tests.models import decay_problem
+
+PRIORS = {
+    "free": None,
+    "pinned": {"rate": 3.0, "sigma": stats.lognorm(1.0, scale=0.1), "start": stats.norm(1.0, 0.1)},
+}
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """Run the command on a model with the right rate in its prior, and on one without."""
+
+    def load(name, **_options):
+        problem = decay_problem(prior=PRIORS[name])
+        settings = Settings(solver=RK4(steps=2), seed=1)
+        tests = {"again": problem.records[0]}
+        return Case(name, problem, tests, {}, steps=2, settings=settings)
+
+    monkeypatch.setattr("smcpn.cli.compare.load_system", load)
+    return lambda *arguments: CliRunner().invoke(app, ["compare", *arguments])
+
+
+def test_the_model_with_more_evidence_wins_and_predicts_better(run):
+    done = run("pinned", "free", "--starts", "1", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["winner"] == "free"
+    assert found["by"] == "laplace_log_evidence"
+    assert found["best_on_tests"] == {"again": "free"}
+    models = found["models"]
+    assert models["free"]["log_evidence"] > models["pinned"]["log_evidence"] + 5
+    assert found["verdict"][0].startswith("by evidence      'free' wins by Laplace log-evidence")
+    assert "times as much" in found["verdict"][1]
+    assert found["verdict"][2] == "winner           'free', by evidence and on every test"
+
+
+def test_one_model_is_refused(run):
+    done = run("free")
+    assert isinstance(done.exception, InputError)
+    assert "give two or more to compare" in str(done.exception)

@@ -1,0 +1,217 @@
+"""The live page: who may read it, that nobody slows the stream, that it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import time
+import urllib.request
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import smcpn
+from smcpn.io.events import Event
+from smcpn.live.page import RECENT, Address, LivePage
+from tests import models
+
+pytest.importorskip("uvicorn", reason="the extra web is not installed")
+from smcpn.live.server import HISTORY, Board, application
+
+CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+HOSTILE = """</script><script>document.title = "taken"</script>"""
+
+
+def state(k: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        output_sd=np.array([0.1]), innovation=np.array([0.5]), latency=1e-4, late=False, t=0.1 * k,
+        names=("k",), mean={"k": 4.0}, sd={"k": 0.1}, ess=100.0, degraded=False, lag=0,
+        approximate="", quantile=lambda name, q: np.array([3.8, 4.2]),
+    )  # fmt: skip
+
+
+def feed(page: LivePage, begin: int, end: int) -> None:
+    for k in range(begin, end):
+        page.sample(SimpleNamespace(y=np.array([1.0])), 0.1 * k, state(k), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port", "loopback"),
+    [
+        ("8000", "127.0.0.1", 8000, True),
+        (":8000", "127.0.0.1", 8000, True),
+        ("localhost:1", "localhost", 1, True),
+        ("[::1]:8000", "::1", 8000, True),
+        ("0.0.0.0:8000", "0.0.0.0", 8000, False),
+        ("rig.example:80", "rig.example", 80, False),
+    ],
+)
+def test_addresses(text, host, port, loopback):
+    address = Address.of(text)
+    assert (address.host, address.port, address.loopback) == (host, port, loopback)
+
+
+@pytest.mark.parametrize("text", ["", "rig", "rig:", "rig:70000", "http://rig:80", "80a", "-1"])
+def test_what_is_no_address_is_refused(text):
+    with pytest.raises(smcpn.InputError, match="--serve"):
+        Address.of(text)
+
+
+def answer(settings, path="/", query="", **headers) -> tuple[int, dict[str, str]]:
+    """Status and headers of a request to the application."""
+    scope = {
+        "type": "http", "method": "GET", "path": path, "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+    }  # fmt: skip
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    async def ask():
+        await application(settings, Board("run"))(scope, receive, send)
+
+    asyncio.run(ask())
+    return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+
+
+LOCAL = {"host": "127.0.0.1", "port": 80, "token": "", "page": "the page"}
+PUBLIC = {"host": "0.0.0.0", "port": 80, "token": "s" * 43, "page": "the page"}
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1:80", "[::1]:80", "LOCALHOST:80"])
+def test_this_machine_reads_without_a_token(host):
+    status, headers = answer(LOCAL, host=host)
+    assert status == 200
+    assert headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("host", ["", "evil.example", "127.0.0.1.evil.example:80", "10.0.0.1"])
+def test_a_foreign_name_that_leads_here_is_refused(host):
+    assert answer(LOCAL, host=host)[0] == 400
+
+
+def test_others_need_the_token():
+    assert answer(PUBLIC, host="10.0.0.1")[0] == 403
+    assert answer(PUBLIC, path="/events", host="10.0.0.1")[0] == 403
+    assert answer(PUBLIC, query="token=ä", host="10.0.0.1")[0] == 403
+    assert answer(PUBLIC, host="10.0.0.1", cookie="smcpn-80=wrong")[0] == 403
+    assert answer(PUBLIC, host="evil.example", cookie=f"smcpn-80={'s' * 43}")[0] == 400
+    status, headers = answer(PUBLIC, query=f"token={'s' * 43}", host="10.0.0.1")
+    assert status == 303
+    assert headers["location"] == "/"
+    assert "HttpOnly" in headers["set-cookie"]
+    cookie = headers["set-cookie"].partition(";")[0]
+    assert answer(PUBLIC, host="10.0.0.1", cookie=cookie)[0] == 200
+
+
+def test_a_reader_takes_what_is_new_and_a_slow_one_misses_the_oldest():
+    async def read() -> list[str]:
+        board = Board("run")
+        for k in range(1, HISTORY + 11):
+            board.put(json.dumps({"frame": k}))
+        slow = board.follow("")
+        taken = [await anext(slow), await anext(slow)]
+        board.put(json.dumps({"frame": 1000}))
+        taken.append(await anext(slow))
+        again = board.follow("run:1000")
+        board.put(json.dumps({"frame": 1001}))
+        await anext(again)
+        taken.append(await anext(again))
+        return taken
+
+    hello, history, new, resumed = asyncio.run(read())
+    assert "data: run" in hello
+    frames = json.loads(history.split("data: ")[1])
+    assert [frames[0]["frame"], len(frames)] == [11, HISTORY]
+    assert new == 'id: run:1000\ndata: [{"frame": 1000}]\n\n'
+    assert resumed == 'id: run:1001\ndata: [{"frame": 1001}]\n\n'
+
+
+@pytest.fixture
+def page():
+    page = LivePage("127.0.0.1:0", HOSTILE, models.oscillator_problem(models.oscillator_record()))
+    yield page
+    page.close()
+
+
+def test_the_stream_does_not_wait_for_a_server_that_stands_still(page):
+    os.kill(page.server_process, signal.SIGSTOP)
+    try:
+        feed(page, 0, 4 * RECENT)
+    finally:
+        os.kill(page.server_process, signal.SIGCONT)
+    with urllib.request.urlopen(page.url) as response:
+        text = response.read().decode()
+    assert HOSTILE not in text
+    page.event(Event("alarm", HOSTILE))
+    with urllib.request.urlopen(page.url + "events") as response:
+        line = next(line for line in response if line.startswith(b"data: ["))
+    assert json.loads(line[6:])[-1]["samples"] <= 4 * RECENT
+
+
+def test_a_port_that_is_taken_is_refused(page):
+    with pytest.raises(smcpn.InputError, match="cannot be listened on"):
+        LivePage(page.url.split("/")[2], "second", SimpleNamespace(observe=("x",)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium")
+def test_a_browser_sees_the_server_die_and_come_back(page, tmp_path):
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    shots = os.environ.get("SMCPN_SCREENSHOTS") or tmp_path
+    with playwright.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        view = browser.new_context(viewport={"width": 390, "height": 800}, color_scheme="dark")
+        tab, said = view.new_page(), []
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        feed(page, 0, 50)
+        page.event(Event("alarm", HOSTILE))
+        tab.goto(page.url)
+        status = tab.locator("#status")
+        playwright.expect(status).to_have_text("live", timeout=20000)
+        playwright.expect(tab.locator("#events")).to_contain_text(HOSTILE)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+        tab.screenshot(path=f"{shots}/live-390-dark.png", full_page=True)
+        dead = page.server_process
+        os.kill(dead, signal.SIGKILL)
+        playwright.expect(status).to_contain_text("connection lost", timeout=20000)
+        feed(page, 50, 99)
+        playwright.expect(status).to_have_text("live", timeout=20000)
+        assert page.server_process != dead
+        tab.wait_for_function("window.assimilated == 99")
+        assert tab.title().startswith(HOSTILE)
+        assert not said
+        page.close()
+        playwright.expect(status).to_have_text("stream ended", timeout=20000)
+        browser.close()
+
+
+def test_the_predictive_deviation_of_the_outputs_is_that_of_the_innovations():
+    problem = models.oscillator_problem(models.oscillator_record())
+    live, record = smcpn.Online(problem, particles=100, seed=1), problem.records[0]
+    found = None
+    for u, y in zip(record.u[:150], record.y[:150], strict=True):
+        found = live.update(u, y)
+    ahead = live.predict(record.u[150:151])
+    # Late in a record one sample tells little: the next one's deviation is nearly the same.
+    np.testing.assert_allclose(found.output_sd, ahead.sd[0], rtol=0.1)
+    assert found.output_sd[0] >= models.OSCILLATOR_NOISE
+
+
+def test_frames_hold_every_sample_with_its_prediction(page):
+    feed(page, 0, 5)
+    time.sleep(0.25)
+    with urllib.request.urlopen(page.url + "events") as response:
+        frames = json.loads(next(line for line in response if line.startswith(b"data: ["))[6:])
+    assert [t for frame in frames for t in frame["t"]] == pytest.approx(0.1 * np.arange(5))
+    shown = next(frame for frame in frames if frame["t"])
+    assert shown["predicted"][0] == [pytest.approx(0.95)]
+    assert shown["state"]["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]

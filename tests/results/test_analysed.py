@@ -1,0 +1,68 @@
+"""A maximum and a Laplace approximation do what a posterior does, by draws of their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.results.scores import Score
+
+
+@smcpn.ode
+def decay(x, u, *, rate, gain):
+    """A first-order lag."""
+    return gain * u - rate * x
+
+
+@pytest.fixture(scope="module")
+def maximum():
+    rng = np.random.default_rng(1)
+    u = rng.normal(size=300)
+    record = smcpn.Record(u=u, dt=0.1, hold="zoh")
+    y = smcpn.simulate(decay, record, {"rate": 1.0, "gain": 2.0}, observe="x")
+    record = smcpn.Record(u=u, y=y + 0.05 * rng.normal(size=y.shape), dt=0.1, hold="zoh")
+    prior = {"rate": stats.lognorm(1.0), "gain": stats.lognorm(1.0)}
+    problem = smcpn.Problem(decay, record, observe="x", noise=0.05, prior=prior)
+    return smcpn.maximise(problem, solver=smcpn.RK4(steps=1), starts=1)
+
+
+def test_residuals_of_a_maximum_are_tested(maximum):
+    validation = maximum.validate()
+    assert validation.verdict.level == "usable"
+    assert validation.pair is None
+    assert validation is maximum.validate()
+
+
+def test_scores_are_those_of_its_one_particle(maximum):
+    record = maximum.problem.records[0]
+    score = Score.of(maximum.simulate(record))
+    assert score.particles == 1
+    assert score.rmse_of_mean == score.rmse_mean == pytest.approx(0.05, rel=0.15)
+
+
+def test_plots_of_a_maximum(maximum):
+    record = maximum.problem.records[0]
+    left, _ = maximum.plot_parameters().axes[:2]
+    assert {"prior", "maximum"} <= set(left.get_legend_handles_labels()[1])
+    assert "nan" not in maximum.plot_corner().axes[1].get_title(loc="right")
+    assert "fit" in maximum.plot_prediction(record).axes[0].get_title()
+    assert maximum.plot_innovations().axes
+    assert maximum.plot_frf().axes
+
+
+def test_laplace_draws_once_and_has_the_band_of_its_posterior(maximum):
+    laplace = smcpn.laplace(maximum)
+    record = maximum.problem.records[0]
+    assert laplace.posterior is laplace.posterior
+    np.testing.assert_array_equal(
+        laplace.simulate(record).sd, laplace.to_posterior().simulate(record).sd
+    )
+
+
+@pytest.mark.slow
+def test_report_of_a_maximum(maximum, tmp_path):
+    page = maximum.report(tmp_path / "maximum.html").read_text(encoding="utf-8")
+    assert "decay" in page
+    assert ">nan<" not in page
