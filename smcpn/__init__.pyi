@@ -40,6 +40,7 @@ from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
 from .simulation.states import States
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
+from .smc.measured_moves import MeasuredMoves
 from .smc.moves import IndependentMetropolis, MoveSettings, RandomWalkMetropolis, WasteFree
 from .smc.replicates import SamplerWarning
 from .solver import EKF0, EKF1, RK4, AdaptiveEKF1
@@ -68,6 +69,7 @@ __all__ = [
     "LogLikelihood",
     "LogNormal",
     "Maximum",
+    "MeasuredMoves",
     "ModelComparison",
     "MoveSettings",
     "NestedFilter",

@@ -33,8 +33,8 @@ from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
 from smcpn.smc.estimation import FIRST, MOST_STATE_PARTICLES
-from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.measured_moves import MeasuredMoves
 from smcpn.smc.moves import MOVES, IndependentMetropolis, MoveSettings, MoveStrategy
 from smcpn.smc.resampling import SCHEMES
 from smcpn.smc.sampler import Settings as SamplerSettings
@@ -57,8 +57,8 @@ BY_GRADIENT = (AUTO, "tempering")
 MOST = 10**8
 """Most particles, and most populations of them."""
 MANY = 20
-"""Parameters above which moves follow the gradient: no independent proposal fits, and a random walk
-needs d moves where Hamiltonian trajectories need d^(1/4)."""
+"""Parameters above which moves may follow the gradient: Hamiltonian trajectories need d^(1/4) steps
+where a random walk needs d. Up to there independent proposals fit, or none of these pays."""
 EXISTING = ("resume", "overwrite", "raise")
 """Ways to go on where a checkpoint exists."""
 
@@ -147,7 +147,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
     )
     ess: Real = Field(0.5, gt=0, lt=1, description="choose a share between 0 and 1")
     block: Whole = Field(64, ge=1, description="give a whole number from 1")
-    max_moves: Whole = Field(20, ge=1, description="give a whole number from 1")
+    max_moves: Whole = Field(MoveSettings.max_moves, ge=1, description="give a whole number from 1")
     moves: Annotated[MoveStrategy | None, PlainValidator(_moves)] = None
     resampling: Annotated[str, _chosen(SCHEMES)] = "systematic"
     replicates: Whole = Field(1, ge=1, le=MOST, description=f"give a whole number from 1 to {MOST}")
@@ -178,7 +178,7 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
 
     @model_validator(mode="after")
     def _one_number_of_moves(self) -> Self:
-        if self.moves is not None and self.max_moves != 20:
+        if self.moves is not None and self.max_moves != MoveSettings.max_moves:
             raise InputError(
                 f"max_moves is {self.max_moves}: it goes with the moves that are the default, "
                 "leave it out",
@@ -221,6 +221,8 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
             )
         method = self.method or (AUTO if self.start is None else "tempering")
         moves = self._chosen_moves(len(problem.prior), exact and method in BY_GRADIENT)
+        if moves is not None:
+            moves.check(self.particles)
         if moves is not None and moves.follows_gradient:
             _require_gradient(moves, likelihood, method)
         options: dict[str, Any] = {
@@ -235,8 +237,9 @@ class Settings(BaseModel, frozen=True, strict=True, extra="forbid", arbitrary_ty
 
     def _chosen_moves(self, parameters: int, gradients: bool) -> MoveStrategy | None:
         """Moves for so many parameters, where none are given; None for the default."""
-        if self.moves is None and gradients and parameters > MANY and self.max_moves == 20:
-            return HamiltonianMonteCarlo(min(HamiltonianMonteCarlo.length, self.particles // 2))
+        default = self.moves is None and self.max_moves == MoveSettings.max_moves
+        if default and gradients and parameters > MANY:
+            return MeasuredMoves(min(MeasuredMoves.length, self.particles // 2))
         return self.moves
 
 

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas
 from scipy import stats
 
 import smcpn
@@ -244,10 +245,13 @@ CONTRACTS = frozenset(
     [
         "AR1.check", "AR1.correlation", "AR1.variance", "Bernoulli.log_density",
         "Bernoulli.misfit", "HamiltonianMonteCarlo.document", "HamiltonianMonteCarlo.of",
-        "HamiltonianMonteCarlo.rejuvenate",
+        "HamiltonianMonteCarlo.rejuvenate", "HamiltonianMonteCarlo.check",
         "IndependentMetropolis.document", "IndependentMetropolis.of",
-        "IndependentMetropolis.rejuvenate", "LangevinMetropolis.document", "LangevinMetropolis.of",
-        "LangevinMetropolis.rejuvenate", "LogNormal.log_density", "LogNormal.misfit",
+        "IndependentMetropolis.rejuvenate", "IndependentMetropolis.check",
+        "LangevinMetropolis.document", "LangevinMetropolis.of", "LangevinMetropolis.check",
+        "LangevinMetropolis.rejuvenate", "MeasuredMoves.check", "MeasuredMoves.document",
+        "MeasuredMoves.of", "MeasuredMoves.rejuvenate", "RandomWalkMetropolis.check",
+        "WasteFree.check", "LogNormal.log_density", "LogNormal.misfit",
         "ODE.graphs", "ODE.table", "Online.configured", "Online.resume",
         "Poisson.log_density", "Poisson.misfit",
         "Problem.assembled", "RK4.step", "RandomWalkMetropolis.document",
@@ -297,7 +301,7 @@ def world() -> dict[str, Any]:
     objects = [
         smcpn.AR1(0.1, 0.5), smcpn.AdaptiveEKF1(), smcpn.Bernoulli(), smcpn.EKF0(steps=1),
         smcpn.EKF1(steps=1), smcpn.IndependentMetropolis(), laplace, function,
-        smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(),
+        smcpn.HamiltonianMonteCarlo(), smcpn.LangevinMetropolis(), smcpn.MeasuredMoves(),
         smcpn.LogNormal(0.1), maximum, smcpn.compare({"one": posterior}), smcpn.MoveSettings(),
         decay, live, smcpn.Poisson(), posterior, problem.prior, problem, rk4,
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
@@ -334,6 +338,10 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},
         "Record": {"u": None, "y": [1.0, 2.0], "t": None, "dt": 0.1},
+        "Record.from_dataframe": {
+            "df": pandas.DataFrame({"x": [1.0, 2.0]}), "outputs": "x", "inputs": (), "time": None,
+            "dt": 0.1,
+        },
         "discover": {"method": "search", "records": falling()},
         "Library.candidates": {"states": ["x"], "inputs": ["u"]},
         "Problem.with_records": {"records": [record]},

@@ -74,6 +74,10 @@ class GaussianTarget:
         state = self.start(values)
         return state, self.advance(values, state, 0, 1)[1][0] if b else np.zeros(len(values))
 
+    def gradient_cost(self) -> float:
+        """See `DifferentiableLikelihood.gradient_cost`."""
+        return 3.0
+
     def gradient(self, values: Array) -> Array:
         """See `DifferentiableLikelihood.gradient`."""
         return -self.product(values - self.centre)

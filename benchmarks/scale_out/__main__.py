@@ -15,6 +15,7 @@ PARTS: tuple[str, ...] = (
     "agreement",
     "failures",
     "speed",
+    "memory",
 )  # fmt: skip
 """Modules of this package with a mapping ``STUDIES`` each, one a line."""
 

@@ -170,7 +170,8 @@ REJUVENATIONS: dict[str, Values] = {
     "step": finite("rows", least=0.0),
     "time": finite("rows", least=0.0),
     "chains": counts("rows", most="N"),
-    "carried": finite("rows", **SHARE),
+    "start_correlation": finite("rows", **SHARE),
+    "efficiency": finite("rows", least=0.0, missing=True),
     "evidence_log": finite("rows", least=-np.inf, missing=True),
     "evidence_variance": finite("rows", least=0.0, most=np.inf),
 }

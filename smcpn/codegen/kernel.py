@@ -86,6 +86,19 @@ class Rows:
         # Addresses are those of this process.
         return Rows, tuple(getattr(self, one.name) for one in fields(self))
 
+    @property
+    def n_steps(self) -> int:
+        """Solver steps of the record."""
+        return int(self.begins[-1])
+
+    def whole(self) -> Rows:
+        """The rows themselves."""
+        return self
+
+    def around(self, first: int, last: int) -> tuple[Rows, int, int]:
+        """Rows with the samples [first, last), and where these are in them."""
+        return self, first, last
+
     def first(self, samples: int) -> Rows:
         """Those of so many samples from the first on."""
         steps = int(self.begins[samples - 1])

@@ -182,12 +182,15 @@ class SweepKernel:
     Attributes
     ----------
     compiled : CompiledSweep
+    cost : float
+        See `SweepPlan.cost`.
     """
 
     def __init__(self, program: LaneProgram) -> None:
         begin = time.perf_counter()
         of_particle = hoisted(program)
         plan = sweep_plan(of_particle.program)
+        self.cost = plan.cost
         self.compiled = CompiledSweep(native_sweep(plan), SweepSizes.of(plan))
         self._ends = _Ends(of_particle)
         CLOCK.compile_seconds += time.perf_counter() - begin

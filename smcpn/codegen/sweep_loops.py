@@ -22,6 +22,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from smcpn.codegen.functions import FUNCTIONS
 from smcpn.codegen.loops import (
     ARRAY,
     FAST,
@@ -46,6 +47,8 @@ SWEEP_ARGUMENTS = {
 }  # fmt: skip
 """What `sweep` is called with."""
 
+OF_A_FUNCTION = 10
+"""Operations of an elementary function."""
 WORK, HERE, NEXT = 0, ARRAY, 2 * ARRAY
 """First slots of the work array, of the state on the tape, and of that after it."""
 
@@ -95,6 +98,24 @@ class SweepPlan:
         blocks = [f"{name}{block}" for name, block in self.blocks.items()]
         blocks += [f"{name}{block}" for name, part in self.pieces.items() for block in part]
         return f"sweep {sizes}\n" + "\n".join(blocks)
+
+    @property
+    def cost(self) -> float:
+        """Operations of a sum and its gradient over those of the sum alone, about.
+
+        Statements, and backwards what is read from memory and written there besides.
+        """
+        ahead, back = 0, 0
+        for name, part in self.pieces.items():
+            for block in part:
+                statements = sum(
+                    OF_A_FUNCTION if s.operation in FUNCTIONS else 1 for s in block.statements
+                )
+                if name.endswith("_back"):
+                    back += statements + len(block.loads) + len(block.stores)
+                else:
+                    ahead += statements
+        return 1.0 + back / ahead
 
     @property
     def begun(self) -> int:

@@ -184,6 +184,10 @@ def maximise(
     The search runs in the unconstrained coordinates of `Prior` with exact gradients. With
     ``target="posterior"`` it finds the mode of the density of these coordinates, log-Jacobian
     included, which is what `laplace` needs; for a prior on logarithms that is the mode in log x.
+    Scales that a prior learns, and length scales of Gaussian processes, are at the mode of their
+    marginal density, the others at their maximum given these (see `Prior`): the joint density rises
+    without end towards scales of zero where data are weak. That is so where samples are Gaussian
+    given those before.
 
     Parameters
     ----------
@@ -241,6 +245,8 @@ def maximise(
     ----------
     Tronarp, F., Bosch, N., Hennig, P. (2022). Fenrir. arXiv:2202.01287, for the stages.
     Marquardt, D. (1963). An algorithm for least-squares estimation of nonlinear parameters.
+    Rue, H., Martino, S., Chopin, N. (2009). Approximate Bayesian inference for latent Gaussian
+    models by using integrated nested Laplace approximations. JRSS B 71, for learned scales.
 
     Examples
     --------

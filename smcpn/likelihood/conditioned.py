@@ -82,7 +82,7 @@ from smcpn.likelihood.gaussian_filter import (
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, measurement, possible
 from smcpn.likelihood.registry import Expected, Recursion, number_of_steps
-from smcpn.likelihood.rows import RowWriter, Window, WindowRows, sample_rows, start_row
+from smcpn.likelihood.rows import LongRows, RowWriter, Window, WindowRows, sample_rows, start_row
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.pn.layout import Entry, Layout
@@ -593,6 +593,8 @@ class ConditionedRowWriter(RowWriter):
         Raises the diffusion, where it is a number that gains depend on.
     """
 
+    portable = False
+
     def __init__(
         self,
         recursion: Conditioned,
@@ -689,8 +691,8 @@ class ConditionedLikelihood(LaneLikelihood):
     ) -> None:
         self._recursion, steps = recursion, number_of_steps(solver)
 
-        def write(record: Record, number: int) -> Rows:
-            return recursion.writer(record, steps, number, factor=factor).whole(record)
+        def write(record: Record, number: int) -> Rows | LongRows:
+            return recursion.writer(record, steps, number, factor=factor).written(record)
 
         super().__init__(kernel, records, solver, write)
 

@@ -56,6 +56,10 @@ class DifferentiableLikelihood(Likelihood, Protocol):
         """
         ...
 
+    def gradient_cost(self) -> float:
+        """How many evaluations a gradient costs, the same on every machine."""
+        ...
+
 
 class DiffusedLikelihood(Likelihood, Protocol):
     """A likelihood whose solver has a diffusion that can be raised without compiling anew."""

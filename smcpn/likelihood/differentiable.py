@@ -60,6 +60,10 @@ class DifferentiableLanes:
         """See `DifferentiableLikelihood.gradient`."""
         return self._log_likelihood.value_and_gradient(values)[1]
 
+    def gradient_cost(self) -> float:
+        """See `DifferentiableLikelihood.gradient_cost`."""
+        return self._log_likelihood.gradient_cost
+
     @cached_property
     def _log_likelihood(self) -> LogLikelihood:
         function = LogLikelihood(self.problem, self.name, self.solver, self.threads)

@@ -7,7 +7,7 @@ local error h D_n is h |z| (Bosch, Hennig, Tronarp 2021, (21) and (27)).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.native import target
 from smcpn.likelihood.lanes import Grid, chunks
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion, suitable_likelihood
+from smcpn.likelihood.rows import LongRows
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -41,6 +42,14 @@ class Averages(NamedTuple):
     states: Array
     state_squares: Array
     error_squares: Array
+
+
+class Stretch(NamedTuple):
+    """Consecutive samples: measured outputs (m, q), their mean (m, q) and covariance (m, q, q)."""
+
+    y: Array
+    mean: Array
+    covariance: Array
 
 
 class CompiledPrediction:
@@ -120,6 +129,15 @@ class Prediction:
         """Power of the step with which the local error falls."""
         return self.compiled.recursion.local_order
 
+    def stretches(self, values: Array, steps: int) -> Iterator[Stretch]:
+        """Yield the `moments` of the samples as they come, of a short record all at once."""
+        begin, q = 0, self.record.n_outputs
+        for emitted in self._emitted(values, steps):
+            mean, covariance, *_ = self._parts(emitted)
+            y = self.record.y[begin : begin + len(mean)]
+            yield Stretch(y, mean, covariance.reshape(-1, q, q))
+            begin += len(mean)
+
     def moments(self, values: Array, steps: int) -> tuple[Array, Array]:
         """Mean (T, q) and covariance (T, q, q) at each sample for parameters (d,).
 
@@ -143,9 +161,9 @@ class Prediction:
     def averages(self, theta: Array, steps: int) -> Averages:
         """Averages over the samples for parameters (d, N)."""
         rows, kernel = self._rows(steps), self.compiled.kernel
-        state, sums = kernel.start(theta, rows), []
-        for first, last in chunks(0, len(rows)):
-            state, emitted, _ = kernel.advance(theta, state, rows, first, last, True)
+        state, sums = kernel.start(theta, rows.around(0, 1)[0]), []
+        for piece in chunks(0, len(rows)):
+            state, emitted, _ = kernel.advance(theta, state, *rows.around(*piece), True)
             outputs, _, states, error, *_ = self._parts(emitted)
             terms = (outputs, outputs**2, states, states**2, error**2)
             sums.append([term.sum(axis=0) for term in terms])
@@ -154,16 +172,22 @@ class Prediction:
 
     def _along(self, values: Array, steps: int) -> list[Array]:
         """What the samples emit for parameters (d,), part by part."""
+        return self._parts(np.concatenate(list(self._emitted(values, steps))))
+
+    def _emitted(self, values: Array, steps: int) -> Iterator[Array]:
+        """Yield what the samples emit for parameters (d,), in pieces (m, e)."""
         theta, rows = np.asarray(values, dtype=float)[:, None], self._rows(steps)
         kernel = self.compiled.kernel
-        start = kernel.start(theta, rows)
-        _, emitted, _ = kernel.advance(theta, start, rows, 0, len(rows), True)
-        return self._parts(emitted[:, :, 0])
+        state = kernel.start(theta, rows.around(0, 1)[0])
+        whole = isinstance(rows, Rows)
+        for piece in [(0, len(rows))] if whole else chunks(0, len(rows)):
+            state, emitted, _ = kernel.advance(theta, state, *rows.around(*piece), True)
+            yield emitted[:, :, 0]
 
-    def _rows(self, steps: int) -> Rows:
+    def _rows(self, steps: int) -> Rows | LongRows:
         own = steps if self.divided is not None else own_steps(steps, self.interval)
         writer = self.compiled.recursion.writer(self.record, own, self.number, self.divided)
-        return writer.whole(self.record)
+        return writer.written(self.record)
 
     def _parts(self, emitted: Array) -> list[Array]:
         """Outputs, covariance, states, error and noise, along the second axis."""

@@ -49,6 +49,8 @@ NEAR_BOUND = 1e-2
 FORWARD = 20
 """Parameters up to which a gradient is made of tangents. A reverse pass takes the time of two to
 four values and a tangent that of two, but `expansion` and `hessian` have compiled the tangents."""
+TANGENT_COST = 2.0
+"""Values that take as long as one tangent."""
 
 
 @checked
@@ -248,6 +250,11 @@ class LogLikelihood:
     def reverses(self) -> bool:
         """Whether `value_and_gradient` is a reverse pass."""
         return len(self.names) > FORWARD and self._value.in_step
+
+    @property
+    def gradient_cost(self) -> float:
+        """Operations of `value_and_gradient` over those of a value, by what was compiled."""
+        return self._recursion.sweep.cost if self.reverses else TANGENT_COST * len(self.names)
 
     @cached_property
     def tangent(self) -> LaneLikelihood:

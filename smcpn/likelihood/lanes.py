@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
-from smcpn.likelihood.rows import WriteRows
+from smcpn.likelihood.rows import CHUNK, LongRows, WriteRows
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -101,8 +101,6 @@ class StartSymbols:
 
 TANGENT_LANES = 16
 """Lanes of a derivative: at one point they are a handful, and 8 cost nearly as much as 16."""
-CHUNK = 4096
-"""Sampling intervals whose log-likelihood is summed before it is added to the rest."""
 
 
 class CompiledLikelihood:
@@ -114,7 +112,7 @@ class CompiledLikelihood:
     Parameters
     ----------
     kernel : CompiledKernel
-    rows : list of Rows
+    rows : list of Rows or LongRows
         Of each record.
 
     Attributes
@@ -125,11 +123,11 @@ class CompiledLikelihood:
 
     contract: ClassVar[str] = "exact"
 
-    def __init__(self, kernel: CompiledKernel, rows: list[Rows]) -> None:
+    def __init__(self, kernel: CompiledKernel, rows: Sequence[Rows | LongRows]) -> None:
         self._kernel = kernel
         self._take(rows)
 
-    def _take(self, rows: list[Rows]) -> None:
+    def _take(self, rows: Sequence[Rows | LongRows]) -> None:
         self._rows = rows
         self._begins = np.concatenate([[0], np.cumsum([len(one) for one in rows])])
 
@@ -144,9 +142,9 @@ class CompiledLikelihood:
         return self._kernel.sizes.emitted
 
     @property
-    def rows(self) -> Sequence[Rows]:
-        """Rows of each record."""
-        return self._rows
+    def rows(self) -> list[Rows]:
+        """Rows of each record, whole."""
+        return [rows.whole() for rows in self._rows]
 
     @property
     def n_samples(self) -> int:
@@ -156,11 +154,11 @@ class CompiledLikelihood:
     @property
     def n_steps(self) -> int:
         """Solver steps over all records, of one parameter vector."""
-        return sum(int(rows.begins[len(rows) - 1]) for rows in self._rows)
+        return sum(rows.n_steps for rows in self._rows)
 
     def start(self, values: Array) -> Array:
         """See `Likelihood.start`."""
-        return self._kernel.start(np.ascontiguousarray(values.T), self._rows[0])
+        return self._start(np.ascontiguousarray(values.T), self._rows[0])
 
     def advance(self, values: Array, state: Array, a: int, b: int) -> tuple[Array, Array]:
         """See `Likelihood.advance`."""
@@ -177,9 +175,10 @@ class CompiledLikelihood:
         theta = np.ascontiguousarray(values.T)
         total = np.zeros((self.n_emitted, theta.shape[1]))
         for rows in self._rows:
-            state = self._kernel.start(theta, rows)
+            state = self._start(theta, rows)
             for piece in chunks(0, ceil(share * len(rows))):
-                state, _, sums = self._kernel.advance(theta, state, rows, *piece, False)
+                there = rows.around(*piece)
+                state, _, sums = self._kernel.advance(theta, state, *there, False)
                 total += sums
         return total
 
@@ -195,10 +194,15 @@ class CompiledLikelihood:
         """
         theta = np.ascontiguousarray(values.T)
         for rows in self._rows:
-            state = self._kernel.start(theta, rows)
+            state = self._start(theta, rows)
             for piece in chunks(0, ceil(share * len(rows))):
-                state, emitted, sums = self._kernel.advance(theta, state, rows, *piece, True)
+                there = rows.around(*piece)
+                state, emitted, sums = self._kernel.advance(theta, state, *there, True)
                 yield emitted, sums
+
+    def _start(self, theta: Array, rows: Rows | LongRows) -> Array:
+        """State (k, N) at the first sample of a record."""
+        return self._kernel.start(theta, rows.around(0, 1)[0])
 
     def _run(
         self, values: Array, state: Array, a: int, b: int, store: bool
@@ -211,9 +215,10 @@ class CompiledLikelihood:
             if first >= last:
                 continue
             if first == 0 and number > 0:
-                state = self._kernel.start(theta, rows)
+                state = self._start(theta, rows)
             for piece in chunks(first, last):
-                state, emitted, sums = self._kernel.advance(theta, state, rows, *piece, store)
+                there = rows.around(*piece)
+                state, emitted, sums = self._kernel.advance(theta, state, *there, store)
                 parts.append(emitted)
                 total += sums
         return state, parts, total
@@ -236,7 +241,7 @@ class LaneLikelihood(CompiledLikelihood):
         self.solver, self._write = solver, write
         super().__init__(kernel, self._written(records))
 
-    def _written(self, records: Sequence[Record]) -> list[Rows]:
+    def _written(self, records: Sequence[Record]) -> list[Rows | LongRows]:
         self._records = records
         return [self._write(record, number) for number, record in enumerate(records)]
 

@@ -20,7 +20,7 @@ from smcpn.codegen.sweep import SweepKernel
 from smcpn.errors import InputError, shown
 from smcpn.likelihood.contract import EstimatedLikelihood
 from smcpn.likelihood.lanes import Grid, LaneLikelihood, SampleSymbols
-from smcpn.likelihood.rows import RowWriter
+from smcpn.likelihood.rows import LongRows, RowWriter
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import EKF0, SOLVERS, Solver, check_solver
@@ -258,8 +258,8 @@ class Recursion(ABC):
         """The likelihood of records by its compiled kernel."""
         steps = number_of_steps(solver)
 
-        def write(record: Record, number: int) -> Rows:
-            return self.writer(record, steps, number, solver.interval).whole(record)
+        def write(record: Record, number: int) -> Rows | LongRows:
+            return self.writer(record, steps, number, solver.interval).written(record)
 
         return LaneLikelihood(kernel, records, solver, write)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import casadi as ca
 import numpy as np
@@ -94,6 +94,10 @@ class RecordPiece(RecordWindow):
         """See `Window.times`."""
         return self.t[:-1, None] + self.spacing[:, None] * (np.arange(parts + 1) / parts)
 
+    def derivatives(self, order: int) -> Array:
+        """See `Window.derivatives`."""
+        return interval_derivatives(self._record, order, self.spacing)
+
 
 class WindowRows(NamedTuple):
     """Rows of a window's samples and of the intervals between them, arrays as of `Rows`."""
@@ -171,6 +175,8 @@ class RowWriter(ABC):
         the gains of its own steps.
     recur : bool
         Whether ``gains`` recur in every interval.
+    portable : bool
+        Whether it can be pickled.
     """
 
     steps: int
@@ -178,6 +184,7 @@ class RowWriter(ABC):
     memory: Array = NOTHING
     gains: Array | None = None
     recur: bool = False
+    portable: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
         if "rows" in cls.__dict__ and "graph" not in cls.__dict__:
@@ -213,6 +220,10 @@ class RowWriter(ABC):
         rows, _ = self.rows(RecordWindow(record, self.n_outputs), self.memory)
         return self.joined(self.start(record), rows)
 
+    def written(self, record: Record) -> Rows | LongRows:
+        """Rows of a record that has ended; of a long one they are written where they are read."""
+        return LongRows(self, record) if LongRows.suits(record) else self.whole(record)
+
     def joined(self, start: Array, rows: WindowRows) -> Rows:
         """Rows for a kernel, of the row of the start and those of a window."""
         return Rows(
@@ -233,7 +244,87 @@ class RowWriter(ABC):
         return self.gains[min(begin * self.steps, len(self.gains) - 1) :]
 
 
-WriteRows = Callable[[Record, int], Rows]
+LONG = 2**18
+"""Samples from which the rows of a record are not kept."""
+PIECE = 16
+"""Chunks of samples whose rows are written together."""
+CHUNK = 4096
+"""Sampling intervals whose log-likelihood is summed before it is added to the rest."""
+
+
+class LongRows:
+    """Rows of a long record, which are written anew whenever they are read, a piece at a time.
+
+    They take many times the memory of the record, and a small part of the time of a likelihood.
+    It takes the place of `smcpn.codegen.kernel.Rows` where samples are read in chunks.
+
+    Parameters
+    ----------
+    writer : RowWriter
+    record : Record
+        `LongRows.suits` tells which.
+    """
+
+    def __init__(self, writer: RowWriter, record: Record) -> None:
+        self._writer, self._record = writer, record
+        self.start = writer.start(record[:CHUNK])
+        # What the rows need of those before, at the begin of every piece that was reached.
+        self._memory = [writer.memory]
+        self._latest: tuple[int, Rows] | None = None
+
+    @staticmethod
+    def suits(record: Record) -> bool:
+        """Whether a record is so long, and its input is known piece by piece."""
+        known = record.u_function is None and record.hold in ("zoh", "foh")
+        return len(record) > LONG and record.uniform and (known or record.n_inputs == 0)
+
+    def __len__(self) -> int:
+        return len(self._record)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._writer.portable:
+            return self.whole().__reduce__()
+        return LongRows, (self._writer, self._record)
+
+    @property
+    def n_steps(self) -> int:
+        """Solver steps of the record."""
+        return (len(self) - 1) * self._writer.steps
+
+    def whole(self) -> Rows:
+        """All rows at once."""
+        return self._writer.whole(self._record)
+
+    def around(self, first: int, last: int) -> tuple[Rows, int, int]:
+        """Rows with the samples [first, last) of one chunk, and where these are in them."""
+        length = PIECE * CHUNK
+        number = max(first - 1, 0) // length
+        latest = self._latest
+        if latest is None or latest[0] != number:
+            self._latest = latest = number, self._piece(number)
+        begin = number * length
+        return latest[1], first - begin, last - begin
+
+    def _piece(self, number: int) -> Rows:
+        """Rows of a piece, which begins with the last sample of the one before."""
+        while len(self._memory) <= number:
+            self._memory.append(self._written(len(self._memory) - 1)[1])
+        rows, memory = self._written(number)
+        if number == len(self._memory) - 1:
+            self._memory.append(memory)
+        gains = self._writer.gains_from(number * PIECE * CHUNK)
+        return self._writer.joined(
+            self.start, rows if gains is None else rows._replace(gains=gains)
+        )
+
+    def _written(self, number: int) -> tuple[WindowRows, Array]:
+        length = PIECE * CHUNK
+        end = min((number + 1) * length + 1, len(self))
+        window = RecordPiece(self._record, self._writer.n_outputs, number * length, end)
+        return self._writer.rows(window, self._memory[number])
+
+
+WriteRows = Callable[[Record, int], Rows | LongRows]
 """From a record and its number among the problem's to the rows of the whole of it."""
 
 

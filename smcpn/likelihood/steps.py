@@ -9,6 +9,7 @@ parameter vector, and at the error that has built up there, as a share of the no
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log2
 
@@ -17,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
-from smcpn.likelihood.expected import Averages, Prediction, predictions
+from smcpn.likelihood.expected import Averages, Prediction, Stretch, predictions
 from smcpn.likelihood.measurement import LEAST_INFORMATION
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
+from smcpn.likelihood.rows import LONG
 from smcpn.model.problem import Model, Problem
+from smcpn.model.record import Record
 from smcpn.solver import MAX_STEPS, Solver
 
 Array = NDArray[np.float64]
@@ -82,20 +85,53 @@ def error_budget(
 
 def _budget(problem: Problem, found: list[Prediction], values: Array, steps: int) -> ErrorBudget:
     compared = 2 * steps if 2 * steps <= MAX_STEPS else steps // 2
-    own, other = ([one.moments(values, n) for one in found] for n in (steps, compared))
-    noise = _noise(problem, np.asarray(values, dtype=float), np.concatenate([m for m, _ in own]))
-    measured = np.concatenate([np.isfinite(record.y) for record in problem.records])
+    filtered = found[0].compiled.recursion.takes_process_noise
+    totals, counts = np.zeros((2, len(problem.observe))), np.zeros(len(problem.observe))
+    for parts in _stretches(found, values, (steps, compared)):
+        y = np.concatenate([part.y for part, _ in parts])
+        own, other = zip(*parts, strict=True)
+        noise = _noise(problem, np.asarray(values, dtype=float), y, _joined(own)[0])
+        shares = _shares(own, other, noise, filtered)
+        for j, seen in enumerate(np.isfinite(y).T):
+            totals[:, j] += [share[seen, j].sum() for share in shares]
+            counts[j] += seen.sum()
+    claimed, change = (float(np.max(total[counts > 0] / counts[counts > 0])) for total in totals)
+    return ErrorBudget(*(share if np.isfinite(share) else np.inf for share in (claimed, change)))
+
+
+def _stretches(
+    found: list[Prediction], values: Array, steps: tuple[int, int]
+) -> Iterator[list[tuple[Stretch, Stretch]]]:
+    """Yield predictions by two numbers of steps, of at least `LONG` samples but the last ones."""
+    parts: list[tuple[Stretch, Stretch]] = []
+    for one in found:
+        for part in zip(*(one.stretches(values, n) for n in steps), strict=True):
+            parts.append(part)
+            if sum(len(own.y) for own, _ in parts) >= LONG:
+                yield parts
+                parts = []
+    if parts:
+        yield parts
+
+
+def _joined(parts: Sequence[Stretch]) -> tuple[Array, Array]:
+    """Mean and variance of the outputs, (T, q) both."""
+    means = np.concatenate([part.mean for part in parts])
+    return means, np.concatenate([np.diagonal(p.covariance, axis1=1, axis2=2) for p in parts])
+
+
+def _shares(
+    own: Sequence[Stretch], other: Sequence[Stretch], noise: Array, filtered: bool
+) -> tuple[Array, Array]:
+    """Claimed variance and change in units of the noise variance, (T, q) both."""
     with np.errstate(over="ignore", invalid="ignore"):
-        variance = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in own])
-        change = np.concatenate(
-            [np.square(a - b) for (a, _), (b, _) in zip(own, other, strict=True)]
-        )
-        if found[0].compiled.recursion.takes_process_noise:
-            finer = np.concatenate([np.diagonal(c, axis1=1, axis2=2) for _, c in other])
+        (mean, variance), (compared, finer) = _joined(own), _joined(other)
+        change = np.square(mean - compared)
+        if filtered:
             scatter, more = variance + noise, finer - variance
             change = change / scatter + 0.5 * np.square(more / scatter)
-            return ErrorBudget(0.0, _worst(change, measured))
-        return ErrorBudget(_worst(variance / noise, measured), _worst(change / noise, measured))
+            return np.zeros_like(variance), change
+        return variance / noise, change / noise
 
 
 def affordable(problem: Problem, steps: int) -> bool:
@@ -119,15 +155,14 @@ def coarser_solver(solver: Solver) -> Solver | None:
     return solver.with_steps(int(solver.steps) // COARSER)
 
 
-def _noise(problem: Problem, values: Array, outputs: Array) -> Array:
+def _noise(problem: Problem, values: Array, y: Array, outputs: Array) -> Array:
     """Variance of the noise, (T, q); where it is not Gaussian, the inverse information of a value.
 
-    The information is that about the output, at the outputs (T, q).
+    The information is that of the measured y (T, q) about the output, at the outputs (T, q).
     """
     model = problem.model.with_numbers()
     if model.density is None:
         return np.broadcast_to(model.noise_variances(values[None, :])[:, 0], outputs.shape)
-    y = np.concatenate([record.y for record in problem.records])
     return effective_variance(model, np.nan_to_num(y, nan=1.0).T, outputs.T, values).T
 
 
@@ -138,12 +173,6 @@ def effective_variance(model: Model, y: Array, outputs: Array, theta: Array) -> 
     symbols = [density.y, density.output, model.theta]
     function = ca.Function("information", symbols, [density.information()])
     return 1.0 / np.maximum(function(y, outputs, theta).full(), LEAST_INFORMATION)
-
-
-def _worst(shares: Array, measured: NDArray[np.bool_]) -> float:
-    means = [shares[seen, j].mean() for j, seen in enumerate(measured.T) if seen.any()]
-    worst = float(np.max(means))
-    return worst if np.isfinite(worst) else np.inf
 
 
 def sufficient_steps(
@@ -186,7 +215,7 @@ def pilot_steps(
     The local error e of each state is allowed what the noise is to the outputs: in root mean
     square over the record, e is at most ``sqrt(SOLVER_SHARE) r`` times the standard deviation of
     the state, where r is that of the noise over that of the measured output. The solution runs
-    without data.
+    without data, over a long record by its first `LONG` samples.
 
     Parameters
     ----------
@@ -202,7 +231,7 @@ def pilot_steps(
     int or None
         None if no number of steps is enough.
     """
-    hidden = [record.unmeasured(len(problem.observe)) for record in problem.records]
+    hidden = [_begin(record).unmeasured(len(problem.observe)) for record in problem.records]
     found = predictions(problem, solver, enumerate(hidden), likelihood)
     order, steps = found[0].local_order, 1
     while affordable(problem, steps):
@@ -213,6 +242,11 @@ def pilot_steps(
         doublings = int(log2(error) / order) if np.isfinite(error) else 0
         steps *= 2 ** max(1, doublings)
     return None
+
+
+def _begin(record: Record) -> Record:
+    """As much of a record as is looked at before anything has been learned."""
+    return record if len(record) <= LONG else record[:LONG]
 
 
 def local_errors(problem: Problem, found: list[Prediction], values: Array, steps: int) -> Array:
@@ -243,7 +277,7 @@ def _averages(found: list[Prediction], values: Array, steps: int) -> Averages:
 def _relative_noise(problem: Problem, averages: Averages, values: Array) -> Array:
     """Standard deviation of the noise over that of the output, of the clearest output, (N,)."""
     model = problem.model.with_numbers()
-    y = np.concatenate([record.y for record in problem.records])
+    y = np.concatenate([record.y[:LONG] for record in problem.records])
     if model.density is None:
         noise, spread = model.noise_variances(values), np.nanstd(y, axis=0)[:, None]
     else:

@@ -43,20 +43,25 @@ def start_derivatives(record: Record, order: int) -> Array:
     return interval_derivatives(head, order)[0]
 
 
-def interval_derivatives(record: Record, order: int) -> Array:
+def interval_derivatives(record: Record, order: int, spacing: Array | None = None) -> Array:
     """Time derivatives 1..order of the input after each sample, shape (T - 1, order, n_inputs).
 
     A held input has none, a linear one its slope; of a smooth input they are those of the
     polynomial through nine points, an eighth of the sampling interval apart.
+
+    Parameters
+    ----------
+    spacing : ndarray, (T - 1,), optional
+        Length of the intervals, where it is not to be that by the times of the record.
     """
     derivatives = np.zeros((len(record) - 1, order, record.n_inputs))
     if order == 0 or record.n_inputs == 0:
         return derivatives
-    spacing = np.diff(record.t)[:, None]
+    lengths = (np.diff(record.t) if spacing is None else spacing)[:, None]
     if record.smooth:
-        return smooth_derivatives(substep_inputs(record, 8), spacing, order)
+        return smooth_derivatives(substep_inputs(record, 8), lengths, order)
     elif record.hold == "foh":
-        derivatives[:, 0] = np.diff(record.u, axis=0) / spacing
+        derivatives[:, 0] = np.diff(record.u, axis=0) / lengths
     return derivatives
 
 

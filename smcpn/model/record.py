@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from mmap import mmap
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,7 +37,8 @@ class Record(WithCard):
     Parameters
     ----------
     u : array_like, shape (T,) or (T, n_inputs), or callable, optional
-        Input samples. A function of time, ``u(t) -> (len(t),)`` or ``(len(t), n_inputs)``,
+        Input samples; of a file of gigabytes ``np.load("u.npy", mmap_mode="r")``, which is read
+        as it is needed. A function of time, ``u(t) -> (len(t),)`` or ``(len(t), n_inputs)``,
         where the input is known between samples too; it then needs no ``hold``.
         None for a system without input.
     y : array_like, shape (T,) or (T, n_outputs), optional
@@ -113,6 +116,72 @@ class Record(WithCard):
         # A record is not changed by what its user does to the arrays afterwards, nor by us.
         for values in (self.t, self.u, self.y):
             np.asarray(values).setflags(write=False)
+
+    @classmethod
+    def from_dataframe(
+        cls,
+        df: Any,
+        *,
+        outputs: str | Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        time: str | None = None,
+        dt: float | None = None,
+        hold: str = "foh",
+        name: str = "record",
+    ) -> Record:
+        """Return the record of some columns of a dataframe.
+
+        Parameters
+        ----------
+        df : dataframe or xarray.Dataset
+            Of pandas, polars or another library that narwhals reads (extra ``dataframe``). Units
+            are those of ``df.attrs["units"]``, a mapping by column, and of the variables of a
+            dataset.
+        outputs, inputs : str or sequence of str
+            Columns of y, where a missing value is a missing sample, and of u.
+        time : str, optional
+            Column of seconds, dates or durations; of the latter two the first sample is at 0. Give
+            either it or ``dt``.
+        dt, hold, name
+            See `Record`.
+
+        Raises
+        ------
+        InputError
+            If a column is not there or does not hold numbers or times, and as `Record`.
+
+        Examples
+        --------
+        >>> record = smcpn.Record.from_dataframe(  # doctest: +SKIP
+        ...     df, inputs="force", outputs=["x", "v"], time="date")
+        """
+        from smcpn.model.dataframe import Columns
+
+        if (time is None) == (dt is None):
+            raise InputError(f"{name}: give either time, a column, or dt, in seconds")
+        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
+        columns = Columns(df)
+        return cls(
+            u=columns.numbers(u, "inputs") if u else None,
+            y=columns.numbers(y, "outputs") if y else None,
+            t=None if time is None else columns.seconds(time),
+            dt=dt,
+            hold=hold,
+            y_unit=columns.unit(y),
+            name=name,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is in a file is sent by its name, and times that follow from dt not at all.
+        state = {name: InFile.of(value) or value for name, value in vars(self).items()}
+        return state if self.dt is None else {**state, "t": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            found = value.read() if isinstance(value, InFile) else value
+            object.__setattr__(self, name, found)
+        if self.t is None:
+            object.__setattr__(self, "t", _times(None, self.dt, self.start, len(self.u), self.name))
 
     def _called(self, function: InputFunction) -> ArrayLike:
         try:
@@ -215,16 +284,14 @@ class Record(WithCard):
         if b <= a:
             raise InputError(f"{self.name}: the slice [{a}:{b}] is empty")
         before, after = self.input_around()
-        extended = np.concatenate([before, self.u, after])
-        a_in, b_in = a + len(before), b + len(before)
         return self._with(
             u=self.u[a:b],
             y=self.y[a:b] if self.n_outputs else None,
             t=self.t[a:b],
             start=float(self.t[a]),
             periodic=self.periodic and b - a == len(self),
-            u_before=extended[max(0, a_in - CONTEXT) : a_in],
-            u_after=extended[b_in : b_in + CONTEXT],
+            u_before=np.concatenate([before, self.u[max(0, a - CONTEXT) : a]])[-CONTEXT:],
+            u_after=np.concatenate([self.u[b : b + CONTEXT], after])[:CONTEXT],
         )
 
     def input_around(self) -> tuple[Array, Array]:
@@ -242,11 +309,14 @@ class Record(WithCard):
         """Mark the outputs ``[a, b)`` as missing: simulated through, but not compared."""
         y = self.y.copy()
         y[a:b] = np.nan
+        y.setflags(write=False)
         return self._with(y=y)
 
     def unmeasured(self, n_outputs: Annotated[int, whole(0, MOST)]) -> Record:
         """Return the record with ``n_outputs`` outputs of which no sample is known."""
-        return self._with(y=np.full((len(self), n_outputs), np.nan))
+        y = np.full((len(self), n_outputs), np.nan)
+        y.setflags(write=False)
+        return self._with(y=y)
 
     def with_outputs(self, y: Any) -> Record:
         """Return the record with other outputs, (T,) or (T, n_outputs); NaN is a missing sample."""
@@ -308,6 +378,45 @@ class Record(WithCard):
         return replace(self, **changes)
 
 
+class InFile(NamedTuple):
+    """An array of floats that is a part of a file, for another process to read."""
+
+    path: str
+    offset: int
+    shape: tuple[int, ...]
+    modified: int
+
+    @classmethod
+    def of(cls, array: Any) -> InFile | None:
+        """Return where an array is; None where it is in no file that is mapped for reading."""
+        root = array
+        while isinstance(root, np.ndarray) and isinstance(root.base, np.ndarray):
+            root = root.base
+        if not isinstance(root, np.memmap) or root.filename is None or root.mode != "r":
+            return None
+        place = array.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        path = os.fspath(root.filename)
+        return cls(path, root.offset + place, array.shape, os.stat(path).st_mtime_ns)
+
+    def read(self) -> Array:
+        """Map the part of the file.
+
+        Raises
+        ------
+        InputError
+            If the file is not there, or another one.
+        """
+        try:
+            if os.stat(self.path).st_mtime_ns == self.modified:
+                return np.asarray(np.memmap(self.path, float, "r", self.offset, self.shape))
+        except (OSError, ValueError):
+            pass
+        raise InputError(
+            f"{self.path} is not the file of the record: have every worker see the same file under "
+            "the same name, or give the record as arrays"
+        )
+
+
 def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
     """Accept one record or several.
 
@@ -344,9 +453,14 @@ def _columns(values: Any, name: str, record: str) -> Array:
 
 
 def _numbers(values: Any, name: str, record: str) -> Array:
-    """Copy into an array of floats what holds real numbers and nothing else."""
+    """Copy into an array of floats what holds real numbers and nothing else.
+
+    An array that nobody can write to, such as one of a file that is open for reading, is taken.
+    """
     try:
         given = np.asarray(values)
+        if given.dtype == np.float64 and given.flags.c_contiguous and _is_fixed(given):
+            return given
         kind = given.dtype.kind
         if kind in "mM":
             raise InputError(
@@ -368,6 +482,15 @@ def _numbers(values: Any, name: str, record: str) -> Array:
         raise InputError(f"{record}: {name} is not an array of numbers ({reason})") from error
 
 
+def _is_fixed(array: Any) -> bool:
+    """Whether neither an array nor one that it is a part of can be written to."""
+    while isinstance(array, np.ndarray):
+        if array.flags.writeable:
+            return False
+        array = array.base
+    return array is None or isinstance(array, mmap)
+
+
 def _length(u: Array | None, y: Array | None, t: Any, record: str) -> int:
     lengths = {
         name: len(values) for name, values in (("t", t), ("u", u), ("y", y)) if values is not None
@@ -387,7 +510,10 @@ def _times(t: Array | None, dt: float | None, start: float, length: int, record:
     if (t is None) == (dt is None):
         raise InputError(f"{record}: give either dt or t")
     if t is None:
-        return start + float(dt) * np.arange(length)  # type: ignore[arg-type]
+        times = np.arange(length, dtype=float)
+        times *= float(dt)  # type: ignore[arg-type]
+        times += start
+        return times
     if not np.isfinite(t).all():
         raise InputError(
             f"{record}: t must be finite, it is not at sample {_first(~np.isfinite(t))}"

@@ -16,9 +16,9 @@ from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError, real_number, shown, whole_number
 from smcpn.io.axis import Arrivals, TimeAxis
 from smcpn.likelihood.growing import KEPT_CHUNKS, History, growing_likelihood
-from smcpn.likelihood.lanes import CHUNK
 from smcpn.likelihood.particle.growing import growing_estimate
 from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.rows import CHUNK
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem

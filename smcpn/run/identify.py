@@ -28,7 +28,7 @@ from smcpn.run.restore import checkpoint_of, locked, written_run
 from smcpn.run.run import Run, bridges
 from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
 from smcpn.settings import AUTO, Settings
-from smcpn.smc.moves import MoveStrategy
+from smcpn.smc.moves import MoveSettings, MoveStrategy
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
@@ -43,7 +43,7 @@ def identify(
     seed: int | None = None,
     ess: float = 0.5,
     block: int = 64,
-    max_moves: int = 20,
+    max_moves: int = MoveSettings.max_moves,
     moves: MoveStrategy | str | None = None,
     method: str | None = None,
     start: Laplace | str | None = None,
@@ -89,11 +89,14 @@ def identify(
         Most samples of one kernel call.
     max_moves : int
         Most moves of one rejuvenation, where ``moves`` is not given.
-    moves : MoveStrategy or {"independent", "random-walk", "waste-free", "hmc", "mala"}, optional
-        `IndependentMetropolis` by default; `RandomWalkMetropolis` or `WasteFree`. Or along the
-        gradient, where ``method`` is ``"auto"`` or ``"tempering"``: `HamiltonianMonteCarlo`, the
+    moves : MoveStrategy or its name, optional
+        ``"independent"`` (`IndependentMetropolis`), the default up to 20 parameters;
+        ``"random-walk"`` (`RandomWalkMetropolis`) or ``"waste-free"`` (`WasteFree`). Or, where
+        ``method`` is ``"auto"`` or ``"tempering"``, along the gradient: ``"hmc"``
+        (`HamiltonianMonteCarlo`) or ``"mala"`` (`LangevinMetropolis`, one step); or
+        ``"measured"`` (`MeasuredMoves`), independent ones or ``"hmc"`` by their efficiency, the
         default above 20 parameters if neither ``max_moves`` is given nor the likelihood an
-        estimate, or `LangevinMetropolis` of one step.
+        estimate.
     method : {"auto", "ibis", "tempering", "diffusion-tempering"}
         Search for the modes and temper from there; assimilate one sample after the other, the
         whole record at rising exponents, or the whole record at a falling diffusion, which a

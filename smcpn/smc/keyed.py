@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys, Likelihood
-from smcpn.likelihood.lanes import CHUNK
+from smcpn.likelihood.rows import CHUNK
 
 Array = NDArray[np.float64]
 

@@ -270,9 +270,12 @@ class Rejuvenation:
     chains : int
         Chains whose states are the population, one state of each after the other, where the lineage
         of a particle is the chain of the population before that its own began in; 0 elsewhere.
-    carried : float
+    start_correlation : float
         Mean over the states of a chain of the correlation of the log-likelihood with that at its
         start.
+    efficiency : float
+        Effective draws that moves along the gradient made for each evaluation, a gradient counted
+        as the evaluations that it costs, when they were last used; NaN before.
     """
 
     sample: int
@@ -297,7 +300,8 @@ class Rejuvenation:
     step: float = 0.0
     time: float = 0.0
     chains: int = 0
-    carried: float = 0.0
+    start_correlation: float = 0.0
+    efficiency: float = float("nan")
 
 
 def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np.int64]:
@@ -371,6 +375,20 @@ class Rounds:
         acceptance = accepted / (count * n)
         self._acceptance[kernel.name] = acceptance
         self._count_unmoved(kernel.name, count, acceptance, log_ratios)
+
+    def keep_all(self, kernel: Kernel, count: int, particles: int, starts: bool = False) -> None:
+        """Make ``count`` moves, and take all states of all chains as the population (waste-free).
+
+        Parameters
+        ----------
+        particles : int
+            Size of the population: the last states are left out where there are more.
+        starts : bool
+            Whether the states before the first move belong to it.
+        """
+        begin = [self.system] if starts else []
+        visited = [*begin, *self.every(kernel, count)]
+        self.system = ParticleSystem.concatenate(visited).take(slice(particles))
 
     def _count_unmoved(
         self, name: str, count: int, acceptance: float, log_ratios: list[Array]
@@ -506,6 +524,14 @@ class MoveStrategy(ABC):
     def of(cls, document: Mapping[str, Any]) -> Self:
         """Return the strategy with the settings of a document."""
         return cls(**document)
+
+    def check(self, particles: int) -> None:  # noqa: B027
+        """Refuse so few particles that these moves cannot be made with them.
+
+        Raises
+        ------
+        InputError
+        """
 
     @abstractmethod
     def rejuvenate(
@@ -709,6 +735,10 @@ class WasteFree(MoveStrategy):
     def __post_init__(self) -> None:
         check_fields(self, "length", "kernel")
 
+    def check(self, particles: int) -> None:
+        """See `MoveStrategy.check`."""
+        number_of_chains(self.length, particles)
+
     def rejuvenate(
         self,
         system: ParticleSystem,
@@ -723,8 +753,7 @@ class WasteFree(MoveStrategy):
         rounds = Rounds(system, target, rng, MoveSettings())
         kernel = self.kernel(system.theta, system.weights)
         rounds.resample(resample, chains)
-        visited = [rounds.system, *rounds.every(kernel, self.length - 1)]
-        rounds.system = ParticleSystem.concatenate(visited).take(slice(n))
+        rounds.keep_all(kernel, self.length - 1, n, starts=True)
         return rounds.system, rounds.record(kernel)
 
 

@@ -264,6 +264,11 @@ class Target:
         """Number of state particles of an estimate; 0 for an exact likelihood."""
         return getattr(self.likelihood, "state_particles", 0)
 
+    @property
+    def gradient_cost(self) -> float:
+        """How many evaluations a gradient costs."""
+        return differentiable(self.likelihood).gradient_cost()
+
     def with_estimate(self, likelihood: EstimatedLikelihood) -> Target:
         """The target with another estimate of the same likelihood."""
         return replace(self, likelihood=likelihood)
@@ -402,15 +407,13 @@ class RefinementTarget(Target):
         return prior + (1.0 - self.exponent) * coarse + self.exponent * finer
 
 
-def log_likelihood_gradient(
-    prior: Prior, likelihood: AnyLikelihood, theta: Array
-) -> tuple[Array, Array]:
-    """Gradients of log-likelihood and log prior density by theta, (n, d) of (n, d) both.
+def differentiable(likelihood: AnyLikelihood) -> DifferentiableLikelihood:
+    """Return the likelihood, which has to have a gradient.
 
     Raises
     ------
     InputError
-        If the likelihood has no gradient.
+        If it has none.
     """
     if not isinstance(likelihood, DifferentiableLikelihood):
         raise InputError(
@@ -418,8 +421,15 @@ def log_likelihood_gradient(
             "'random-walk' or 'waste-free'",
             argument="moves",
         )
+    return likelihood
+
+
+def log_likelihood_gradient(
+    prior: Prior, likelihood: AnyLikelihood, theta: Array
+) -> tuple[Array, Array]:
+    """Gradients of log-likelihood and log prior density by theta, (n, d) of (n, d) both."""
     with np.errstate(all="ignore"):
-        slope = likelihood.gradient(prior.natural(theta))
+        slope = differentiable(likelihood).gradient(prior.natural(theta))
         return slope * prior.slopes(theta)[0], prior.gradient(theta)
 
 

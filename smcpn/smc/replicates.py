@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
+from smcpn.smc.mixing import MUCH_UNMOVED
 from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
@@ -18,12 +19,10 @@ from smcpn.smc.sampler import Sampler, Trace
 
 FEW_DISTINCT = 0.5
 """Share of the effective sample size that is left where copies count once."""
-MUCH_UNMOVED = 0.2
-"""Share of a target that moves left where it was."""
 LOW_ACCEPTANCE = 0.1
 FEW_LINEAGES = 10
 DEEP_BRIDGE = 20
-MUCH_CARRIED = 0.5
+MUCH_CORRELATED = 0.5
 """Correlation of the states of chains with their starts, on average."""
 MANY_DIVERGED = 0.5
 """Share of a rejuvenation's proposals whose solution is NaN or infinite."""
@@ -67,12 +66,13 @@ def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
             f"only {fewest} particles had descendants when the evidence was last estimated from "
             "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
         )
-    slow = [r for r in rejuvenations if r.carried > MUCH_CARRIED]
+    slow = [r for r in rejuvenations if r.start_correlation > MUCH_CORRELATED]
     if slow:
-        worst = max(slow, key=lambda r: r.carried)
-        found["carried"] = (
+        worst = max(slow, key=lambda r: r.start_correlation)
+        found["chains"] = (
             f"in {len(slow)} of {len(rejuvenations)} rejuvenations the chains of moves stayed near "
-            f"their starts (correlation {worst.carried:.2f} on average, step {worst.step:.2g}): "
+            f"their starts (correlation {worst.start_correlation:.2f} on average, step "
+            f"{worst.step:.2g}): "
             "the error of the evidence may be stated too low, use longer chains, such as "
             "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles"
         )

@@ -223,6 +223,7 @@ class Settings:
             raise InputError(f"ess is {self.ess}: choose a share between 0 and 1")
         if self.block < 1:
             raise InputError(f"block is {self.block}: choose 1 or more samples")
+        self.moves.check(self.particles)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.hamiltonian import (
-    HamiltonianMonteCarlo,
-    LangevinMetropolis,
-    Phase,
-    Trajectories,
-    Tuning,
-    _carried,
-)
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
@@ -26,13 +19,17 @@ from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
-from tests.targets import LinearRegression
+from smcpn.smc.trajectories import Phase, Trajectories, Tuning, _start_correlation
+from tests.targets import BOUNDS, QUANTILES, LinearRegression, skewed, skewed_draws
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
 
 
 class Regression(LinearRegression):
     """With its gradient."""
+
+    def gradient_cost(self):
+        return 3.0
 
     def gradient(self, values):
         residual = self.y[:, None] - np.einsum("td,nd->tn", self.x, values)
@@ -52,8 +49,10 @@ class Skewed:
         return state, self.evaluate(values, 1)[1][None]
 
     def evaluate(self, values, b):
-        target = stats.loggamma(1.5).logpdf(values[:, 0]) + stats.t(4).logpdf(values[:, 1])
-        return self.start(values), target - self.prior.log_density(values)
+        return self.start(values), skewed(values) - self.prior.log_density(values)
+
+    def gradient_cost(self):
+        return 3.0
 
     def gradient(self, values):
         a, b = values.T
@@ -69,20 +68,14 @@ def test_exact_draws_stay_exact(moves):
     """
     likelihood, rng = Skewed(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    draws = [
-        stats.loggamma(1.5).rvs(2000, random_state=rng),
-        stats.t(4).rvs(2000, random_state=rng),
-    ]
-    system, below, previous = target.evaluate(np.stack(draws, axis=1)), [], None
+    system, below, previous = target.evaluate(skewed_draws(rng, 1000)), [], None
     for _ in range(10):
         system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
-        a, b = system.theta.T
-        u = np.column_stack([stats.loggamma(1.5).cdf(a), stats.t(4).cdf(b)])
-        below.append([(u < q).mean(axis=0) for q in (0.05, 0.5, 0.95)])
+        below.append((system.theta < BOUNDS[:, None]).mean(axis=1))
     assert previous.acceptance == pytest.approx(moves.acceptance, abs=0.1)
     error = np.sqrt(np.array([0.05 * 0.95, 0.25, 0.05 * 0.95]) / 250)[:, None]
-    expected = np.array([0.05, 0.5, 0.95])[:, None]
+    expected = np.array(QUANTILES)[:, None]
     assert (np.abs(np.mean(below[5:], axis=0) - expected) < 5 * error).all()
 
 
@@ -256,14 +249,14 @@ def test_the_step_goes_to_its_acceptance_and_time_to_what_renews():
             previous = replace(previous, step=0.02, time=0.1)
     assert previous.acceptance == pytest.approx(0.8, abs=0.05)
     assert 0.8 < previous.time < 2.0
-    assert previous.carried < 0.4
+    assert previous.start_correlation < 0.4
 
 
-def test_carried_is_the_correlation_with_the_start():
+def test_start_correlation_is_the_correlation_with_the_start():
     rng, chain = np.random.default_rng(0), [np.random.default_rng(1).normal(size=4000)]
     for _ in range(3):
         chain.append(0.5 * chain[-1] + np.sqrt(0.75) * rng.normal(size=4000))
-    assert _carried(np.array(chain)) == pytest.approx((0.5 + 0.25 + 0.125) / 3, abs=0.03)
+    assert _start_correlation(np.array(chain)) == pytest.approx((0.5 + 0.25 + 0.125) / 3, abs=0.03)
 
 
 def test_what_has_no_gradient_is_refused():

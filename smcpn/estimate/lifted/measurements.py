@@ -21,6 +21,8 @@ DIFFERENCES = 6
 """Order of the differences: a polynomial of degree 5 through seven samples leaves nothing."""
 LEAST_NOISE = 1e-6
 """Standard deviation of the noise, as a share of that of the output, at least."""
+ENOUGH = 2**18
+"""Values of a record by which the noise is judged at most."""
 
 
 class Measurements(Protocol):
@@ -126,7 +128,7 @@ def difference_variances(records: Sequence[Record]) -> tuple[Array, Array]:
     n_outputs = records[0].n_outputs
     noise, spread = np.ones(n_outputs), np.ones(n_outputs)
     for j in range(n_outputs):
-        measured = [record.y[np.isfinite(record.y[:, j]), j] for record in records]
+        measured = [r.y[np.isfinite(r.y[:, j]), j][:ENOUGH] for r in records]
         spread[j] = np.var(np.concatenate(measured))
         order = min(DIFFERENCES, max(len(part) for part in measured) - 1)
         squares = np.concatenate([np.diff(part, order) ** 2 for part in measured])

@@ -19,8 +19,9 @@ from smcpn.estimate.nuts import machine_code
 from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
 from smcpn.likelihood.expansion import tangent_program
 from smcpn.likelihood.gradient import LogLikelihood
-from smcpn.likelihood.lanes import CHUNK, TANGENT_LANES, Grid, LaneLikelihood
+from smcpn.likelihood.lanes import TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
+from smcpn.likelihood.rows import CHUNK
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
 from smcpn.model.prior import Prior
 from smcpn.model.stencil import derivatives
@@ -71,7 +72,8 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
     kernel, likelihood = _gradient_kernel(density.log_likelihood)
     constants, sizes = np.array(kernel.constant_values), kernel.sizes
     centre, factor = np.ascontiguousarray(centre), np.ascontiguousarray(factor)
-    records = np.array([_record(rows) for rows in likelihood.rows], dtype=np.int64)
+    written = likelihood.rows
+    records = np.array([_record(rows) for rows in written], dtype=np.int64)
     start, advance = kernel.addresses
     numbers = {
         "parameters": d,
@@ -97,7 +99,7 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
         address_of(machine_code.log_density),
         address_of(machine_code.coordinates),
         np.array([numbers[name] for name in DATA], dtype=np.int64),
-        (kernel, likelihood, constants, centre, factor, maps, table, records),
+        (kernel, written, constants, centre, factor, maps, table, records),
     )
 
 
