@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.rows import Row, Study, absent
-from benchmarks.scale_out.cases import RUNS, alone, digest, run
+from benchmarks.scale_out.cases import METHODS, RUNS, alone, digest, found, run
 from benchmarks.scale_out.clusters import dask_cluster, lacks_dask, lacks_mpi, on_ranks
 
 
-def same(name: str, found: str, expected: str, note: str = "") -> Row:
+def same(name: str, digested: str, expected: str, note: str = "") -> Row:
     """The row of a comparison."""
-    agrees = found == expected
+    agrees = digested == expected
     return Row(name, "same bytes" if agrees else "others", "same bytes", agrees, note)
 
 
@@ -23,6 +23,8 @@ def processes(quick: bool) -> Iterator[Row]:
     for number in (1, 2) if quick else (1, 2, 7):
         for name in ("tempering",) if quick and number == 1 else RUNS:
             yield same(f"loky:{number} {name}", digest(run(name, f"loky:{number}")), alone(name))
+    for name in METHODS[:1] if quick else METHODS:
+        yield same(f"loky:2 {name}", found(name, "loky:2"), alone(name))
     with ThreadPoolExecutor(3) as threads:
         yield same("3 threads tempering", digest(run("tempering", threads)), alone("tempering"))
 
@@ -35,14 +37,14 @@ def dask(quick: bool) -> Iterator[Row]:
     for number in (2,) if quick else (1, 2, 7):
         with dask_cluster(number) as cluster:
             for name in ("tempering",) if quick else RUNS:
-                found = digest(run(name, f"dask:{cluster.address}"))
-                yield same(f"dask {number} workers {name}", found, alone(name))
+                there = digest(run(name, f"dask:{cluster.address}"))
+                yield same(f"dask {number} workers {name}", there, alone(name))
     with dask_cluster(1) as cluster:
         joins = threading.Timer(4.0, cluster.add)
         joins.start()
-        found = digest(run("ibis", f"dask:{cluster.address}"))
+        there = digest(run("ibis", f"dask:{cluster.address}"))
         joins.join()
-        yield same("dask, a worker joins late", found, alone("ibis"))
+        yield same("dask, a worker joins late", there, alone("ibis"))
 
 
 def mpi(quick: bool) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -39,6 +40,7 @@ def oscillation(samples: int) -> smcpn.Problem:
 
 
 drag = smcpn.spline("v", knots=5, within=(-2, 2), odd=True)
+fine_drag = smcpn.spline("v", knots=24, within=(-3, 3))
 
 
 @smcpn.ode
@@ -47,12 +49,18 @@ def dragged(x, v, u, *, k, drag):
     return v, u - drag(v) - k * x
 
 
+@smcpn.ode
+def finely_dragged(x, v, u, *, k, fine_drag):
+    """The same with so many parameters that moves follow gradients, by reverse passes."""
+    return v, u - fine_drag(v) - k * x
+
+
 @cache
-def closure() -> smcpn.Problem:
+def closure(ode: Any = dragged) -> smcpn.Problem:
     """The oscillator with a spline for its drag."""
     record = oscillation(200).records[0]
     prior: dict[str, Any] = {"k": stats.lognorm(1.0)}
-    return smcpn.Problem(dragged, record, observe="x", noise=0.02, prior=prior)
+    return smcpn.Problem(ode, record, observe="x", noise=0.02, prior=prior)
 
 
 @cache
@@ -64,34 +72,66 @@ def decay() -> smcpn.Problem:
     return smcpn.Problem(disturbed, record, observe="x", noise=0.3, initial={"x": 1.0}, prior=prior)
 
 
-RUNS: dict[str, dict[str, Any]] = {
-    "ibis": {"method": "ibis", "particles": 200},
-    "tempering": {"method": "tempering", "particles": 300},
-    "closure": {"method": "tempering", "particles": 100},
-    "smc2": {"likelihood": "particle", "state_particles": 32, "particles": 100},
-}
-"""Options of the runs that are compared."""
+FEW_STEPS = smcpn.HamiltonianMonteCarlo(length=2, steps=4)
+RUNS: dict[str, tuple[Callable[[], smcpn.Problem], dict[str, Any]]] = {
+    "ibis": (partial(oscillation, 200), {"method": "ibis", "particles": 200}),
+    "tempering": (partial(oscillation, 200), {"method": "tempering", "particles": 300}),
+    "closure": (closure, {"method": "tempering", "particles": 100}),
+    "gradients": (
+        partial(closure, finely_dragged),
+        {"method": "tempering", "moves": FEW_STEPS, "particles": 32},
+    ),
+    "smc2": (
+        decay,
+        {
+            "likelihood": "particle", "state_particles": 32, "particles": 100,
+            "solver": smcpn.RK4(2),
+        },
+    ),
+}  # fmt: skip
+"""Problems and options of the runs that are compared."""
 
 
 def run(name: str, executor: Any = None, **options: Any) -> Posterior:
     """One of `RUNS`, of which every batch is sent away."""
     workers.HOME_SECONDS = 0.0
-    problem = {"smc2": decay, "closure": closure}.get(name, partial(oscillation, 200))()
-    solver = smcpn.RK4(2) if name == "smc2" else smcpn.EKF0(steps=2)
-    return smcpn.identify(
-        problem, solver=solver, seed=1, progress=False, executor=executor, **RUNS[name], **options
-    )
+    problem, own = RUNS[name]
+    given: dict[str, Any] = {"solver": smcpn.EKF0(steps=2)} | own | options
+    return smcpn.identify(problem(), seed=1, progress=False, executor=executor, **given)
+
+
+def found(name: str, executor: Any = None) -> str:
+    """SHA-256 of what another method finds, of which every batch is sent away."""
+    workers.HOME_SECONDS = 0.0
+    if name == "discover":
+        equations = smcpn.discover(
+            oscillation(200).records, library="poly(3)", states=["x", "v"], observe=["x"],
+            known={"x": "v"}, particles=100, executor=executor,
+        ).posterior  # fmt: skip
+        assert equations is not None
+        arrays = [equations.coefficients, equations.weights]
+    else:
+        mode = smcpn.laplace(oscillation(200), solver=smcpn.EKF0(steps=2), executor=executor)
+        arrays = [mode.mode, mode.covariance]
+    return _sha256(arrays)
+
+
+METHODS = ("laplace", "discover")
+"""Of `found`."""
 
 
 def digest(posterior: Posterior) -> str:
     """SHA-256 of particles, weights and evidence."""
-    arrays = [posterior.theta, posterior.log_weights, posterior.log_likelihood]
+    evidence = np.array(posterior.log_evidence)
+    return _sha256([posterior.theta, posterior.log_weights, posterior.log_likelihood, evidence])
+
+
+def _sha256(arrays: Sequence[np.ndarray[Any, Any]]) -> str:
     content = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
-    evidence = np.float64(posterior.log_evidence).tobytes()
-    return hashlib.sha256(content + evidence).hexdigest()
+    return hashlib.sha256(content).hexdigest()
 
 
 @cache
 def alone(name: str) -> str:
-    """Digest of a run in this process."""
-    return digest(run(name))
+    """Digest of a run, or of another method, in this process."""
+    return found(name) if name in METHODS else digest(run(name))

@@ -7,6 +7,7 @@ direction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -57,45 +58,67 @@ def derived(graph: ca.SX, symbols: ca.SX, along: ca.SX) -> tuple[ca.SX, ca.SX]:
     multiplies the derivative of a branch that is not taken by zero, and a singular one by a
     direction that is zero, both of which give NaN where there is a number.
     """
+    outputs, [derivatives] = _derivatives(graph, symbols, [along])
+    return outputs, derivatives
+
+
+def _derivatives(
+    graph: ca.SX, symbols: ca.SX, directions: Sequence[ca.SX]
+) -> tuple[ca.SX, list[ca.SX]]:
+    """A column of graphs, and its derivatives along several directions; see `derived`."""
     free = ca.symvar(graph)
-    moving = {symbols[k].element_hash(): along[k] for k in range(symbols.numel())}
+    moving = [
+        {symbols[k].element_hash(): along[k] for k in range(symbols.numel()) if along[k].nnz()}
+        for along in directions
+    ]
     function = ca.Function("graph", [ca.vertcat(*free)], [ca.cse(ca.densify(graph))])
     values: dict[int, ca.SX] = {}
-    rates: dict[int, ca.SX] = {}
-    outputs, derivatives = ca.SX.zeros(graph.numel(), 1), ca.SX.zeros(graph.numel(), 1)
+    rates: list[dict[int, ca.SX]] = [{} for _ in directions]
+    outputs = ca.SX.zeros(graph.numel(), 1)
+    derivatives = [ca.SX.zeros(graph.numel(), 1) for _ in directions]
     for row, (operation, operands, constant) in enumerate(instructions(function)):
-        rate = None
         if operation == OUTPUT:
             source, _, element = operands
             outputs[element] = values[source]
-            derivatives[element] = rates.get(source, 0.0)
-            continue
-        if operation == INPUT:
+            for derivative, rate in zip(derivatives, rates, strict=True):
+                derivative[element] = rate.get(source, 0.0)
+        elif operation == INPUT:
             values[row] = free[operands[1]]
-            rate = moving.get(values[row].element_hash())
+            symbol = values[row].element_hash()
+            for rate, along in zip(rates, moving, strict=True):
+                if symbol in along:
+                    rate[row] = along[symbol]
         elif operation == CONSTANT:
             values[row] = ca.SX(constant)
         else:
             taken = [values[k] for k in operands]
             values[row] = applied(operation, taken)
-            rate = _rate(operation, taken, [rates.get(k) for k in operands])
-        if rate is not None:
-            rates[row] = rate
+            moved = [rate for rate in rates if any(k in rate for k in operands)]
+            partial = slopes(operation, taken) if moved else []
+            for rate in moved:
+                own = _rate(operation, taken, partial, [rate.get(k) for k in operands])
+                if own is not None:
+                    rate[row] = own
     return outputs, derivatives
 
 
 def jacobian(graph: ca.SX, symbols: ca.SX) -> ca.SX:
     """Jacobian (m, n) of a column of graphs by symbols, by the rules of `derived`, sparse."""
     n = symbols.numel()
-    columns = [derived(graph, symbols, ca.SX.eye(n)[:, k])[1] for k in range(n)]
+    _, columns = _derivatives(graph, symbols, [ca.SX.eye(n)[:, k] for k in range(n)])
     return ca.sparsify(ca.horzcat(*columns))
 
 
-def _rate(operation: str, operands: list[ca.SX], rates: list[ca.SX | None]) -> ca.SX | None:
-    """Derivative of an operation, of those of its operands; None where it is zero throughout."""
+def _rate(
+    operation: str, operands: list[ca.SX], partial: list[ca.SX], rates: list[ca.SX | None]
+) -> ca.SX | None:
+    """Derivative of an operation, of those of its operands; None where it is zero throughout.
+
+    ``partial`` are its partial derivatives.
+    """
     parts = [
         _part(operation, k, operands, slope, rate)
-        for k, (slope, rate) in enumerate(zip(slopes(operation, operands), rates, strict=True))
+        for k, (slope, rate) in enumerate(zip(partial, rates, strict=True))
         if rate is not None and slope.nnz()
     ]
     return sum(parts[1:], parts[0]) if parts else None

@@ -11,7 +11,7 @@ import io
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,10 @@ from smcpn.likelihood.rows import LongRows
 
 PARTS = (Code, Rows, LongRows)
 """Classes of what travels by itself."""
-KEPT = 64
+MOST_BYTES = 2**28
 """Parts that a worker keeps, or as many as came together; those used longest ago are dropped."""
+MOST_OBJECTS = 64
+"""Objects of messages that it keeps, but for those of which a part is dropped."""
 
 
 @dataclass(frozen=True)
@@ -81,54 +83,53 @@ class Store:
     """The parts that this process has received, and the objects that it made of messages."""
 
     def __init__(self) -> None:
-        self._parts: OrderedDict[str, Any] = OrderedDict()
-        self._objects: OrderedDict[bytes, Any] = OrderedDict()
+        self._parts: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+        """With the bytes of each; those used last come last."""
+        self._objects: OrderedDict[Message, Any] = OrderedDict()
         self._lock = threading.RLock()
 
-    def receive(self, parts: Mapping[str, bytes]) -> None:
-        """Keep parts, by their fingerprints."""
-        for fingerprint, content in parts.items():
-            part = pickle.loads(content)
-            with self._lock:
-                _keep(self._parts, fingerprint, part, max(KEPT, len(parts)))
+    @property
+    def n_bytes(self) -> int:
+        """Of all parts that are here."""
+        return sum(size for _, size in self._parts.values())
 
-    def lacking(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """Return those of some fingerprints whose parts are not here."""
+    def receive(self, parts: Mapping[str, bytes]) -> None:
+        """Keep parts, by their fingerprints, in place of those used longest ago."""
+        received = {one: (pickle.loads(content), len(content)) for one, content in parts.items()}
         with self._lock:
-            return tuple(one for one in needs if one not in self._parts)
+            for fingerprint, part in received.items():
+                self._parts[fingerprint] = part
+                self._parts.move_to_end(fingerprint)
+            most = max(MOST_BYTES, sum(map(len, parts.values())))
+            while self.n_bytes > most:
+                self._drop()
 
     def read(self, message: Message) -> Any:
-        """Return the object of a message.
-
-        Raises
-        ------
-        KeyError
-            If a part is not here.
-        """
+        """Return the object of a message, or None if a part is not here."""
         with self._lock:
-            if message.content not in self._objects:
-                made = _Unpickler(io.BytesIO(message.content), self).load()
-                _keep(self._objects, message.content, made)
-            return self._objects[message.content]
+            if not all(one in self._parts for one in message.needs):
+                return None
+            for fingerprint in message.needs:
+                self._parts.move_to_end(fingerprint)
+            if message not in self._objects:
+                parts = {one: self._parts[one][0] for one in message.needs}
+                self._objects[message] = _Unpickler(io.BytesIO(message.content), parts).load()
+            self._objects.move_to_end(message)
+            if len(self._objects) > MOST_OBJECTS:
+                self._objects.popitem(last=False)
+            return self._objects[message]
 
-    def part(self, fingerprint: str) -> Any:
-        """Return a part, and keep it longest."""
-        with self._lock:
-            self._parts.move_to_end(fingerprint)
-            return self._parts[fingerprint]
-
-
-def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any, most: int = KEPT) -> None:
-    """Add a value, and drop the oldest where there are too many."""
-    kept[key] = value
-    while len(kept) > most:
-        kept.popitem(last=False)
+    def _drop(self) -> None:
+        """Drop the part used longest ago, and the objects that hold it."""
+        dropped, _ = self._parts.popitem(last=False)
+        for message in [one for one in self._objects if dropped in one.needs]:
+            del self._objects[message]
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, store: Store) -> None:
+    def __init__(self, file: io.BytesIO, parts: Mapping[str, Any]) -> None:
         super().__init__(file)
-        self._store = store
+        self._parts = parts
 
     def persistent_load(self, pid: str) -> Any:
-        return self._store.part(pid)
+        return self._parts[pid]

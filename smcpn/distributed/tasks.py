@@ -85,7 +85,7 @@ class Answer:
     found : tuple of ndarray, optional
         Results.
     lacking : tuple of str
-        Fingerprints of the parts that the worker has not.
+        Fingerprints of parts of which the worker has not all.
     refused : str
         Why this worker cannot take part.
     error : Exception, optional
@@ -143,10 +143,9 @@ class Task:
             RECEIVED.receive(self.parts)
         except InputError as error:
             return Answer(worker, refused=f"refuses the kernels: {error}")
-        lacking = RECEIVED.lacking(self.likelihood.needs)
-        if lacking:
-            return Answer(worker, lacking=lacking)
         likelihood = RECEIVED.read(self.likelihood)
+        if likelihood is None:
+            return Answer(worker, lacking=self.likelihood.needs)
         with counted_apart(), np.errstate(all="ignore"):
             if self.witness is not None and not self.witness.holds(likelihood):
                 return Answer(worker, refused="finds other numbers than the driver")

@@ -17,6 +17,7 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.prior import described
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.analysed import Analysed
 from smcpn.results.draws import Timing
 from smcpn.results.posterior import Posterior
@@ -235,6 +236,7 @@ class Maximum(WithCard, Analysed):
         return [
             *density,
             f"log-likelihood   {self.log_likelihood:.4f}",
+            *self._scales_line(),
             f"search           {stopped} after {iterations} iterations of {self.method}",
             f"starts           {len(self.starts)}, of which {self.agreeing} ended as high; "
             f"{self.evaluations} evaluations",
@@ -243,6 +245,14 @@ class Maximum(WithCard, Analysed):
             *([] if self.shift is None else [f"discretisation   {self.shift}"]),
             f"time             {self.seconds:.2f} s",
         ]
+
+    def _scales_line(self) -> list[str]:
+        """A line on learned scales, whose maximum is that of their marginal density."""
+        columns = learned_scales(self.problem) if self.function.expands else None
+        if columns is None or self.target != POSTERIOR:
+            return []
+        names = listed([self.names[j] for j in columns.scales])
+        return [f"scales           {names} at their marginal mode, the others given that"]
 
     def _start_lines(self) -> list[str]:
         order = np.argsort([-start.log_density for start in self.starts], kind="stable")

@@ -12,17 +12,18 @@ import pytest
 from executors import UnreliableExecutor
 from hypothesis import given
 from hypothesis import strategies as st
-from models import decay, decay_problem
+from models import decay_problem
 from scipy import stats
 
 import smcpn
 from smcpn.checkpoint.container import CheckpointWarning
 from smcpn.codegen.clock import CLOCK
+from smcpn.codegen.kernel import Rows
 from smcpn.codegen.native import Target, compiling_for
-from smcpn.distributed import tasks, workers
+from smcpn.distributed import parts, tasks, workers
 from smcpn.distributed.engines import opened
 from smcpn.distributed.likelihood import distributed
-from smcpn.distributed.parts import KEPT
+from smcpn.distributed.parts import Sender, Store
 from smcpn.distributed.workers import Workers, cut
 from smcpn.errors import ExecutorError, InputError
 from smcpn.likelihood.registry import build_estimate, build_likelihood
@@ -239,15 +240,28 @@ def test_tasks_that_wait_for_parts_go_on_when_who_carried_them_is_late():
         assert [sent.place for sent in gathering._pending.values()] == [1]
 
 
-def test_a_worker_keeps_all_parts_of_many_records(executor):
-    rng, n = np.random.default_rng(0), KEPT + 6
-    records = [smcpn.Record(y=rng.normal(size=3), dt=0.1) for _ in range(n)]
-    start = {"initial": {"x": 1.0}, "prior": {"rate": stats.lognorm(0.5)}}
-    problem = smcpn.Problem(decay, records, observe="x", noise=0.1, **start)
-    home = build_likelihood(problem, smcpn.RK4(2))
-    away = distributed(home, Workers(executor))
-    values = problem.prior.natural(problem.prior.sample(rng, 40))
-    assert np.array_equal(away.evaluate(values, 3 * n)[1], home.evaluate(values, 3 * n)[1])
+def test_a_worker_keeps_as_many_bytes_as_it_may_and_what_came_together(monkeypatch):
+    sender, store = Sender(), Store()
+    rows = [_rows(10, seed) for seed in range(3)]
+    messages = [sender.message([one]) for one in rows]
+    sizes = [len(sender.part(message.needs[0])) for message in messages]
+    monkeypatch.setattr(parts, "MOST_BYTES", sizes[0] + sizes[1])
+    for message in messages[:2]:
+        store.receive({message.needs[0]: sender.part(message.needs[0])})
+    assert len(store.read(messages[0])[0]) == 10
+    store.receive({messages[2].needs[0]: sender.part(messages[2].needs[0])})
+    # The second was used longest ago.
+    assert [store.read(message) is None for message in messages] == [False, True, False]
+    assert store.n_bytes == sizes[0] + sizes[2]
+    whole = sender.message([_rows(50, 3), _rows(60, 4)])
+    store.receive({one: sender.part(one) for one in whole.needs})
+    assert [len(one) for one in store.read(whole)] == [50, 60]
+    assert store.read(messages[0]) is None
+
+
+def _rows(n, seed):
+    rng = np.random.default_rng(seed)
+    return Rows(np.empty(1), rng.normal(size=(n, 2)), np.zeros((1, 1)), rng.normal(size=(n, 3)), 1)
 
 
 def test_a_run_without_workers_stops_and_its_checkpoint_goes_on(tmp_path):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.adjoint import transposed
 from smcpn.codegen.arrays import ArrayFunction
-from smcpn.codegen.tangent import derived
+from smcpn.codegen.tangent import jacobian
 from smcpn.model.graphs import Model
 from smcpn.model.hold import substep_inputs, substep_times
 from smcpn.model.record import Record
@@ -69,8 +69,7 @@ class Field:
 
 
 def _slopes_forward(graph: ca.SX, directions: ca.SX) -> ca.SX:
-    columns = [derived(graph, directions[k], ca.SX(1.0))[1] for k in range(directions.numel())]
-    return ca.horzcat(*columns)
+    return ca.densify(jacobian(graph, directions))
 
 
 def _slopes_reverse(graph: ca.SX, directions: ca.SX) -> ca.SX:

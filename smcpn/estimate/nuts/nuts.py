@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 from smcpn.arguments import ANYTHING, Count, Index, Seed, checked
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.kernel import processors
+from smcpn.distributed.likelihood import evaluated_by
+from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
@@ -53,6 +56,7 @@ def nuts(
     start: Annotated[Laplace | None, ANYTHING] = None,
     seed: Seed | None = None,
     threads: Count | None = None,
+    executor: Annotated[Executor | str | None, ANYTHING] = None,
     progress: bool | None = None,
 ) -> NutsPosterior:
     """Return the posterior of a problem as draws of the No-U-Turn sampler, by `nutpie`.
@@ -80,6 +84,10 @@ def nuts(
         The same seed gives the same draws, for any ``threads``.
     threads : int, optional
         Chains that run at the same time; all processors by default.
+    executor : concurrent.futures.Executor or str, optional
+        Who evaluates large batches of points, as of `identify`: those of the search, and the
+        gradients of all chains where the log density is no machine code. The draws do not depend
+        on it.
     progress : bool, optional
         Bars of the chains; by default where standard error is a terminal.
 
@@ -118,23 +126,27 @@ def nuts(
     nutpie()
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     found_here = start is None
-    if start is None:
-        start = laplace(problem, likelihood, solver=solver, seed=seed or 0, threads=threads)
-    else:
-        _check_start(start, problem, likelihood, solver)
-    density = LogDensity(start.maximum.function)
-    coordinates = coordinates_of(start, density)
-    if found_here and not start.success:
-        check_bend(coordinates, density)
-    settings = ChainSettings(
-        draws=draws,
-        tune=(TUNE if start.success else TUNE_WITHOUT) if tune is None else tune,
-        chains=chains,
-        seed=int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]),
-        threads=min(chains, threads or processors()),
-        progress=sys.stderr.isatty() if progress is None else progress,
-    )
-    found = sampled(density, coordinates, settings)
+    with workers_of(executor) as workers:
+        if start is None:
+            start = laplace(
+                problem, likelihood, solver=solver, seed=seed or 0, threads=threads,
+                executor=workers,
+            )  # fmt: skip
+        else:
+            _check_start(start, problem, likelihood, solver)
+        density = LogDensity(start.maximum.function.evaluated(evaluated_by(workers)))
+        coordinates = coordinates_of(start, density)
+        if found_here and not start.success:
+            check_bend(coordinates, density)
+        settings = ChainSettings(
+            draws=draws,
+            tune=(TUNE if start.success else TUNE_WITHOUT) if tune is None else tune,
+            chains=chains,
+            seed=int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]),
+            threads=min(chains, threads or processors()),
+            progress=sys.stderr.isatty() if progress is None else progress,
+        )
+        found = sampled(density, coordinates, settings)
     posterior = _posterior(start, found, settings, coordinates, seed)
     compiling = CLOCK.compile_seconds - compiled
     timing = Timing(
