@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
-from scipy.special import ndtri
+from scipy.special import gammaln, ndtri
 
 from smcpn import Prior
 
@@ -239,3 +239,20 @@ class BootstrapFilter:
 
     def estimate(self, values, keys, b):
         return self.advance_keyed(values, keys, self.start(values), 0, b)[1].sum(axis=0)
+
+
+def skewed(values):
+    """A log-gamma variable and a t variable: skewed and heavy-tailed."""
+    a, b = values.T
+    return 1.5 * a - np.exp(a) - gammaln(1.5) - 2.5 * np.log1p(b**2 / 4) + np.log(0.375)
+
+
+QUANTILES = (0.05, 0.5, 0.95)
+BOUNDS = np.column_stack([stats.loggamma(1.5).ppf(QUANTILES), stats.t(4).ppf(QUANTILES)])
+"""Quantiles of both variables."""
+
+
+def skewed_draws(rng, n):
+    return np.column_stack(
+        [stats.loggamma(1.5).rvs(n, random_state=rng), stats.t(4).rvs(n, random_state=rng)]
+    )

@@ -24,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pandas
 from scipy import stats
 
 import smcpn
@@ -337,6 +338,10 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Solution.chi2": {"t": np.array([0.5]), "reference": np.zeros((1, 1))},
         "Online.predict": {"u": np.zeros(3), "t": None},
         "Record": {"u": None, "y": [1.0, 2.0], "t": None, "dt": 0.1},
+        "Record.from_dataframe": {
+            "df": pandas.DataFrame({"x": [1.0, 2.0]}), "outputs": "x", "inputs": (), "time": None,
+            "dt": 0.1,
+        },
         "discover": {"method": "search", "records": falling()},
         "Library.candidates": {"states": ["x"], "inputs": ["u"]},
         "Problem.with_records": {"records": [record]},

@@ -117,6 +117,60 @@ class Record(WithCard):
         for values in (self.t, self.u, self.y):
             np.asarray(values).setflags(write=False)
 
+    @classmethod
+    def from_dataframe(
+        cls,
+        df: Any,
+        *,
+        outputs: str | Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        time: str | None = None,
+        dt: float | None = None,
+        hold: str = "foh",
+        name: str = "record",
+    ) -> Record:
+        """Return the record of some columns of a dataframe.
+
+        Parameters
+        ----------
+        df : dataframe or xarray.Dataset
+            Of pandas, polars or another library that narwhals reads (extra ``dataframe``). Units
+            are those of ``df.attrs["units"]``, a mapping by column, and of the variables of a
+            dataset.
+        outputs, inputs : str or sequence of str
+            Columns of y, where a missing value is a missing sample, and of u.
+        time : str, optional
+            Column of seconds, dates or durations; of the latter two the first sample is at 0. Give
+            either it or ``dt``.
+        dt, hold, name
+            See `Record`.
+
+        Raises
+        ------
+        InputError
+            If a column is not there or does not hold numbers or times, and as `Record`.
+
+        Examples
+        --------
+        >>> record = smcpn.Record.from_dataframe(  # doctest: +SKIP
+        ...     df, inputs="force", outputs=["x", "v"], time="date")
+        """
+        from smcpn.model.dataframe import Columns
+
+        if (time is None) == (dt is None):
+            raise InputError(f"{name}: give either time, a column, or dt, in seconds")
+        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
+        columns = Columns(df)
+        return cls(
+            u=columns.numbers(u, "inputs") if u else None,
+            y=columns.numbers(y, "outputs") if y else None,
+            t=None if time is None else columns.seconds(time),
+            dt=dt,
+            hold=hold,
+            y_unit=columns.unit(y),
+            name=name,
+        )
+
     def __getstate__(self) -> dict[str, Any]:
         # What is in a file is sent by its name, and times that follow from dt not at all.
         state = {name: InFile.of(value) or value for name, value in vars(self).items()}

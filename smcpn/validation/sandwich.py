@@ -219,7 +219,8 @@ def prior_precision(prior: Prior, centre: Array) -> Array:
 
     It has the quartiles of the prior in each coordinate. Where parameters have a scale that is
     learned, these are not what holds at the scale found: there it is minus the second derivative of
-    the log prior density at the centre (d,) of the posterior.
+    the log prior density at the centre (d,) of the posterior, without the directions in which that
+    density is convex.
     """
     draws = prior.sample(np.random.default_rng(0), _PRIOR_DRAWS)
     low, high = np.quantile(draws, (0.25, 0.75), axis=0)
@@ -227,7 +228,10 @@ def prior_precision(prior: Prior, centre: Array) -> Array:
     precision = np.diag(np.square(INTERQUARTILE_RANGE / (high - low)))
     if not prior.scales:
         return precision
-    found = prior_expansion(prior, centre[None, :], spread)
-    hessian = np.diag(found.diagonal[0])[None]
-    found.add_mixed(hessian)
-    return np.where(np.isfinite(hessian[0]), -hessian[0], precision)
+    expansion = prior_expansion(prior, centre[None, :], spread)
+    hessian = np.diag(expansion.diagonal[0])[None]
+    expansion.add_mixed(hessian)
+    units = np.outer(spread, spread)
+    found = np.where(np.isfinite(hessian[0]), -hessian[0], precision) * units
+    values, vectors = np.linalg.eigh(found)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T / units

@@ -10,7 +10,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis, _of_all_chains
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
@@ -20,7 +20,7 @@ from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
 from smcpn.smc.trajectories import Phase, Trajectories, Tuning, _start_correlation
-from tests.targets import LinearRegression
+from tests.targets import BOUNDS, QUANTILES, LinearRegression, skewed, skewed_draws
 
 STRATEGIES = (HamiltonianMonteCarlo(), LangevinMetropolis())
 
@@ -49,8 +49,7 @@ class Skewed:
         return state, self.evaluate(values, 1)[1][None]
 
     def evaluate(self, values, b):
-        target = stats.loggamma(1.5).logpdf(values[:, 0]) + stats.t(4).logpdf(values[:, 1])
-        return self.start(values), target - self.prior.log_density(values)
+        return self.start(values), skewed(values) - self.prior.log_density(values)
 
     def gradient_cost(self):
         return 3.0
@@ -69,20 +68,14 @@ def test_exact_draws_stay_exact(moves):
     """
     likelihood, rng = Skewed(), np.random.default_rng(0)
     target = RecordTarget(likelihood.prior, likelihood, 0, 1.0)
-    draws = [
-        stats.loggamma(1.5).rvs(2000, random_state=rng),
-        stats.t(4).rvs(2000, random_state=rng),
-    ]
-    system, below, previous = target.evaluate(np.stack(draws, axis=1)), [], None
+    system, below, previous = target.evaluate(skewed_draws(rng, 1000)), [], None
     for _ in range(10):
         system = replace(system, log_weights=0.3 * rng.normal(size=len(system)))
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
-        a, b = system.theta.T
-        u = np.column_stack([stats.loggamma(1.5).cdf(a), stats.t(4).cdf(b)])
-        below.append([(u < q).mean(axis=0) for q in (0.05, 0.5, 0.95)])
+        below.append((system.theta < BOUNDS[:, None]).mean(axis=1))
     assert previous.acceptance == pytest.approx(moves.acceptance, abs=0.1)
     error = np.sqrt(np.array([0.05 * 0.95, 0.25, 0.05 * 0.95]) / 250)[:, None]
-    expected = np.array([0.05, 0.5, 0.95])[:, None]
+    expected = np.array(QUANTILES)[:, None]
     assert (np.abs(np.mean(below[5:], axis=0) - expected) < 5 * error).all()
 
 
@@ -139,6 +132,13 @@ def test_metric_of_a_gaussian_is_its_covariance_from_few_particles():
     )
     z = metric.coordinates(theta)
     np.testing.assert_allclose(z @ metric.factor.T + metric.centre, theta, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chains", [0, 1, 50, 36])
+def test_metric_is_fitted_to_particles_of_all_chains(chains):
+    fitted = np.arange(1000)[_of_all_chains(1000, 160, chains)]
+    assert len(fitted) >= 160
+    assert set(fitted % max(chains, 1)) == set(range(max(chains, 1)))
 
 
 @pytest.mark.parametrize("n", [3, 40])

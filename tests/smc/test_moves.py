@@ -28,6 +28,7 @@ from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
 from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
+from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws
 
 
 class Known:
@@ -48,17 +49,6 @@ class Known:
     def evaluate(self, values, b):
         ratio = self.advance(values, None, 0, 1)[1][0]
         return self.start(values), ratio if b else np.zeros(len(values))
-
-
-def skewed(values):
-    """A log-gamma variable and a t variable: skewed and heavy-tailed."""
-    return stats.loggamma(1.5).logpdf(values[:, 0]) + stats.t(4).logpdf(values[:, 1])
-
-
-def skewed_draws(rng, n):
-    return np.column_stack(
-        [stats.loggamma(1.5).rvs(n, random_state=rng), stats.t(4).rvs(n, random_state=rng)]
-    )
 
 
 def two_modes(values):
@@ -91,13 +81,16 @@ def test_exact_draws_stay_exact(moves):
         system = replace(system, log_weights=weights)
         system, previous = moves.rejuvenate(system, target, rng, systematic, previous)
         assert len(system) == 4000
-        u = np.column_stack(
-            [stats.loggamma(1.5).cdf(system.theta[:, 0]), stats.t(4).cdf(system.theta[:, 1])]
-        )
-        below.append([(u < q).mean(axis=0) for q in (0.05, 0.5, 0.95)])
+        below.append((system.theta < BOUNDS[:, None]).mean(axis=1))
     error = np.sqrt(np.array([0.05 * 0.95, 0.25, 0.05 * 0.95]) / 400)[:, None]
-    expected = np.array([0.05, 0.5, 0.95])[:, None]
+    expected = np.array(QUANTILES)[:, None]
     assert (np.abs(np.mean(below[10:], axis=0) - expected) < 5 * error).all()
+
+
+def test_skewed_target_is_normalised_as_scipy_has_it():
+    values = np.random.default_rng(0).normal(size=(9, 2)) * 3.0
+    exact = stats.loggamma(1.5).logpdf(values[:, 0]) + stats.t(4).logpdf(values[:, 1])
+    np.testing.assert_allclose(skewed(values), exact, rtol=1e-12)
 
 
 def run(likelihood, seed=0, **settings):

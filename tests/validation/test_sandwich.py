@@ -103,7 +103,19 @@ def test_scores_are_the_derivatives_at_the_centre():
 
 def test_prior_with_a_learned_scale_counts_at_the_scale_found():
     prior = Prior({"x": norm(), "s": lognorm(1.0)}, scales={"x": "s"})
-    x, s = 30.0, 20.0
+    x, s = 10.0, 20.0
     found = prior_precision(prior, np.array([x, np.log(s)]))
     exact = [[1 / s**2, -2 * x / s**2], [-2 * x / s**2, 2 * x**2 / s**2 + 1]]
     np.testing.assert_allclose(found, exact, rtol=1e-6)
+
+
+def test_prior_that_is_convex_along_a_direction_says_nothing_there():
+    """As where x is large for its scale: its covariance would be no covariance."""
+    prior = Prior({"x": norm(), "s": lognorm(1.0)}, scales={"x": "s"})
+    x, s = 30.0, 20.0
+    found = prior_precision(prior, np.array([x, np.log(s)]))
+    exact = np.array([[1 / s**2, -2 * x / s**2], [-2 * x / s**2, 2 * x**2 / s**2 + 1]])
+    assert np.linalg.eigvalsh(exact)[0] < 0.0
+    assert np.linalg.eigvalsh(found)[0] > -1e-12
+    largest = np.linalg.eigh(exact)[1][:, 1]
+    np.testing.assert_allclose(largest @ found @ largest, largest @ exact @ largest, rtol=1e-2)

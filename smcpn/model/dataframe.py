@@ -1,0 +1,145 @@
+"""Columns of dataframes as samples: pandas, polars and whatever else narwhals reads, and xarray."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, listed, shown
+
+Array = NDArray[np.float64]
+
+
+class Columns:
+    """Columns of a dataframe as arrays of floats, by name.
+
+    Parameters
+    ----------
+    df : dataframe or xarray.Dataset
+        A dataset has one dimension, whose coordinate is a column.
+
+    Raises
+    ------
+    InputError
+        If it is no dataframe, or narwhals is not installed.
+    """
+
+    def __init__(self, df: Any) -> None:
+        self._units = _units(df)
+        if hasattr(df, "to_dataframe"):
+            df = _of_dataset(df)
+        try:
+            narwhals = import_module("narwhals")
+        except ImportError:
+            raise InputError(
+                "dataframes are read by narwhals, which is not installed: "
+                "pip install smcpn[dataframe]"
+            ) from None
+        try:
+            self._frame = narwhals.from_native(df, eager_only=True)
+        except TypeError:
+            raise InputError(
+                f"df is {shown(type(df).__name__)}: give a dataframe of pandas or polars (of a "
+                "lazy one its collect()) or an xarray.Dataset",
+                argument="df",
+            ) from None
+        except Exception as error:
+            # Of narwhals, for instance where two columns have one name.
+            raise InputError(
+                f"df cannot be read ({shown(str(error))}): give columns names of their own",
+                argument="df",
+            ) from error
+
+    def numbers(self, names: Sequence[str], argument: str) -> Array:
+        """Values of columns, (T, n), NaN where they are missing.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or it does not hold numbers.
+        """
+        return np.column_stack([self._numbers(name, argument) for name in names])
+
+    def seconds(self, name: str) -> Array:
+        """Times of a column, (T,): dates and durations in seconds since the first.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or one of them is missing.
+        """
+        column = self._column(name, "time")
+        if column.is_null().any():
+            raise InputError(
+                f"time: column {shown(name)} has missing values: drop these rows",
+                argument="time",
+            )
+        kind = type(column.dtype).__name__
+        if kind not in ("Date", "Datetime", "Duration"):
+            return self._numbers(name, "time")
+        if kind == "Datetime" and column.dtype.time_zone is not None:
+            column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        times = column.to_numpy()
+        unit = "datetime64[ns]" if kind != "Duration" else "timedelta64[ns]"
+        elapsed = np.asarray(times).astype(unit)
+        return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9
+
+    def unit(self, names: Sequence[str]) -> str:
+        """Unit that columns have in common; empty where it is not known."""
+        units = {self._units.get(name, "") for name in names}
+        return units.pop() if len(units) == 1 else ""
+
+    def _numbers(self, name: str, argument: str) -> Array:
+        column = self._column(name, argument)
+        if not (column.dtype.is_numeric() or type(column.dtype).__name__ == "Boolean"):
+            raise InputError(
+                f"{argument}: column {shown(name)} holds {column.dtype}, not "
+                "numbers: convert it first",
+                argument=argument,
+            )
+        values = column.to_numpy()
+        if values.dtype.kind not in "fiub":
+            values = [np.nan if value is None else float(value) for value in column.to_list()]
+        return np.asarray(values, dtype=float)
+
+    def _column(self, name: str, argument: str) -> Any:
+        known = list(self._frame.columns)
+        if name not in known:
+            raise InputError(
+                f"{argument} names {shown(name)}, which is no column: choose from "
+                f"{listed(map(str, known))}",
+                argument=argument,
+            )
+        return self._frame[name]
+
+
+def _of_dataset(dataset: Any) -> Any:
+    """A dataset of one dimension as a dataframe of pandas, the coordinate among its columns."""
+    dimensions = list(dataset.dims)
+    if len(dimensions) != 1:
+        raise InputError(
+            f"df has the dimensions {shown(dimensions)}: select one along which the samples follow",
+            argument="df",
+        )
+    if not hasattr(dataset, "data_vars"):
+        raise InputError(
+            "df is an xarray.DataArray: give to_dataset(name=...), or to_dataset(dim=...) of one "
+            "whose channels are a dimension",
+            argument="df",
+        )
+    return dataset.to_dataframe().reset_index()
+
+
+def _units(df: Any) -> dict[str, str]:
+    """Units by column: ``df.attrs["units"]``, and those of the variables of a dataset."""
+    attributes = getattr(df, "attrs", None)
+    units = attributes.get("units") if isinstance(attributes, dict) else None
+    found = {str(k): str(v) for k, v in units.items()} if isinstance(units, dict) else {}
+    for name, variable in getattr(df, "data_vars", {}).items():
+        if "units" in variable.attrs:
+            found[str(name)] = str(variable.attrs["units"])
+    return found
