@@ -91,6 +91,7 @@ def laplace(
     with workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
+            likelihood, solver = maximum.function.likelihood, maximum.solver
         elif networks_of(problem):
             if starts is not None or stages is not None:
                 raise InputError(
