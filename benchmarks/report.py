@@ -82,7 +82,7 @@ def _opened(path: Path) -> Iterator[Row]:
             page.goto(path.as_uri())
             yield at_most(f"opens at {width}, s", time.perf_counter() - begin, 2.0)
             page.locator("figure.plot").first.scroll_into_view_if_needed()
-            page.wait_for_function("document.querySelector('.plot').group?.plots[0].scales.x.max")
+            page.wait_for_selector("figure.plot.live")
             page.get_by_role("button", name="go to the largest error").first.click()
             low, high = page.evaluate("document.querySelector('.plot').group.range")
             yield at_most(f"zoomed at {width} to samples", (high - low) / DT + 1, 200)

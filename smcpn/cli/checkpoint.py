@@ -73,7 +73,10 @@ def inspect(file: File) -> None:
 
 
 def report(
-    file: File,
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="A checkpoint, or several of models of the same data.", metavar="FILE"),
+    ],
     to: Annotated[
         Path | None, typer.Option(help="The report; FILE with .html by default.", metavar="HTML")
     ] = None,
@@ -82,18 +85,52 @@ def report(
         typer.Option(help="Folder for every figure as SVG and PDF.", metavar="FOLDER"),
     ] = None,
 ) -> None:
-    """Draw the report of a finished or unfinished run.
+    """Draw the report of a finished or unfinished run, or one that compares several.
 
     Example: smcpn report run.h5 --to run.html
+
+    Example: smcpn report linear.h5 cubic.h5 --to comparison.html
     """
     from smcpn.run.resume import load
 
-    path = file_path("FILE", file)
+    paths = [file_path("FILE", file) for file in files]
+    if len(paths) > 1 and to is None:
+        raise InputError(f"--to is missing: name the report that compares {len(paths)} runs")
     with as_sentences():
-        posterior = load(path)
-        target = _own_report(file.with_suffix(".html")) if to is None else to
-        written = posterior.report(target, figures=figures)
+        posteriors = [load(path) for path in paths]
+        if len(paths) > 1 and to is not None:
+            stems = [path.stem for path in paths]
+            names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
+            written = _compared(dict(zip(names, posteriors, strict=True)), to, figures)
+        else:
+            target = _own_report(files[0].with_suffix(".html")) if to is None else to
+            written = posteriors[0].report(target, figures=figures)
     say(written)
+
+
+def _compared(posteriors: dict[str, Posterior], to: Path, figures: Path | None) -> Path:
+    """Write the page that compares runs on the records that all learned from."""
+    from smcpn.report.comparison_page import write_comparison
+    from smcpn.report.page import check_destination, figure_folder
+    from smcpn.results.compare import compare
+
+    path = check_destination(to)
+    if len(posteriors) < 2:
+        raise InputError("FILE is given twice: name runs of different models")
+    comparison = compare(posteriors)
+    folder = None if figures is None else figure_folder(figures)
+    records = next(iter(posteriors.values())).problem.records
+    labels = [record.name for record in records]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label}, record {k}" for k, label in enumerate(labels, 1)]
+    simulations = {
+        label: {
+            name: posterior.simulate(posterior.problem.records[k])
+            for name, posterior in posteriors.items()
+        }
+        for k, label in enumerate(labels)
+    }
+    return write_comparison(comparison, posteriors, simulations, path, figures=folder)
 
 
 def _own_report(path: Path) -> Path:

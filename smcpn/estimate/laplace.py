@@ -24,7 +24,7 @@ from smcpn.estimate.marginal_scales import (
     given_scales_by_curvature,
 )
 from smcpn.estimate.maximise import Starts, maximise
-from smcpn.estimate.search import AUTOMATIC
+from smcpn.estimate.search import AUTOMATIC, INTERRUPTED
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.model.problem import Problem
@@ -32,6 +32,7 @@ from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace, Mode
 from smcpn.results.maximum import POSTERIOR, Maximum
 from smcpn.solver import Solver
+from smcpn.status import status
 
 Array = NDArray[np.float64]
 
@@ -59,6 +60,7 @@ def laplace(
     seed: Seed | None = 0,
     threads: Count | None = None,
     executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
+    progress: bool | None = None,
 ) -> Laplace:
     """Approximate a posterior by the Gaussian about its mode.
 
@@ -69,7 +71,7 @@ def laplace(
     ----------
     problem : Problem or Maximum
         A maximum of the posterior is taken as it is.
-    likelihood, solver, starts, stages, search, iterations, seed, threads, executor
+    likelihood, solver, starts, stages, search, iterations, seed, threads, executor, progress
         As of `maximise`, for a problem; ``starts`` and ``stages`` not for one with networks.
 
     Returns
@@ -88,7 +90,7 @@ def laplace(
     >>> approximation = smcpn.laplace(problem, starts=20)  # doctest: +SKIP
     >>> posterior = smcpn.identify(problem, start=approximation)  # doctest: +SKIP
     """
-    with workers_of(executor) as workers:
+    with status(progress), workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
             likelihood, solver = maximum.function.likelihood, maximum.solver
@@ -106,6 +108,8 @@ def laplace(
                 problem, likelihood, solver=solver, starts=starts, stages=stages, search=search,
                 iterations=iterations, seed=seed, threads=threads, executor=workers,
             )  # fmt: skip
+        if maximum is not problem and maximum.reason == INTERRUPTED:
+            raise KeyboardInterrupt
         if maximum.target != POSTERIOR:
             raise InputError(
                 "the maximum is one of the likelihood, which is no mode of the posterior: "
@@ -176,6 +180,8 @@ def _gaussian_at_top(maximum: Maximum) -> Laplace:
             method="trust-exact",
             search=SHOOTING,
         )
+        if finished.reason == INTERRUPTED:
+            raise KeyboardInterrupt
         if finished.log_density >= maximum.log_density:
             return _gaussian_at(_finished(maximum, finished))
     return found

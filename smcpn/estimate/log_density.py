@@ -15,6 +15,7 @@ from smcpn.model.distribution import INTERQUARTILE_RANGE, support
 from smcpn.model.prior import Prior
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.results.maximum import POSTERIOR, TARGETS
+from smcpn.status import Say
 
 Array = NDArray[np.float64]
 
@@ -41,12 +42,19 @@ class LogDensity:
         the same quartiles.
     bounds : ndarray, (d, 2)
         Ends of the support of the prior, to rounding.
+    highest : float
+        Largest log density that was evaluated with a gradient so far, at ``top`` (d,).
+    evaluations : int
+        Points at which it was, with a gradient, so far.
     """
 
-    def __init__(self, log_likelihood: LogLikelihood, target: str = POSTERIOR) -> None:
+    def __init__(
+        self, log_likelihood: LogLikelihood, target: str = POSTERIOR, say: Say | None = None
+    ) -> None:
         if target not in TARGETS:
             raise InputError(f"target is {target!r}: choose one of {', '.join(TARGETS)}")
-        self.log_likelihood, self.target = log_likelihood, target
+        self.log_likelihood, self.target, self._say = log_likelihood, target, say
+        self.highest, self.top, self.evaluations = -np.inf, np.empty(0), 0
         self.prior = log_likelihood.problem.prior
         theta = self.prior.sample(np.random.default_rng(0), _DRAWS)
         quarter, self.centre, three = np.quantile(theta, (0.25, 0.5, 0.75), axis=0)
@@ -89,7 +97,7 @@ class LogDensity:
             if self.target == POSTERIOR:
                 prior = prior_expansion(self.prior, theta, self.scale)
                 total, gradient = total + prior.value, gradient + prior.gradient
-        return np.where(np.isfinite(total), total, -np.inf), gradient
+        return self._seen(theta, np.where(np.isfinite(total), total, -np.inf)), gradient
 
     def expansion(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array]:
         """Log density (n,), gradient (n, d), and information (n, d, d), none of it negative.
@@ -104,7 +112,17 @@ class LogDensity:
                 total, gradient = total + prior.value, gradient + prior.gradient
                 second = second + prior.diagonal
             information = information + np.maximum(-second, 0.0)[:, :, None] * np.eye(len(second.T))
-        return np.where(np.isfinite(total), total, -np.inf), gradient, information
+        total = np.where(np.isfinite(total), total, -np.inf)
+        return total if share < 1.0 else self._seen(theta, total), gradient, information
+
+    def _seen(self, theta: Array, values: Array) -> Array:
+        """Remember the highest of these values, (n,), and say how far the search is."""
+        self.evaluations += len(values)
+        if len(values) and values.max() > self.highest:
+            self.highest, self.top = float(values.max()), theta[int(values.argmax())].copy()
+        if self._say is not None:
+            self._say(f"search: {self.evaluations} evaluations, log density {self.highest:.6g}")
+        return values
 
     def of_likelihood(self, theta: Array, share: float = 1.0) -> tuple[Array, Array, Array, Array]:
         """Log-likelihood (n,), gradient (n, d), information (n, d, d), and bends (n, d).

@@ -19,7 +19,7 @@ from smcpn.errors import InputError, listed, shown, whole_number
 from smcpn.estimate.both import check_search, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
-from smcpn.estimate.search import AUTOMATIC, Found, check_method, chosen_search
+from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
 from smcpn.estimate.shift import with_shift
 from smcpn.likelihood.derivatives import at_home
 from smcpn.likelihood.gradient import LogLikelihood
@@ -32,6 +32,7 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem, check_problem
 from smcpn.results.maximum import POSTERIOR, Maximum, StartResult
 from smcpn.solver import Solver
+from smcpn.status import status
 
 Array = NDArray[np.float64]
 
@@ -176,6 +177,7 @@ def maximise(
     seed: Seed | None = 0,
     threads: Count | None = None,
     executor: Annotated[Executor | Workers | str | None, ANYTHING] = None,
+    progress: bool | None = None,
 ) -> Maximum:
     """Find the parameters of highest posterior density, or of highest likelihood.
 
@@ -223,12 +225,16 @@ def maximise(
         Threads of the kernel. The result does not depend on them.
     executor : concurrent.futures.Executor or str, optional
         Who evaluates large batches of points, as of `identify`. The result does not depend on it.
+    progress : bool, optional
+        A line of status on standard error after a second; by default on a terminal and in a
+        notebook. ``True`` writes one every ten seconds to a log.
 
     Returns
     -------
     Maximum
         The highest end of a search that converged; where none did, the highest end. A failure
-        is a value as well: ``success`` is False, and ``reason`` says why.
+        is a value as well: ``success`` is False, and ``reason`` says why. After an interrupt
+        (Ctrl-C) the highest point so far, as a failure.
 
     Raises
     ------
@@ -253,26 +259,49 @@ def maximise(
     iterations = whole_number("iterations", iterations, 1)
     plan = free_stages(problem.names, stages)
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
-    with workers_of(executor) as workers:
+    with status(progress) as say, workers_of(executor) as workers:
         where = evaluated_by(workers)
         function, automatic = _log_likelihood(problem, likelihood, solver, threads)
-        density = LogDensity(function.evaluated(where), target)
+        density = LogDensity(function.evaluated(where), target, say)
         points = starting_points(density, starts, np.random.default_rng(seed))
         climb = with_marginal_scales(chosen_search(method, function), density)
-        found = searched(climb, density, points, plan, iterations, search)
-        maximum = with_shift(_maximum(density, climb.name, found), threads)
-        while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
-            finer = LogLikelihood(problem, function.likelihood, maximum.shift.finer, threads)
-            density = LogDensity(finer.evaluated(where), target)
-            # From where they were: more steps change a maximum that is nearly right.
-            ends = np.stack([one.theta for one in found])
-            again = searched(climb, density, ends, plan[-1:], iterations, search)
-            found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
+        maximum: Maximum | None = None
+        try:
+            found = searched(climb, density, points, plan, iterations, search)
             maximum = with_shift(_maximum(density, climb.name, found), threads)
+            while automatic and maximum.shift is not None and maximum.shift.size > AUTOMATIC_SHIFT:
+                finer = LogLikelihood(problem, function.likelihood, maximum.shift.finer, threads)
+                density = LogDensity(finer.evaluated(where), target, say)
+                # From where they were: more steps change a maximum that is nearly right.
+                ends = np.stack([one.theta for one in found])
+                again = searched(climb, density, ends, plan[-1:], iterations, search)
+                found = [one.followed_by(other) for one, other in zip(found, again, strict=True)]
+                maximum = with_shift(_maximum(density, climb.name, found), threads)
+        except KeyboardInterrupt:
+            maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
     maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
+
+
+def _interrupted(density: LogDensity, method: str, maximum: Maximum | None) -> Maximum:
+    """The highest point so far of a search that the user has interrupted, as a failure.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        If there is none yet.
+    """
+    if maximum is None:
+        if not np.isfinite(density.highest):
+            raise KeyboardInterrupt
+        path, values = density.top[None, :], np.array([density.highest])
+        top = Found(density.top, values[0], INTERRUPTED, density.evaluations, path, values)
+        return _maximum(density, method, [top])
+    starts = list(maximum.starts)
+    starts[maximum.best] = replace(starts[maximum.best], reason=INTERRUPTED, success=False)
+    return replace(maximum, starts=tuple(starts))
 
 
 def _log_likelihood(

@@ -23,6 +23,7 @@ ROUNDING = 1e-8
 """Share of a log density below which a difference may be rounding."""
 
 CONVERGED = "converged"
+INTERRUPTED = "the user has interrupted"
 LIMIT = "the limit of iterations"
 DIVERGED_START = "the solution diverges at the start"
 NO_GRADIENT = "the gradient is not finite"

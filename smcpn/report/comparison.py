@@ -12,6 +12,9 @@ from smcpn.report.style import ACCENT, DARK, figure, plain, styled
 if TYPE_CHECKING:
     from smcpn.results.compare import ModelComparison
 
+LONGEST = 24
+"""Characters of a name that fit beside the bars."""
+
 
 @styled
 def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure:
@@ -33,7 +36,8 @@ def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure
         text = "best" if real == 0.0 else f"{value:.2f}" if np.isfinite(real) else "not known"
         color = ACCENT if real == 0.0 else "k"
         axes.text(value, place, f" {text}", va="center", fontsize=8.0, color=color)
-    axes.set_yticks(places, [plain(name) for name in behind])
+    short = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in behind]
+    axes.set_yticks(places, [plain(name) for name in short])
     axes.set_ylim(len(behind) - 0.4, -0.6)
     axes.set_xlim(0.0, 1.2 * max(float(values.max(initial=0.0)), 1.0))
     axes.set_xlabel(f"{figure_of_merit.replace('_', '-')} behind the best")

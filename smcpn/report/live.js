@@ -49,7 +49,6 @@
   const histories = new Map();
   let latest = null, heard = 0, run = "", ended = false, dirty = false;
   window.drawn = 0;
-  window.assimilated = 0;
 
   function take(frame) {
     latest = frame;
@@ -110,7 +109,6 @@
       }
       for (const { ring, plot } of histories.values()) plot.setData(ring.since(-Infinity));
       window.drawn += 1;
-      window.assimilated = latest.samples;
     }
     requestAnimationFrame(draw);
   }

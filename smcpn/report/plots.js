@@ -147,7 +147,6 @@
     for (const name of Object.keys(content.arrays)) arrays[name] = await unpacked(content.arrays[name]);
     const group = new Group(key, t), place = element("div", "panels");
     figure.prepend(place);
-    figure.classList.add("live");
     content.panels.forEach((panel, i) => {
       place.append(element("div", "label", panel.label));
       const curves = panel.curves.map((curve) => sum(curve.terms, arrays));
@@ -162,6 +161,7 @@
       group.zoom(event.deltaY > 0 ? 1.25 : 0.8, group.plots[0].posToVal(event.clientX - over.left, "x"));
     }, { passive: false });
     figure.group = group;
+    figure.classList.add("live");
     new ResizeObserver(() => {
       for (const plot of group.plots)
         if (plot.width !== place.clientWidth) plot.setSize({ width: place.clientWidth, height: plot.height });

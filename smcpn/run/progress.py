@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from smcpn.errors import InputError, shown
 from smcpn.smc.sampler import Progress
+from smcpn.status import Say, in_notebook, is_watched, routed, status
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 Report = Callable[[Progress], None]
 
 REFRESHES_PER_SECOND = 4
-LOG_WIDTH = 160
-"""Characters of the line where there is no terminal."""
 SPEED_SECONDS = 1e6
 """Time over which the speed is averaged: all of a run. Rejuvenations come at about geometric times,
 so that the whole work up to a sample is about proportional to it, and the latest is not."""
@@ -28,8 +27,8 @@ so that the whole work up to a sample is about proportional to it, and the lates
 def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
     """Yield the function to call with each `Progress`, or None for silence.
 
-    None means: where standard error is a terminal. ``True`` on something else writes the last
-    line only, so that a log is not filled.
+    None means: on a terminal and in a notebook. ``True`` on something else writes a line every ten
+    seconds and the last one. Searches show theirs in it.
     """
     if wanted is not None and not isinstance(wanted, bool) and not callable(wanted):
         raise InputError(
@@ -38,15 +37,23 @@ def progress_line(wanted: bool | Report | None) -> Generator[Report | None]:
         )
     if callable(wanted):
         yield wanted
-    elif wanted is False or (wanted is None and not sys.stderr.isatty()):
-        yield None
+    elif wanted is False or (wanted is None and not is_watched()):
+        with status(False):
+            yield None
+    elif not sys.stderr.isatty():
+        with status(wanted) as say:
+            log = Log(say)
+            yield log.show
+        if not in_notebook():
+            print(log.last, file=sys.stderr)
     else:
         # Only where something is shown: the import takes a tenth of a second.
         from rich.console import Console
 
-        width = None if sys.stderr.isatty() else LOG_WIDTH
-        with display(Console(stderr=True, width=width)) as line:
-            yield ProgressLine(line).show
+        with display(Console(stderr=True)) as bar:
+            line = ProgressLine(bar)
+            with routed(line.say):
+                yield line.show
 
 
 def display(console: Console) -> Display:
@@ -66,6 +73,24 @@ def display(console: Console) -> Display:
     )
 
 
+class Log:
+    """Lines of a run where they do not replace each other, and the last of them.
+
+    Parameters
+    ----------
+    say : callable
+        Shows a line now and then.
+    """
+
+    def __init__(self, say: Say) -> None:
+        self._say, self.last = say, ""
+
+    def show(self, progress: Progress) -> None:
+        """Show the progress of the run."""
+        self.last = f"{progress.sample}/{progress.n_samples} {description(progress)}"
+        self._say(self.last)
+
+
 class ProgressLine:
     """A line that follows one population after the other.
 
@@ -78,6 +103,10 @@ class ProgressLine:
         self._display, self._task = display, display.add_task("")
         self._begin = display.tasks[0].start_time
         self._last: int | None = None
+
+    def say(self, text: str) -> None:
+        """Show what is done before the first sample."""
+        self._display.update(self._task, description=text.replace("[", r"\["))
 
     def show(self, progress: Progress) -> None:
         """Show the progress of the run."""

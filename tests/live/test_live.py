@@ -186,7 +186,7 @@ def test_a_browser_sees_the_server_die_and_come_back(page, tmp_path):
         feed(page, 50, 99)
         playwright.expect(status).to_have_text("live", timeout=20000)
         assert page.server_process != dead
-        tab.wait_for_function("window.assimilated == 99")
+        playwright.expect(tab.locator("#facts")).to_contain_text("samples99", timeout=20000)
         assert tab.title().startswith(HOSTILE)
         assert not said
         page.close()

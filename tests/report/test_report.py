@@ -20,6 +20,7 @@ import smcpn
 from smcpn.cases import CASES, Case
 from smcpn.cases.case import PublishedScore
 from smcpn.cli.app import app
+from smcpn.report.comparison_page import write_comparison
 from smcpn.report.page import Gallery
 from smcpn.report.plots import Rounded, packed
 from smcpn.report.style import NARROW, figure
@@ -106,6 +107,24 @@ def test_the_policy_names_the_script_and_the_style_of_the_page_and_no_other(html
         (text,) = re.findall(rf"<{element}>(.*?)</{element}>", html, flags=re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert f"{element}-src 'sha256-{digest}'" in policy
+
+
+def test_models_are_compared_on_one_page(tmp_path):
+    posteriors = {
+        HOSTILE: models.oscillator_posterior("right"),
+        "again": models.oscillator_posterior("right", steps=4),
+    }
+    record = models.oscillator_record()
+    simulations = {"rig": {name: one.simulate(record) for name, one in posteriors.items()}}
+    path = write_comparison(smcpn.compare(posteriors), posteriors, simulations, tmp_path / "a.html")
+    page = Page(path.read_text(encoding="utf-8"))
+    assert "wins by log-evidence" in page.text or "as good as each other" in page.text
+    (plot,) = page.plots()
+    labels = [curve["label"] for curve in plot["panels"][0]["curves"]]
+    assert labels == ["measured", HOSTILE, "again"]
+    assert sum(tag == "script" for tag, _ in page.tags) == 1
+    for simulation in simulations["rig"].values():
+        assert f"{simulation.rmse_of_mean[0]:.4g}\n" in page.text
 
 
 def test_what_is_vendored_is_what_was_published():
