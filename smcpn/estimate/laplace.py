@@ -90,6 +90,7 @@ def laplace(
     with status(progress), workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
+            likelihood, solver = maximum.function.likelihood, maximum.solver
         elif networks_of(problem):
             if starts is not None or stages is not None:
                 raise InputError(
