@@ -29,6 +29,7 @@ from pydantic import (
 from smcpn.codegen.native import CPUS
 from smcpn.distributed.engines import checked_executor
 from smcpn.errors import InputError, NotStorableError, nearest, one_of, shown
+from smcpn.likelihood.gradient import FORWARD
 from smcpn.likelihood.registry import LIKELIHOODS, likelihood_name
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
@@ -56,7 +57,7 @@ BY_GRADIENT = (AUTO, "tempering")
 """Methods whose moves may follow the gradient of the likelihood."""
 MOST = 10**8
 """Most particles, and most populations of them."""
-MANY = 20
+MANY = FORWARD
 """Parameters above which moves may follow the gradient: Hamiltonian trajectories need d^(1/4) steps
 where a random walk needs d. Up to there independent proposals fit, or none of these pays."""
 EXISTING = ("resume", "overwrite", "raise")

@@ -17,6 +17,8 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.tangent import SELECTIONS, SINGULAR, slopes
 from smcpn.model.expression import CONSTANT, INPUT, OUTPUT, applied, instructions
 
+LAYERS = 16
+"""Values of functions in a step from which it is taken for that of a network."""
 _LINEAR = frozenset({"add", "sub", "neg", "twice"})
 """Operations whose slopes are numbers."""
 
@@ -55,7 +57,7 @@ def hoisted(program: LaneProgram) -> Hoisted:
     of_parameters: set[int] = set()
     in_time: set[int] = set()
     symbols: dict[int, ca.SX] = {}
-    outputs = ca.SX.zeros(joined.numel(), 1)
+    outputs, functions = ca.SX.zeros(joined.numel(), 1), 0
 
     def read(row: int) -> ca.SX:
         """A value where time goes on: a parameter or what is made of parameters is a symbol."""
@@ -77,18 +79,18 @@ def hoisted(program: LaneProgram) -> Hoisted:
         else:
             if not in_time.isdisjoint(operands):
                 in_time.add(row)
+                functions += operation in FUNCTIONS
             if not of_parameters.isdisjoint(operands):
                 of_parameters.add(row)
             taken = [read(k) if row in in_time else values[k] for k in operands]
             values[row] = applied(operation, taken)
     edges = [0, *(sum(sizes[: k + 1]) for k in range(len(sizes)))]
     parts = ca.vertsplit(outputs, edges)
-    # Parameters in their order: those of a matrix are at equal distances then.
-    order = {program.theta[k].element_hash(): k for k in range(program.theta.numel())}
-    last = len(order)
-    symbols = dict(
-        sorted(symbols.items(), key=lambda pair: order.get(values[pair[0]].element_hash(), last))
-    )
+    if functions >= LAYERS:
+        # Parameters in their order: those of a matrix are at equal distances then.
+        order = {program.theta[k].element_hash(): k for k in range(program.theta.numel())}
+        places = {row: order.get(values[row].element_hash(), len(order)) for row in symbols}
+        symbols = dict(sorted(symbols.items(), key=lambda pair: places[pair[0]]))
     return Hoisted(
         replace(
             program,
@@ -143,8 +145,12 @@ def taped(graph: ca.SX, back: ca.SX, moving: ca.SX) -> tuple[ca.SX, ca.SX, ca.SX
             here = applied(operation, [again[k] for k in operands])
         again.append(here)
     back = outputs[graph.numel() :]
-    read = _hashes(ca.vertcat(*ca.symvar(back)))
-    needed = [pair for key, pair in kept.items() if key in read]
+    read = [h for symbol in ca.symvar(back) if (h := symbol.element_hash()) in kept]
+    if len(read) >= LAYERS:
+        # As they are computed: those of a layer follow one another then.
+        needed_by = set(read)
+        read = [key for key in kept if key in needed_by]
+    needed = [kept[key] for key in read]
     symbols = ca.vertcat(ca.SX(0, 1), *(symbol for symbol, _ in needed))
     return symbols, ca.vertcat(ca.SX(0, 1), *(value for _, value in needed)), back
 

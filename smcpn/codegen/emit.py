@@ -16,7 +16,7 @@ that the innermost loop runs on whole vectors:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import casadi as ca
@@ -107,7 +107,10 @@ class _Layout:
 
     def plan(self) -> Plan:
         """Make the blocks."""
-        program, blocks = self.program, {"start_lane": self._start(), "hoist_lane": self._hoist()}
+        program, blocks = (
+            self.program,
+            {"start_lane": self._start(), "hoist_lane": hoisted_block(self.hoisted, self.slot)},
+        )
         for name, graph, rows in (
             ("step", self.step, "rg"),
             ("sample", self.sample, "s"),
@@ -133,12 +136,7 @@ class _Layout:
             totals_slot=self.totals_slot,
             moments_slot=self.moments_slot,
             slots=self.slots,
-            widths={
-                "r": program.step_row.numel(),
-                "g": program.gain_row.numel(),
-                "s": program.sample_row.numel(),
-                "q": program.interval_row.numel(),
-            },
+            widths=row_widths(program),
             left=program.left,
             attempts=MOST_ATTEMPTS,
         )
@@ -152,17 +150,6 @@ class _Layout:
             arguments=elements(graph.read(Level.LANE), "pr"),
             statements=tuple(graph.by_level[Level.LANE]),
             stores=tuple(enumerate(graph.outputs)),
-        )
-
-    def _hoist(self) -> Block:
-        """Values that depend on the parameters only, computed once per particle."""
-        read = {operand for s in self.hoisted for operand in s.operands}
-        return Block(
-            loads=self._loads(v for v in self.slot if v.vector == "p" and v in read),
-            statements=tuple(self.hoisted),
-            stores=tuple(
-                (self.slot[s.target], s.target) for s in self.hoisted if s.target in self.slot
-            ),
         )
 
     def _update(self, graph: Statements, shared: Block) -> Block:
@@ -213,6 +200,26 @@ class _Layout:
 
     def _loads(self, values: Iterable[Value]) -> tuple[tuple[Value, int], ...]:
         return tuple((value, self.slot[value]) for value in values)
+
+
+def hoisted_block(statements: Sequence[Statement], slot: Mapping[Value, int]) -> Block:
+    """Statements of parameters only, computed once per particle, with the slots of values."""
+    read = {operand for statement in statements for operand in statement.operands}
+    return Block(
+        loads=tuple((v, place) for v, place in slot.items() if v.vector == "p" and v in read),
+        statements=tuple(statements),
+        stores=tuple((slot[s.target], s.target) for s in statements if s.target in slot),
+    )
+
+
+def row_widths(program: LaneProgram) -> dict[str, int]:
+    """Numbers in a row of each array of rows, by the name of its vector in the statements."""
+    return {
+        "r": program.step_row.numel(),
+        "g": program.gain_row.numel(),
+        "s": program.sample_row.numel(),
+        "q": program.interval_row.numel(),
+    }
 
 
 def shared_block(graph: Statements, rows: str) -> Block:

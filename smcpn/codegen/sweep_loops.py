@@ -106,15 +106,20 @@ class SweepPlan:
         Statements, and backwards what is read from memory and written there besides.
         """
         ahead, back = 0, 0
-        for name, part in self.pieces.items():
-            for block in part:
+        for name, parts in self.pieces.items():
+            for part in parts:
+                block, loop = (part.block, part) if isinstance(part, Loop) else (part, None)
+                turns = loop.turns[0] * loop.turns[1] if loop else 1
+                loads = (
+                    sum(inner != 0 for _, inner in loop.load_moves) if loop else len(block.loads)
+                )
                 statements = sum(
                     OF_A_FUNCTION if s.operation in FUNCTIONS else 1 for s in block.statements
                 )
                 if name.endswith("_back"):
-                    back += statements + len(block.loads) + len(block.stores)
+                    back += turns * (statements + loads + len(block.stores))
                 else:
-                    ahead += statements
+                    ahead += turns * statements
         return 1.0 + back / ahead
 
     @property

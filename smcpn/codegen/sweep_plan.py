@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 
 import casadi as ca
 
-from smcpn.codegen.adjoint import taped, transposed
-from smcpn.codegen.emit import LEAST_LANES, WORKING_SET, only_values, shared_block
+from smcpn.codegen.adjoint import LAYERS, taped, transposed
+from smcpn.codegen.emit import (
+    LEAST_LANES,
+    WORKING_SET,
+    hoisted_block,
+    only_values,
+    row_widths,
+    shared_block,
+)
 from smcpn.codegen.lower import (
     LaneProgram,
     Level,
@@ -27,8 +34,6 @@ from smcpn.codegen.terms import WIDTH
 
 MOST_LANES = 16
 """Of a reverse pass. A block that is not full costs as much as a full one."""
-LAYERS = 16
-"""Values of functions in a step from which its statements are looked through for loops."""
 _ADJOINT, _TAPED = "l", "z"
 
 
@@ -103,7 +108,7 @@ class _Layout:
         """Make the blocks."""
         program, blocks, cut = (
             self._program,
-            {"hoist_lane": self._hoist()},
+            {"hoist_lane": hoisted_block(self._hoisted, self._slot)},
             dict[str, Sequence[Block | Loop]](),
         )
         slots = self._slots
@@ -138,23 +143,7 @@ class _Layout:
             slopes_slot=self._slopes_slot,
             total_slot=self._total_slot,
             slots=slots,
-            widths={
-                "r": program.step_row.numel(),
-                "g": program.gain_row.numel(),
-                "s": program.sample_row.numel(),
-                "q": program.interval_row.numel(),
-            },
-        )
-
-    def _hoist(self) -> Block:
-        """Values that are computed once per particle."""
-        read = {operand for s in self._hoisted for operand in s.operands}
-        return Block(
-            loads=self._loads(v for v in self._slot if v.vector == "p" and v in read),
-            statements=tuple(self._hoisted),
-            stores=tuple(
-                (self._slot[s.target], s.target) for s in self._hoisted if s.target in self._slot
-            ),
+            widths=row_widths(program),
         )
 
     def _ahead(self, graph: Statements, shared: Block) -> Block:

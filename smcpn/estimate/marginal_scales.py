@@ -99,17 +99,28 @@ def _about(
     return GivenScales(columns, matrix, pull, float(constant))
 
 
-def averaged_over_scales(density: LogDensity, maximum: Maximum, given: GivenScales) -> Laplace:
-    """Return the Gaussian with the moments of a posterior over its scales, and the evidence."""
-    columns, d = given.columns, len(maximum.theta)
+def averaged_over_scales(
+    maximum: Maximum, density: LogDensity, columns: ScaledColumns, curvature: Array | None = None
+) -> Laplace:
+    """Return the Gaussian with the moments of a posterior over its scales, and the evidence.
+
+    ``curvature`` is that of `given_scales_by_curvature`; without it, expected information is.
+    """
+    theta, d = maximum.theta, len(maximum.theta)
     bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
     try:
-        u = given.mode(np.stack([maximum.theta[columns.scales], centre]), bounds)
+        if curvature is None:
+            [given] = given_scales(density, columns, theta[None, :])
+        else:
+            given = given_scales_by_curvature(density, columns, theta, curvature)
+        if not np.isfinite(given.information).all():
+            raise np.linalg.LinAlgError
+        u = given.mode(np.stack([theta[columns.scales], centre]), bounds)
         mean, covariance, log_evidence = given.moments(u)
+        scaled = ScaledGaussian.of_moments(given, mean, covariance)
     except np.linalg.LinAlgError:
-        nothing, reason = np.full((d, d), np.nan), "data and prior leave parameters open"
-        return Laplace(maximum, nothing, np.nan, reason)
-    scaled = ScaledGaussian.of_moments(given, mean, covariance)
+        reason = "neither samples nor prior bound the parameters at the mode"
+        return Laplace(maximum, np.full((d, d), np.nan), np.nan, reason)
     return Laplace(maximum, covariance, log_evidence, given_scales=scaled)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -81,8 +82,8 @@ class GradientMoves(MoveStrategy):
         n, system = len(system), replace(system, lineage=chains_of(system, previous))
         chains = number_of_chains(self.length, n)
         rounds = Rounds(system, target, rng, MoveSettings())
-        some = slice(None, None, max(1, n // max(FITTED * system.theta.shape[1], FEWEST_FITTED)))
-        fitted = system.take(some)
+        wanted = max(FITTED * system.theta.shape[1], FEWEST_FITTED)
+        fitted = system.take(_of_all_chains(n, wanted, previous.chains if previous else 0))
         slopes = target.gradient(fitted.theta)
         metric = Metric.fit(fitted.theta, slopes, fitted.weights)
         kernel = Trajectories(self.name, metric, self._tuning(previous, system.theta.shape[1]))
@@ -104,6 +105,17 @@ class GradientMoves(MoveStrategy):
         if previous is not None and previous.proposal == self.name:
             return Tuning(previous.step, previous.time, self.acceptance, self.most_steps)
         return Tuning(1.4 * d**-0.25, FIRST_TIME, self.acceptance, self.most_steps)
+
+
+def _of_all_chains(particles: int, wanted: int, chains: int) -> slice:
+    """Return which particles fit the metric: some of every chain, at least as many as wanted.
+
+    A stride that divides the number of chains would see always the same ones.
+    """
+    stride = max(1, particles // wanted)
+    while gcd(stride, max(chains, 1)) > 1:
+        stride -= 1
+    return slice(None, None, stride)
 
 
 def _recorded(

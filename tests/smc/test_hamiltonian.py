@@ -10,7 +10,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
-from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
+from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis, _of_all_chains
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
@@ -132,6 +132,13 @@ def test_metric_of_a_gaussian_is_its_covariance_from_few_particles():
     )
     z = metric.coordinates(theta)
     np.testing.assert_allclose(z @ metric.factor.T + metric.centre, theta, rtol=1e-6)
+
+
+@pytest.mark.parametrize("chains", [0, 1, 50, 36])
+def test_metric_is_fitted_to_particles_of_all_chains(chains):
+    fitted = np.arange(1000)[_of_all_chains(1000, 160, chains)]
+    assert len(fitted) >= 160
+    assert set(fitted % max(chains, 1)) == set(range(max(chains, 1)))
 
 
 @pytest.mark.parametrize("n", [3, 40])

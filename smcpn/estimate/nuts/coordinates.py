@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.shift import bounded_covariance
+from smcpn.likelihood.gradient import FORWARD
 from smcpn.results.laplace import Laplace
 from smcpn.smc.start import Modes
 
@@ -19,8 +20,8 @@ BENT = 1e4
 """Mean curvature between the mode and draws of the Gaussian about it, which should be one, from
 which chains are not begun: steps would be a hundred times as short, or far shorter where it is
 uneven, and no trajectory of nutpie's 1023 would lead anywhere."""
-MANY, JUDGED = 20, 16
-"""Parameters from which that is judged, and draws that judge it."""
+JUDGED = 16
+"""Draws that judge it, above as many parameters as have gradients by a reverse pass."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ def check_bend(coordinates: Coordinates, density: LogDensity) -> None:
         With what there is instead.
     """
     d = len(coordinates.centre)
-    if d <= MANY:
+    if d <= FORWARD:
         return
     drawn = coordinates.theta(np.random.default_rng(0).standard_normal((JUDGED, d)))
     fall = density.value(coordinates.centre[None, :])[0] - np.median(density.value(drawn))

@@ -18,7 +18,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import machine_code
 from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
 from smcpn.likelihood.expansion import tangent_program
-from smcpn.likelihood.gradient import LogLikelihood
+from smcpn.likelihood.gradient import FORWARD, LogLikelihood
 from smcpn.likelihood.lanes import TANGENT_LANES, Grid, LaneLikelihood
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
 from smcpn.likelihood.rows import CHUNK
@@ -28,8 +28,6 @@ from smcpn.model.stencil import derivatives
 
 Array = NDArray[np.float64]
 
-MOST_PARAMETERS = 24
-"""Beyond, a gradient takes so long that a call from Python is nothing, and reverse mode less."""
 CELLS = 4096
 DRAWS = 1001
 REACH = 30.0
@@ -62,10 +60,11 @@ class NativeDensity:
 def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeDensity | None:
     """Return a log posterior as machine code; None where it has to be evaluated by Python.
 
-    That is where there are many parameters, or a prior is not smooth.
+    That is where gradients are by a reverse pass, beside which a call from Python takes no time, or
+    a prior is not smooth.
     """
     prior, d = density.prior, len(density.prior)
-    maps = None if d > MOST_PARAMETERS else coordinate_numbers(prior)
+    maps = None if d > FORWARD else coordinate_numbers(prior)
     table = None if maps is None else prior_table(prior)
     if maps is None or table is None:
         return None
