@@ -18,11 +18,7 @@ from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
 from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.marginal_scales import (
-    averaged_over_scales,
-    given_scales,
-    given_scales_by_curvature,
-)
+from smcpn.estimate.marginal_scales import averaged_over_scales
 from smcpn.estimate.maximise import Starts, maximise
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED
 from smcpn.likelihood.derivatives import at_home
@@ -45,6 +41,7 @@ SAME_MODE = 1.0
 """Squared distance, in posterior sd about the higher one, below which two ends are one mode."""
 NEGLIGIBLE = 30.0
 """An end this much lower in log density than the highest is left out."""
+EVERYWHERE = "every direction"
 
 
 @checked
@@ -93,6 +90,7 @@ def laplace(
     with status(progress), workers_of(executor) as workers:
         if isinstance(problem, Maximum):
             maximum = problem
+            likelihood, solver = maximum.function.likelihood, maximum.solver
         elif networks_of(problem):
             if starts is not None or stages is not None:
                 raise InputError(
@@ -223,10 +221,16 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     free = np.arange(d) if columns is None else columns.others
     scale = density.scale[free]
     curvature, replaced = trusted_curvature(density, maximum.theta, free)
+    by_products = columns is not None and maximum.function.expands
+    if columns is not None and by_products and columns.stretches:
+        # Of what lengths have made tiny only products of first derivatives have digits.
+        return averaged_over_scales(maximum, density, columns)
     if not np.isfinite(curvature).all():
-        return Laplace(
-            maximum, nothing, np.nan, "the second derivatives at the mode are not finite"
-        )
+        if columns is not None and by_products:
+            found = averaged_over_scales(maximum, density, columns)
+            return replace(found, gauss_newton=(EVERYWHERE,))
+        reason = "the second derivatives at the mode are not finite"
+        return Laplace(maximum, nothing, np.nan, reason)
     gauss_newton = tuple(_direction(maximum, free, direction) for direction in replaced.T)
     eigenvalues, directions = np.linalg.eigh(curvature)
     if eigenvalues[0] <= RESOLVED * max(eigenvalues[-1], 1.0):
@@ -234,13 +238,9 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
         reason = f"the posterior does not fall from the mode along {direction}"
         return Laplace(maximum, nothing, np.nan, reason)
     if columns is not None:
-        if columns.stretches and maximum.function.expands:
-            # Of what lengths have made tiny only products of first derivatives have digits.
-            [given] = given_scales(density, columns, maximum.theta[None, :])
-        else:
-            precision = curvature / np.outer(scale, scale)
-            given = given_scales_by_curvature(density, columns, maximum.theta, precision)
-        return replace(averaged_over_scales(density, maximum, given), gauss_newton=gauss_newton)
+        precision = curvature / np.outer(scale, scale)
+        found = averaged_over_scales(maximum, density, columns, precision)
+        return replace(found, gauss_newton=gauss_newton)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()
     log_evidence = maximum.log_density + 0.5 * d * np.log(2 * np.pi) + log_volume

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
-from smcpn.functions.network import Network
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.scaled_columns import ScaledColumns, learned_scales
@@ -99,17 +98,28 @@ def _about(
     return GivenScales(columns, matrix, pull, float(constant))
 
 
-def averaged_over_scales(density: LogDensity, maximum: Maximum, given: GivenScales) -> Laplace:
-    """Return the Gaussian with the moments of a posterior over its scales, and the evidence."""
-    columns, d = given.columns, len(maximum.theta)
+def averaged_over_scales(
+    maximum: Maximum, density: LogDensity, columns: ScaledColumns, curvature: Array | None = None
+) -> Laplace:
+    """Return the Gaussian with the moments of a posterior over its scales, and the evidence.
+
+    ``curvature`` is that of `given_scales_by_curvature`; without it, expected information is.
+    """
+    theta, d = maximum.theta, len(maximum.theta)
     bounds, centre = density.bounds[columns.scales], density.centre[columns.scales]
     try:
-        u = given.mode(np.stack([maximum.theta[columns.scales], centre]), bounds)
+        if curvature is None:
+            [given] = given_scales(density, columns, theta[None, :])
+        else:
+            given = given_scales_by_curvature(density, columns, theta, curvature)
+        if not np.isfinite(given.information).all():
+            raise np.linalg.LinAlgError
+        u = given.mode(np.stack([theta[columns.scales], centre]), bounds)
         mean, covariance, log_evidence = given.moments(u)
+        scaled = ScaledGaussian.of_moments(given, mean, covariance)
     except np.linalg.LinAlgError:
-        nothing, reason = np.full((d, d), np.nan), "data and prior leave parameters open"
-        return Laplace(maximum, nothing, np.nan, reason)
-    scaled = ScaledGaussian.of_moments(given, mean, covariance)
+        reason = "neither samples nor prior bound the parameters at the mode"
+        return Laplace(maximum, np.full((d, d), np.nan), np.nan, reason)
     return Laplace(maximum, covariance, log_evidence, given_scales=scaled)
 
 
@@ -185,13 +195,8 @@ class MarginalScales(Search):
 
 
 def with_marginal_scales(search: Search, density: LogDensity) -> Search:
-    """Return a search that keeps learned scales at their marginal mode, where there are any.
-
-    Not those of networks, whose weights are far from Gaussian given them: see `linearise`.
-    """
-    problem, expands = density.log_likelihood.problem, density.log_likelihood.expands
-    columns, functions = learned_scales(problem), problem.ode.functions.values()
-    of_network = any(isinstance(one.function, Network) for one in functions)
-    if columns is None or of_network or density.target != POSTERIOR or not expands:
+    """Return a search that keeps learned scales at their marginal mode, where there are any."""
+    columns = learned_scales(density.log_likelihood.problem)
+    if columns is None or density.target != POSTERIOR or not density.log_likelihood.expands:
         return search
     return MarginalScales(search, columns)

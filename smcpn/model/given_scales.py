@@ -61,9 +61,10 @@ class GivenScales:
     def conditional(self, u: Array) -> tuple[Array, Array]:
         """Means (n, m) of w given u (n, k), and lower Cholesky factors of the precisions."""
         precision, pull = self._given(u)
-        roots = np.linalg.cholesky(precision)
+        roots = np.asarray(np.linalg.cholesky(precision), dtype=np.float64)
         half = np.linalg.solve(roots, pull[:, :, None])
-        return np.linalg.solve(roots.transpose(0, 2, 1), half)[:, :, 0], roots
+        mean = np.linalg.solve(roots.transpose(0, 2, 1), half)[:, :, 0]
+        return np.asarray(mean, dtype=np.float64), roots
 
     def log_marginal(self, u: Array) -> Array:
         """Return log p(y, u) at (n, k), (n,)."""
@@ -157,7 +158,7 @@ class GivenScales:
                 below = top - self.log_marginal(u + sign * far[:, None] * axis)
                 beyond = np.flatnonzero(~(below < _NEGLIGIBLE))
                 ends.append(sign * far[beyond[0] if len(beyond) else -1])
-            line = np.linspace(*ends, _NODES[k])
+            line = np.linspace(ends[0], ends[1], _NODES[k])
             spacing *= line[1] - line[0]
             lines.append(line)
         steps = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1).reshape(-1, k)
@@ -176,7 +177,7 @@ class GivenScales:
         scaled = 0.5 * (curvature + curvature.T) * np.outer(scale, scale)
         values, vectors = np.linalg.eigh(scaled)
         covariance = vectors / np.maximum(values, 0.25) @ vectors.T * np.outer(scale, scale)
-        return np.linalg.cholesky(covariance)
+        return np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
 
     def _given(self, u: Array) -> tuple[Array, Array]:
         """Precisions (n, m, m) and r (n, m) of w."""
@@ -222,7 +223,8 @@ class ScaledGaussian:
     def of_moments(cls, given: GivenScales, mean: Array, covariance: Array) -> Self:
         """The one whose scales have moments (d,) and (d, d) of all coordinates."""
         scales = given.columns.scales
-        return cls(given, mean, np.linalg.cholesky(covariance[np.ix_(scales, scales)]))
+        factor = np.linalg.cholesky(covariance[np.ix_(scales, scales)])
+        return cls(given, mean, np.asarray(factor, dtype=np.float64))
 
     def coloured(self, normal: Array) -> Array:
         """Coordinates (n, d) of standard normals (n, d)."""
@@ -273,4 +275,4 @@ class ScaledGaussian:
         w, u = columns.parts(theta)
         mean, roots = self.given.conditional(u)
         normal = np.linalg.solve(self.factor, (u - self.centre[columns.scales]).T).T
-        return w, u, mean, normal, roots
+        return w, u, mean, np.asarray(normal, dtype=np.float64), roots

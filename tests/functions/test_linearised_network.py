@@ -118,16 +118,20 @@ def test_refuses_weights_of_another_network():
 
 
 @pytest.fixture(scope="module")
-def found():
-    return smcpn.laplace(problem_of(), solver=RK4)
+def maximum():
+    return smcpn.maximise(problem_of(), solver=RK4, search="lifted", starts=1, iterations=15)
 
 
-def test_linearises_about_a_maximum(found):
-    problem = problem_of()
-    maximum = smcpn.maximise(problem, solver=RK4, search="lifted", starts=1)
-    linear = smcpn.linearise(maximum)
-    assert linear.ode.functions["smooth"].function.weights == tuple(maximum["smooth"])
-    assert linear.records is problem.records
+@pytest.fixture(scope="module")
+def found(maximum):
+    return smcpn.laplace(maximum)
+
+
+def test_linearises_about_a_maximum(maximum, found):
+    function = found.problem.ode.functions["smooth"].function
+    assert function.weights == tuple(maximum["smooth"])
+    assert found.problem.records is maximum.problem.records
+    assert found.solver == RK4
     assert found.success
     low, high = found.visited["smooth"].range[0]
     assert (low, high) == pytest.approx((-1.0, 1.0), abs=0.01)
