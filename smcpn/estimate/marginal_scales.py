@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
-from smcpn.functions.network import Network
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.scaled_columns import ScaledColumns, learned_scales
@@ -196,13 +195,8 @@ class MarginalScales(Search):
 
 
 def with_marginal_scales(search: Search, density: LogDensity) -> Search:
-    """Return a search that keeps learned scales at their marginal mode, where there are any.
-
-    Not those of networks, whose weights are far from Gaussian given them: see `linearise`.
-    """
-    problem, expands = density.log_likelihood.problem, density.log_likelihood.expands
-    columns, functions = learned_scales(problem), problem.ode.functions.values()
-    of_network = any(isinstance(one.function, Network) for one in functions)
-    if columns is None or of_network or density.target != POSTERIOR or not expands:
+    """Return a search that keeps learned scales at their marginal mode, where there are any."""
+    columns = learned_scales(density.log_likelihood.problem)
+    if columns is None or density.target != POSTERIOR or not density.log_likelihood.expands:
         return search
     return MarginalScales(search, columns)
