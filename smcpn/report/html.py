@@ -279,13 +279,16 @@ def _parameter_pictures(
 ) -> list[Picture]:
     if set(posterior.problem.ode.priors) >= set(posterior.names):
         return []
+    alone = gallery.picture(
+        "parameters",
+        lambda: parameters_figure(posterior, truth),
+        "Prior and posterior of each parameter"
+        + (", in units of the true value." if truth else "."),
+    )
+    if len(set(posterior.names) - set(posterior.problem.ode.priors)) == 1:
+        return [alone]
     return [
-        gallery.picture(
-            "parameters",
-            lambda: parameters_figure(posterior, truth),
-            "Prior and posterior of each parameter"
-            + (", in units of the true value." if truth else "."),
-        ),
+        alone,
         gallery.picture(
             "pairs",
             lambda: corner_figure(posterior, truth),

@@ -22,8 +22,11 @@
     clear() { for (const column of this.columns) column.length = 0; }
   }
 
-  /* Width of the y axis: that of its longest number. */
-  const room = (_, values) => Math.max(64, 16 + 7 * Math.max(0, ...(values ?? []).map((value) => (value ?? "").length)));
+  /* Width of the y axis: room for its longest number, in steps, so that most panels stay aligned. */
+  const room = (_, values) => {
+    const longest = Math.max(0, ...(values ?? []).map((value) => (value ?? "").length));
+    return 64 + 48 * Math.ceil(Math.max(0, 7 * longest - 48) / 48);
+  };
 
   function plotIn(place, label, curves, height, legend = false) {
     place.append(element("div", "label", label));

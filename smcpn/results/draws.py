@@ -223,12 +223,12 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
     @property
     def run_facts(self) -> list[tuple[str, str]]:
         """Figures of the sampler as (name, value)."""
-        accepted = f"{100 * self.acceptance:.1f} %" if self.rejuvenations else ""
+        accepted = f"{100 * self.acceptance:.1f} %"
         return [
             ("particles", f"{len(self.theta)}"),
             ("log-evidence", f"{self.log_evidence:.2f}" if np.isfinite(self.log_evidence) else ""),
             ("rejuvenations", f"{len(self.rejuvenations)}"),
-            ("proposals accepted", accepted),
+            *([("proposals accepted", accepted)] if self.rejuvenations else []),
         ]
 
     def _power(self) -> list[str]:
