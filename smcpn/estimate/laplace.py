@@ -240,11 +240,23 @@ def _gaussian_at(maximum: Maximum) -> Laplace:
     if columns is not None:
         precision = curvature / np.outer(scale, scale)
         found = averaged_over_scales(maximum, density, columns, precision)
+        if by_products and found.success and _is_astray(found, density):
+            found, gauss_newton = averaged_over_scales(maximum, density, columns), (EVERYWHERE,)
         return replace(found, gauss_newton=gauss_newton)
     spread = scale[:, None] * directions / np.sqrt(eigenvalues)
     log_volume = np.log(scale).sum() - 0.5 * np.log(eigenvalues).sum()
     log_evidence = maximum.log_density + 0.5 * d * np.log(2 * np.pi) + log_volume
     return Laplace(maximum, spread @ spread.T, float(log_evidence), gauss_newton=gauss_newton)
+
+
+def _is_astray(found: Laplace, density: LogDensity) -> bool:
+    """Whether the posterior is negligible at the centre that an average over scales has.
+
+    The expansion about the maximum then says nothing at the scales that it makes probable, as where
+    a direction has a slope and no curvature.
+    """
+    log_density = float(density.value_and_gradient(found.centre[None, :])[0][0])
+    return not log_density > found.maximum.log_density - NEGLIGIBLE - len(found.centre)
 
 
 def _distance(approximation: Laplace) -> float:

@@ -1,5 +1,6 @@
 """Learned scales: against quadrature where the model is linear, and where data say little."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn.estimate import marginal_scales
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import given_scales
 from smcpn.model.scaled_columns import learned_scales
@@ -138,3 +140,21 @@ def test_the_convex_tail_of_a_prior_bounds():
     # Derivatives of priors are differences over a share of their spread.
     assert given.information[0, 0] == pytest.approx((tails + 1) / (tails + place**2), rel=0.02)
     assert given.pull[0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_an_expansion_that_leads_astray_is_left_for_expected_information(monkeypatch):
+    """As that of a monotone spline, whose likelihood has slopes without curvature."""
+
+    def astray(maximum, density, columns, curvature=None):
+        found = marginal_scales.averaged_over_scales(maximum, density, columns, curvature)
+        if curvature is None:
+            return found
+        scaled = found.given_scales
+        return replace(found, given_scales=replace(scaled, centre=scaled.centre + 1e4))
+
+    right = smcpn.laplace(problem_of(0.1), **OPTIONS)
+    monkeypatch.setattr("smcpn.estimate.laplace.averaged_over_scales", astray)
+    found = smcpn.laplace(problem_of(0.1), **OPTIONS)
+    assert not right.gauss_newton
+    assert found.gauss_newton == ("every direction",)
+    assert found.log_evidence == pytest.approx(right.log_evidence, abs=0.1)
