@@ -137,9 +137,9 @@ def test_the_convex_tail_of_a_prior_bounds():
     theta[0, 0] = place
     density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
     [given] = given_scales(density, learned_scales(problem), theta)
-    # Derivatives of priors are differences over a share of their spread.
-    assert given.information[0, 0] == pytest.approx((tails + 1) / (tails + place**2), rel=0.02)
-    assert given.pull[0] == pytest.approx(0.0, abs=1e-6)
+    slope, centre = (tails + 1) * place / (tails + place**2), density.centre[0]
+    assert given.information[0, 0] == pytest.approx(slope / (place - centre), rel=1e-6)
+    assert given.pull[0] == pytest.approx(given.information[0, 0] * centre, rel=1e-2)
 
 
 def test_an_expansion_that_leads_astray_is_left_for_expected_information(monkeypatch):
