@@ -28,6 +28,8 @@ FIRST_ITERATIONS = 10
 ROUNDS = 10
 OPEN = 1e-8
 """Least curvature of a parameter without a scale, over that of a normal prior of its spread."""
+BY_SLOPE = 0.9
+"""Share of slope over distance from the median that the curvature of a prior has at least."""
 RESOLVED = 1e-13
 """Share of the curvature along a coordinate that rounding leaves."""
 SETTLED = 1e-3
@@ -39,8 +41,8 @@ def given_scales(density: LogDensity, columns: ScaledColumns, theta: Array) -> l
     value, gradient, information, bends = density.of_likelihood(theta)
     found = []
     for k, one in enumerate(theta):
-        level, first, second = _rest(density, columns, one)
-        own = np.maximum(-(second + bends[k]), OPEN / density.scale**2)
+        level, first, second, lift = _rest(density, columns, one)
+        own = np.maximum(lift - (second + bends[k]), OPEN / density.scale**2)
         matrix = information[k] + np.diag(own)
         found.append(_about(columns, one, value[k] + level, gradient[k] + first, matrix))
     return found
@@ -60,29 +62,38 @@ def given_scales_by_curvature(
     """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
     w, x = columns.others, columns.scaled
-    own = np.zeros(len(w))
+    level, first, _, lift = _rest(density, columns, theta)
+    curvature, own = curvature + np.diag(lift[w]), np.zeros(len(w))
     own[x] = -prior.diagonal[0, w[x]]
     root = np.linalg.cholesky(curvature)
     left = np.linalg.solve(root, np.linalg.solve(root, curvature - np.diag(own)).T)
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
     factor = root @ vectors * np.sqrt(np.maximum(values, 0.0))
     value, gradient = density.value_and_gradient(theta[None, :])
-    level, first, _ = _rest(density, columns, theta)
     value, gradient = value - prior.value + level, gradient - prior.gradient + first
     matrix = np.zeros((len(theta), len(theta)))
     matrix[np.ix_(w, w)] = factor @ factor.T
     return _about(columns, theta, float(value[0]), gradient[0], matrix)
 
 
-def _rest(density: LogDensity, columns: ScaledColumns, theta: Array) -> tuple[float, Array, Array]:
-    """Log prior of what has no learned scale and is none, its gradient and second derivatives."""
+def _rest(
+    density: LogDensity, columns: ScaledColumns, theta: Array
+) -> tuple[float, Array, Array, Array]:
+    """Log prior of what has no learned scale and is none, with two derivatives, and a curvature.
+
+    That has to be added in the tails of a prior, which fall without a curvature of their own: a
+    quadratic would have its top far beyond the median.
+    """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
     out = np.concatenate([columns.others[columns.scaled], columns.scales])
     first, second = prior.gradient[0].copy(), prior.diagonal[0].copy()
     first[out] = second[out] = 0.0
     logs = density.prior.log_densities(theta[None, :])[0]
     logs[out] = 0.0
-    return float(logs.sum()), first, second
+    away = theta - density.centre
+    with np.errstate(divide="ignore", invalid="ignore"):
+        by_slope = np.where(np.abs(away) > density.scale, -BY_SLOPE * first / away, 0.0)
+    return float(logs.sum()), first, second, np.maximum(by_slope + second, 0.0)
 
 
 def _about(

@@ -114,6 +114,20 @@ def test_start_is_near_the_posterior(model, noise):
     np.testing.assert_allclose(start.gradient(theta[:4]), differences, rtol=1e-4, atol=1e-4)
 
 
+def test_tails_of_a_prior_where_the_likelihood_is_flat():
+    """A line far out under its prior, whose tails are convex, and knots that trade against it."""
+    wide = smcpn.spline("u", knots=5, within=(-30, 30), size=0.01)
+    t = 0.25 * np.arange(41)
+    y = 5.0 * t + 0.1 * np.random.default_rng(0).normal(size=len(t))
+    problem = smcpn.Problem(
+        driven.with_functions({"bend": wide}), smcpn.Record(u=t, y=y, dt=0.25), observe="x",
+        noise=0.1, prior={}, initial={"x": 0.0},
+    )  # fmt: skip
+    laplace = smcpn.laplace(problem, **OPTIONS)
+    assert laplace.success
+    assert laplace.log_evidence < laplace.maximum.log_likelihood
+
+
 def test_scale_stays_where_data_say_nothing():
     """Its marginal mode is that of the prior, and the joint mode would be at zero."""
     problem = problem_of(100.0)
