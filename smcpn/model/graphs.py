@@ -289,6 +289,11 @@ def _traced_output(
             )
     values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
     first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
+    if not first:
+        raise InputError(
+            "observe function returns nothing: return an expression of states and parameters",
+            argument="observe",
+        )
     graphs = [ca.vertcat(*one) for one in (first, again)]
     symbols = ca.symvar(ca.vertcat(*graphs))
     check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")

@@ -331,6 +331,7 @@ class Problem(WithCard):
         known = self.fixed if fixed is None else dict.fromkeys(self.fixed, fixed)
         return ByName(zip(self.names, values.tolist(), strict=True), self.ode.wholes, known)
 
+    @checked
     def differs_in_functions(self, other: Problem) -> bool:
         """Whether another problem is this one but for its unknown functions, see `with_functions`.
 
