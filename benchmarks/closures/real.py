@@ -49,8 +49,7 @@ def _slide(q, v, force, *, M, Fc, friction=FRICTION, width=models.EMPS_WIDTH):
 
 
 SCALES = (3.0, 10.0)
-"""Newtons, of the spline's curved part: at the joint mode of weights and scale, which a Laplace
-approximation takes, a scale that is learned is too small."""
+"""Newtons, of the spline's curved part."""
 DISTURBED_SHORT = 6000
 """Training samples of the EMPS, where it is disturbed, with ``--quick``."""
 DISTURBED_PRIOR: dict[str, Any] = {

@@ -45,8 +45,7 @@ FRICTION_PRIOR = {
     "friction.scale": stats.lognorm(0.7, scale=3e-4),
 }
 """Volts. The lines of the splines as k x and c v above, at w / sqrt(3) of the last knot w; what is
-beside line and cubic term, a factor of four about .3 mV, as all models above miss some .25 mV. A
-wider prior of a scale lets the joint mode with the coefficients run to zero."""
+beside line and cubic term, a factor of four about .3 mV, as all models above miss some .25 mV."""
 PAPER_SCALES = {"force.scale": 1e-4, "friction.scale": 1e-4}
 """Given on the paper's split, whose noise of 1 mV hides what the splines add."""
 NOISE_PRIOR: dict[str, Any] = {"sigma": stats.lognorm(1.0, scale=1e-3)}

@@ -208,7 +208,7 @@ def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> No
     history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
     history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios, dtype=float)
     history["factors"] = np.array(snapshot.factors, dtype=float)
-    group["rejuvenations"] = _rejuvenation_table(snapshot.rejuvenations)
+    group["rejuvenations"] = rejuvenation_table(snapshot.rejuvenations)
 
 
 def _odd(number: int) -> int:
@@ -262,7 +262,7 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
         system=ParticleSystem(**system),
         exponent=None if np.isnan(exponent) else exponent,
         trace=trace,
-        rejuvenations=_rejuvenations(group.arrays["rejuvenations"].values, sizes),
+        rejuvenations=restored_rejuvenations(group.arrays["rejuvenations"].values, sizes),
         log_pair_ratios=tuple(steps["log_pair_ratios"].tolist()),
         factors=tuple(steps["factors"].tolist()),
         random_state=random_state.model_dump(),
@@ -273,7 +273,8 @@ def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
 _PARTS = ("particles", "history")
 
 
-def _rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
+def rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
+    """Return rejuvenations as a table of one row each."""
     rows = []
     for one in rejuvenations:
         values = [getattr(one, field.name) for field in COLUMNS]
@@ -282,7 +283,14 @@ def _rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.v
     return np.array(rows, dtype=TABLE)
 
 
-def _rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvenation, ...]:
+def restored_rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvenation, ...]:
+    """Return the rejuvenations of such a table.
+
+    Raises
+    ------
+    DamagedFileError
+        If it is none, or its numbers are not those of so many particles and samples.
+    """
     if table.dtype != TABLE or table.ndim != 1:
         raise DamagedFileError(f"the table of rejuvenations has other columns: {DAMAGED}")
     numbers = {name: table[name] for name in table.dtype.names or () if name != "proposal"}

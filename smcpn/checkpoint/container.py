@@ -34,11 +34,12 @@ from smcpn.files import (
 )
 from smcpn.io.plain import Group, NotPlainError, read_plain
 
-RUN, RECORDS, STREAM, NESTED = KINDS = (
+RUN, RECORDS, STREAM, NESTED, POSTERIOR = KINDS = (
     "smcpn checkpoint",
     "smcpn records",
     "smcpn stream",
     "smcpn nested filter",
+    "smcpn posterior",
 )
 """Kinds of files: the first line of the header."""
 FORMAT_VERSION = 4

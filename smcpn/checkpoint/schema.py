@@ -200,6 +200,32 @@ NESTED: dict[str, Values] = {
 }
 """Arrays of a nested filter: ``filters`` is N, and ``last`` one, once there was a sample."""
 
+DRAWS: dict[str, Values] = {
+    "theta": finite("N", "d"),
+    "log_weights": log_densities("N"),
+    "log_likelihood": log_densities("N"),
+    "ancestor": counts("ancestral"),
+    "replicate": counts("replicated", most="N"),
+    "log_evidences": finite("R", **ANY),
+    "path_samples": Values("i8", ("K",), 0, most="T", rising=True),
+    "ess_path": finite("K", least=0.0, most="N", missing=True),
+    "log_evidence_path": finite("K", **ANY),
+    "r_hat": finite("d", **ANY),
+}
+"""Arrays of a posterior beside its rejuvenations."""
+CHAINS: dict[str, Values] = {
+    "divergent": counts("C", "D", most=1),
+    "depth": counts("C", "D"),
+    "steps": counts("C", "D"),
+    "at_greatest_depth": counts("C", "D", most=1),
+    "step_size": finite("C", "D", **ANY),
+    "energy": finite("C", "D", **ANY),
+    "log_density": finite("C", "D", **ANY),
+    "ess_bulk": finite("d", **ANY),
+    "ess_tail": finite("d", **ANY),
+}
+"""Further arrays of the draws of Markov chains."""
+
 COLUMNS = [field for field in fields(Rejuvenation) if field.name != "evidence"]
 _FORMATS = {"int": "i8", "float": "f8", "str": f"S{PROPOSAL_BYTES}"}
 TABLE = np.dtype(

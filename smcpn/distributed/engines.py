@@ -160,6 +160,12 @@ class Dask(Engine):
         """See `Engine.open`: of the scheduler at the address."""
         from distributed import Client  # pyright: ignore
 
+        if not address:
+            raise InputError(
+                "executor is 'dask': give the address of its scheduler, as "
+                "dask:tcp://scheduler:8786",
+                argument="executor",
+            )
         try:
             client = Client(address)
         except (OSError, ValueError) as error:

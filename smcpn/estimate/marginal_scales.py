@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import LIMIT, Found, Search
-from smcpn.functions.network import Network
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.scaled_columns import ScaledColumns, learned_scales
@@ -28,8 +27,9 @@ FIRST_ITERATIONS = 10
 ROUNDS = 10
 OPEN = 1e-8
 """Least curvature of a parameter without a scale, over that of a normal prior of its spread."""
-BY_SLOPE = 0.9
-"""Share of slope over distance from the median that the curvature of a prior has at least."""
+CONCAVE = 0.5
+"""Share of the curvature of the normal density of the same slope and centre below which a prior is
+taken as that one: the tail of a Student density is convex, and yet it bounds."""
 RESOLVED = 1e-13
 """Share of the curvature along a coordinate that rounding leaves."""
 SETTLED = 1e-3
@@ -41,8 +41,8 @@ def given_scales(density: LogDensity, columns: ScaledColumns, theta: Array) -> l
     value, gradient, information, bends = density.of_likelihood(theta)
     found = []
     for k, one in enumerate(theta):
-        level, first, second, lift = _rest(density, columns, one)
-        own = np.maximum(lift - (second + bends[k]), OPEN / density.scale**2)
+        level, first, bounding = _rest(density, columns, one)
+        own = np.maximum(bounding - bends[k], OPEN / density.scale**2)
         matrix = information[k] + np.diag(own)
         found.append(_about(columns, one, value[k] + level, gradient[k] + first, matrix))
     return found
@@ -61,10 +61,9 @@ def given_scales_by_curvature(
         left without that is made positive semidefinite.
     """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
-    w, x = columns.others, columns.scaled
-    level, first, _, lift = _rest(density, columns, theta)
-    curvature, own = curvature + np.diag(lift[w]), np.zeros(len(w))
-    own[x] = -prior.diagonal[0, w[x]]
+    w = columns.others
+    level, first, bounding = _rest(density, columns, theta)
+    own = -prior.diagonal[0, w] - bounding[w]
     root = np.linalg.cholesky(curvature)
     left = np.linalg.solve(root, np.linalg.solve(root, curvature - np.diag(own)).T)
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
@@ -76,24 +75,24 @@ def given_scales_by_curvature(
     return _about(columns, theta, float(value[0]), gradient[0], matrix)
 
 
-def _rest(
-    density: LogDensity, columns: ScaledColumns, theta: Array
-) -> tuple[float, Array, Array, Array]:
-    """Log prior of what has no learned scale and is none, with two derivatives, and a curvature.
+def _rest(density: LogDensity, columns: ScaledColumns, theta: Array) -> tuple[float, Array, Array]:
+    """Log prior of what has no learned scale and is none, its gradient and curvatures.
 
-    That has to be added in the tails of a prior, which fall without a curvature of their own: a
-    quadratic would have its top far beyond the median.
+    Where it is hardly concave, the curvature is that of the normal density of the same slope, which
+    bounds a density of heavy tails from below (as reweighted least squares do).
     """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
     out = np.concatenate([columns.others[columns.scaled], columns.scales])
-    first, second = prior.gradient[0].copy(), prior.diagonal[0].copy()
-    first[out] = second[out] = 0.0
+    first, curvature = prior.gradient[0].copy(), -prior.diagonal[0]
+    away = theta - density.centre
+    # Nearer to the centre, which is that of some draws, it is of no known slope.
+    tails = np.abs(away) > density.scale
+    normal = np.divide(-first, away, out=np.zeros(len(theta)), where=tails)
+    curvature = np.where(curvature < CONCAVE * normal, normal, curvature)
+    first[out] = curvature[out] = 0.0
     logs = density.prior.log_densities(theta[None, :])[0]
     logs[out] = 0.0
-    away = theta - density.centre
-    with np.errstate(divide="ignore", invalid="ignore"):
-        by_slope = np.where(np.abs(away) > density.scale, -BY_SLOPE * first / away, 0.0)
-    return float(logs.sum()), first, second, np.maximum(by_slope + second, 0.0)
+    return float(logs.sum()), first, curvature
 
 
 def _about(
@@ -207,13 +206,8 @@ class MarginalScales(Search):
 
 
 def with_marginal_scales(search: Search, density: LogDensity) -> Search:
-    """Return a search that keeps learned scales at their marginal mode, where there are any.
-
-    Not those of networks, whose weights are far from Gaussian given them: see `linearise`.
-    """
-    problem, expands = density.log_likelihood.problem, density.log_likelihood.expands
-    columns, functions = learned_scales(problem), problem.ode.functions.values()
-    of_network = any(isinstance(one.function, Network) for one in functions)
-    if columns is None or of_network or density.target != POSTERIOR or not expands:
+    """Return a search that keeps learned scales at their marginal mode, where there are any."""
+    columns = learned_scales(density.log_likelihood.problem)
+    if columns is None or density.target != POSTERIOR or not density.log_likelihood.expands:
         return search
     return MarginalScales(search, columns)

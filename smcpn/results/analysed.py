@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.arguments import Count, Index, checked
+from smcpn.arguments import Count, FileName, Index, Seed, checked
+from smcpn.errors import InputError
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
+from smcpn.results.tables import ParameterTable, Tabulated
 from smcpn.simulation.particles import Simulation
 from smcpn.simulation.sampled import StateFilter
 from smcpn.simulation.states import States
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @checked
-class Analysed(ABC):
+class Analysed(Tabulated):
     """A result that does what a `Posterior` does, by its `posterior`: one draw, or many."""
 
     @cached_property
@@ -32,6 +34,31 @@ class Analysed(ABC):
     @abstractmethod
     def _drawn(self) -> Posterior:
         """Make these draws."""
+
+    def table(self) -> ParameterTable:
+        """The parameter table as data, as of a `Posterior`."""
+        return self.posterior.table()
+
+    def to_dataframe(self, backend: str = "pandas") -> Any:
+        """Return its draws as a dataframe; see `Tabulated.to_dataframe`."""
+        return self.posterior.to_dataframe(backend)
+
+    def to_arviz(self, seed: Seed = 0) -> Any:
+        """Export its draws to ArviZ; see `Posterior.to_arviz`."""
+        return self.posterior.to_arviz(seed)
+
+    def save(self, path: FileName) -> Path:
+        """Refuse: a search has no file of its own.
+
+        Raises
+        ------
+        InputError
+            Always; it says what to save in its place.
+        """
+        raise InputError(
+            f"a {type(self).__name__} has no file of its own: save its draws as a posterior, "
+            "result.to_posterior().save(path), or make it again, which takes seconds"
+        )
 
     def simulate(self, record: Record, **options: Any) -> Simulation:
         """Simulate a record; arguments as of `Posterior.simulate`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,8 @@ from smcpn.likelihood.shift import DiscretisationShift
 from smcpn.model.problem import Problem
 from smcpn.results.functions import WithFunctions
 from smcpn.results.method import MethodRecord
-from smcpn.results.summary import ParameterRow, parameter_rows, shortened, warned
+from smcpn.results.summary import parameter_rows, shortened, warned
+from smcpn.results.tables import ParameterTable, Tabulated, dataframe
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import Populations
 from smcpn.smc.resampling import systematic
@@ -48,7 +50,7 @@ class Timing:
 
 @checked
 @dataclass(frozen=True, repr=False)
-class WeightedDraws(WithCard, Populations, WithFunctions):
+class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
     """Particles of a posterior with their problem; attributes as of `Posterior`."""
 
     problem: Problem
@@ -150,11 +152,16 @@ class WeightedDraws(WithCard, Populations, WithFunctions):
         index = rng.permutation(systematic(self.weights, rng, size))
         return {name: self.values[index, j] for j, name in enumerate(self.names)}
 
-    def table(self) -> list[ParameterRow]:
+    def table(self) -> ParameterTable:
         """The parameter table as data."""
         interval = {name: self.quantile(name, [0.025, 0.975]).tolist() for name in self.names}
         correlation = posterior_correlation(self.theta, self.weights)
-        return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        rows = parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        return ParameterTable(rows)
+
+    def to_dataframe(self, backend: str = "pandas") -> Any:
+        """Return a resample of the particles as a dataframe; see `Tabulated.to_dataframe`."""
+        return dataframe(self.resample(), backend)
 
     def card(self) -> Card:
         """See `WithCard.card`."""

@@ -19,7 +19,8 @@ from smcpn.results.analysed import Analysed
 from smcpn.results.functions import WithFunctions
 from smcpn.results.maximum import Maximum, equally_weighted
 from smcpn.results.posterior import Posterior
-from smcpn.results.summary import ParameterRow, parameter_rows, shortened, warned
+from smcpn.results.summary import parameter_rows, shortened, warned
+from smcpn.results.tables import ParameterTable
 from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 
@@ -331,14 +332,15 @@ class Laplace(WithCard, Analysed, WithFunctions):
         """Draw parameter values, (size, d), the same at every call; see `draw`."""
         return self.draw(size)
 
-    def table(self) -> list[ParameterRow]:
+    def table(self) -> ParameterTable:
         """The parameter table as data, as of a `Posterior`."""
         sd = np.sqrt(np.diag(self.covariance))
         interval = {
             name: (self.quantile(name, 0.025), self.quantile(name, 0.975)) for name in self.names
         }
         correlation = self.covariance / np.outer(sd, sd)
-        return parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        rows = parameter_rows(self.problem.prior, self.mean, self.sd, interval, correlation)
+        return ParameterTable(rows)
 
     def card(self) -> Card:
         """See `WithCard.card`."""
@@ -389,7 +391,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         if self.names != posterior.names:
             raise InputError(
                 f"the posterior has the parameters {listed(posterior.names)}, the approximation "
-                f"{listed(self.names)}: compare two of the same model"
+                f"{listed(self.names)}: compare two of the same model; a network that each made "
+                "linear about a maximum of its own is compared by function()"
             )
         means, sds = (posterior.mean, self.mean), (posterior.sd, self.sd)
         return LaplaceComparison(

@@ -13,6 +13,7 @@ from smcpn.arguments import Count, Seed, checked
 from smcpn.interop.arviz import exported, observed
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
+from smcpn.results.tables import dataframe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,6 +151,15 @@ class NutsPosterior(Posterior):
     def particles(self) -> Posterior:
         """The draws as a plain `Posterior`, which knows nothing of chains."""
         return Posterior(**{field.name: getattr(self, field.name) for field in fields(Posterior)})
+
+    def to_dataframe(self, backend: str = "pandas") -> Any:
+        """Return the draws as a dataframe, in their order; see `Tabulated.to_dataframe`."""
+        chains, draws = self.statistics.divergent.shape
+        place = {
+            "chain": np.repeat(np.arange(chains), draws),
+            "draw": np.tile(np.arange(draws), chains),
+        }
+        return dataframe(place | dict(zip(self.names, self.values.T, strict=True)), backend)
 
     def to_arviz(self, seed: Seed = 0) -> Any:
         """Export the chains to ArviZ, draw by draw, with the statistics of the sampler.

@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.arguments import Count, Index, Seed, checked
+from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
+from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
@@ -220,6 +221,30 @@ class Posterior(WeightedDraws):
     def to_arviz(self, seed: Seed = 0) -> Any:
         """Export to ArviZ as an equally weighted sample; see `smcpn.interop.arviz.to_arviz`."""
         return to_arviz(self, self.problem, seed)
+
+    def save(self, path: FileName) -> Path:
+        """Write everything of this posterior to an HDF5 file, and return its path.
+
+        `smcpn.load` reads it, in any process: the problem with its records is in the file, as plain
+        data. An existing file of a posterior is replaced and kept as ``p.h5.previous``. It is a
+        result, of which no run goes on; that is ``identify(..., checkpoint=path)``.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written or is another's, or the problem cannot be stored, as with
+            a prior of your own class.
+
+        Examples
+        --------
+        >>> posterior.save("p.h5")  # doctest: +SKIP
+        >>> smcpn.load("p.h5").summary()  # doctest: +SKIP
+        """
+        from smcpn.checkpoint.posterior import write_posterior
+
+        file = file_path("path", path)
+        write_posterior(file, self)
+        return file
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges, verdict.

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from smcpn.arguments import FILE_NAME, THREADS
 from smcpn.checkpoint.codec import read_run
+from smcpn.checkpoint.container import POSTERIOR, RUN, kind_of, previous_of
+from smcpn.checkpoint.posterior import read_posterior
 from smcpn.codegen.native import compiling_for
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
@@ -83,9 +85,10 @@ def resume(
 
 
 def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
-    """Return the posterior in a checkpoint: of all samples, or of those assimilated so far.
+    """Return the posterior in a file: that of `Posterior.save`, or of the checkpoint of a run.
 
-    Nothing is written, and a run at work on the file is not disturbed.
+    A checkpoint has the posterior of all samples, or of those assimilated so far. Nothing is
+    written, and a run at work on the file is not disturbed.
 
     Raises
     ------
@@ -97,6 +100,9 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
     file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    kinds = {kind_of(file), kind_of(previous_of(file))}
+    if POSTERIOR in kinds and RUN not in kinds:
+        return read_posterior(file)
     stored = read_run(file)
     problem = stored_problem(stored.header, file)
     settings = stored_settings(stored.header, file)

@@ -109,7 +109,7 @@ def test_discovered_equations_are_the_same(executor, prior):
 
 def test_chains_are_the_same(executor, monkeypatch):
     pytest.importorskip("nutpie")
-    monkeypatch.setattr(native, "MOST_PARAMETERS", 0)
+    monkeypatch.setattr(native, "FORWARD", 0)
     problem = decay_problem()
     start = smcpn.laplace(problem, solver=SOLVER, starts=1)
 

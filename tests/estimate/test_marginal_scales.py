@@ -15,6 +15,7 @@ from smcpn.smc.start import MixtureStart
 
 RK4 = smcpn.RK4(steps=1)
 OPTIONS: dict[str, Any] = {"solver": RK4, "starts": 2, "search": "shooting"}
+NORMAL = stats.norm()
 bend = smcpn.spline("u", knots=4, within=(0, 10))
 smooth = smcpn.gaussian_process("u", within=(0, 10), features=4)
 
@@ -31,11 +32,11 @@ def driven_smoothly(x, u, *, smooth):
     return -0.5 * x + smooth(u)
 
 
-def problem_of(noise, seed=0, model=driven):
+def problem_of(noise, seed=0, model=driven, first=NORMAL):
     t = 0.25 * np.arange(41)
     y = np.sin(t) + noise * np.random.default_rng(seed).normal(size=len(t))
     record = smcpn.Record(u=t, y=y, dt=0.25)
-    lines: dict[str, Any] = {"bend": {"[0]": stats.norm(), "[1]": stats.norm()}}
+    lines: dict[str, Any] = {"bend": {"[0]": first, "[1]": stats.norm()}}
     prior = lines if model is driven else {}
     return smcpn.Problem(model, record, observe="x", noise=noise, initial={"x": 0.0}, prior=prior)
 
@@ -114,20 +115,6 @@ def test_start_is_near_the_posterior(model, noise):
     np.testing.assert_allclose(start.gradient(theta[:4]), differences, rtol=1e-4, atol=1e-4)
 
 
-def test_tails_of_a_prior_where_the_likelihood_is_flat():
-    """A line far out under its prior, whose tails are convex, and knots that trade against it."""
-    wide = smcpn.spline("u", knots=5, within=(-30, 30), size=0.01)
-    t = 0.25 * np.arange(41)
-    y = 5.0 * t + 0.1 * np.random.default_rng(0).normal(size=len(t))
-    problem = smcpn.Problem(
-        driven.with_functions({"bend": wide}), smcpn.Record(u=t, y=y, dt=0.25), observe="x",
-        noise=0.1, prior={}, initial={"x": 0.0},
-    )  # fmt: skip
-    laplace = smcpn.laplace(problem, **OPTIONS)
-    assert laplace.success
-    assert laplace.log_evidence < laplace.maximum.log_likelihood
-
-
 def test_scale_stays_where_data_say_nothing():
     """Its marginal mode is that of the prior, and the joint mode would be at zero."""
     problem = problem_of(100.0)
@@ -138,3 +125,29 @@ def test_scale_stays_where_data_say_nothing():
     [given] = given_scales(density, learned_scales(problem), maximum.theta[None])
     _, slope = given.value_and_slope(maximum.theta[None, [problem.names.index("bend.scale")]])
     assert np.abs(slope).max() < 0.01
+
+
+def test_the_convex_tail_of_a_prior_bounds():
+    """Student's t is taken as the normal density of the same slope, where data say nothing."""
+    tails, place = 3.0, 6.0
+    problem = problem_of(1e6, first=stats.t(tails))
+    theta = np.zeros((1, len(problem.names)))
+    theta[0, 0] = place
+    density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
+    [given] = given_scales(density, learned_scales(problem), theta)
+    slope, centre = (tails + 1) * place / (tails + place**2), density.centre[0]
+    assert given.information[0, 0] == pytest.approx(slope / (place - centre), rel=1e-6)
+    assert given.pull[0] == pytest.approx(given.information[0, 0] * centre, rel=1e-2)
+
+
+def test_normal_priors_keep_their_curvature_next_to_the_centre_of_draws():
+    problem = problem_of(100.0)
+    density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
+    line, columns = problem.names.index("bend[1]"), learned_scales(problem)
+    near = density.centre.copy()
+    near[line] *= 1.0 + 1e-3
+    [given] = given_scales(density, columns, near[None])
+    *_, information, _ = density.of_likelihood(near[None])
+    place = columns.others.tolist().index(line)
+    own = given.information[place, place] - information[0, line, line]
+    assert own == pytest.approx(1.0, rel=1e-6)
