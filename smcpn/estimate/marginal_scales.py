@@ -27,6 +27,9 @@ FIRST_ITERATIONS = 10
 ROUNDS = 10
 OPEN = 1e-8
 """Least curvature of a parameter without a scale, over that of a normal prior of its spread."""
+CONCAVE = 0.5
+"""Share of the curvature of the normal density of the same slope and centre below which a prior is
+taken as that one: the tail of a Student density is convex, and yet it bounds."""
 RESOLVED = 1e-13
 """Share of the curvature along a coordinate that rounding leaves."""
 SETTLED = 1e-3
@@ -38,8 +41,8 @@ def given_scales(density: LogDensity, columns: ScaledColumns, theta: Array) -> l
     value, gradient, information, bends = density.of_likelihood(theta)
     found = []
     for k, one in enumerate(theta):
-        level, first, second = _rest(density, columns, one)
-        own = np.maximum(-(second + bends[k]), OPEN / density.scale**2)
+        level, first, bounding = _rest(density, columns, one)
+        own = np.maximum(bounding - bends[k], OPEN / density.scale**2)
         matrix = information[k] + np.diag(own)
         found.append(_about(columns, one, value[k] + level, gradient[k] + first, matrix))
     return found
@@ -58,15 +61,14 @@ def given_scales_by_curvature(
         left without that is made positive semidefinite.
     """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
-    w, x = columns.others, columns.scaled
-    own = np.zeros(len(w))
-    own[x] = -prior.diagonal[0, w[x]]
+    w = columns.others
+    level, first, bounding = _rest(density, columns, theta)
+    own = -prior.diagonal[0, w] - bounding[w]
     root = np.linalg.cholesky(curvature)
     left = np.linalg.solve(root, np.linalg.solve(root, curvature - np.diag(own)).T)
     values, vectors = np.linalg.eigh(0.5 * (left + left.T))
     factor = root @ vectors * np.sqrt(np.maximum(values, 0.0))
     value, gradient = density.value_and_gradient(theta[None, :])
-    level, first, _ = _rest(density, columns, theta)
     value, gradient = value - prior.value + level, gradient - prior.gradient + first
     matrix = np.zeros((len(theta), len(theta)))
     matrix[np.ix_(w, w)] = factor @ factor.T
@@ -74,14 +76,21 @@ def given_scales_by_curvature(
 
 
 def _rest(density: LogDensity, columns: ScaledColumns, theta: Array) -> tuple[float, Array, Array]:
-    """Log prior of what has no learned scale and is none, its gradient and second derivatives."""
+    """Log prior of what has no learned scale and is none, its gradient and curvatures.
+
+    Where it is hardly concave, the curvature is that of the normal density of the same slope, which
+    bounds a density of heavy tails from below (as reweighted least squares do).
+    """
     prior = prior_expansion(density.prior, theta[None, :], density.scale)
     out = np.concatenate([columns.others[columns.scaled], columns.scales])
-    first, second = prior.gradient[0].copy(), prior.diagonal[0].copy()
-    first[out] = second[out] = 0.0
+    first, curvature = prior.gradient[0].copy(), -prior.diagonal[0]
+    away = theta - density.centre
+    normal = np.divide(-first, away, out=np.zeros(len(theta)), where=away != 0.0)
+    curvature = np.where(curvature < CONCAVE * normal, normal, curvature)
+    first[out] = curvature[out] = 0.0
     logs = density.prior.log_densities(theta[None, :])[0]
     logs[out] = 0.0
-    return float(logs.sum()), first, second
+    return float(logs.sum()), first, curvature
 
 
 def _about(

@@ -24,7 +24,7 @@ from smcpn.model.noise import OutputDensity, Symbols, as_density, output_density
 from smcpn.model.ode import ODE, TIME
 from smcpn.model.process_noise import ProcessNoise
 from smcpn.model.symbol_array import SymbolArray
-from smcpn.model.trace import argument_names, check_same, trace
+from smcpn.model.trace import argument_names, check_same, function_name, trace
 
 
 @dataclass(frozen=True)
@@ -289,6 +289,12 @@ def _traced_output(
             )
     values = {n: _parameter(n, default, ode, parameter) for n, default in keyword.items()}
     first, again = (trace(function, [named[n] for n in positional], values) for _ in range(2))
+    if not first:
+        raise InputError(
+            f"observe function '{function_name(function)}' returns nothing: "
+            "return what is measured",
+            argument="observe",
+        )
     graphs = [ca.vertcat(*one) for one in (first, again)]
     symbols = ca.symvar(ca.vertcat(*graphs))
     check_same([ca.Function("observe", symbols, [one]) for one in graphs], "observe function")

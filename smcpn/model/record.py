@@ -158,7 +158,10 @@ class Record(WithCard):
         from smcpn.model.dataframe import Columns
 
         if (time is None) == (dt is None):
-            raise InputError(f"{name}: give either time, a column, or dt, in seconds")
+            raise InputError(
+                f"{name}: give either time, a column (an index of pandas becomes one by "
+                "df.reset_index()), or dt, in seconds"
+            )
         u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
         columns = Columns(df)
         return cls(
@@ -502,7 +505,8 @@ def _length(u: Array | None, y: Array | None, t: Any, record: str) -> int:
         raise InputError(f"{record}: unequal numbers of samples ({counts})")
     length = next(iter(lengths.values()))
     if length < 2:
-        raise InputError(f"{record}: {length} sample; a record needs at least two")
+        counted = f"{length} sample{'s' * (length != 1)}"
+        raise InputError(f"{record}: {counted}; a record needs at least two")
     return length
 
 

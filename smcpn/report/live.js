@@ -22,6 +22,9 @@
     clear() { for (const column of this.columns) column.length = 0; }
   }
 
+  /* Width of the y axis: that of its longest number. */
+  const room = (_, values) => Math.max(64, 16 + 7 * Math.max(0, ...(values ?? []).map((value) => (value ?? "").length)));
+
   function plotIn(place, label, curves, height, legend = false) {
     place.append(element("div", "label", label));
     const series = [{ label: "time (s)" }];
@@ -30,7 +33,7 @@
     const plot = new uPlot({
       width: Math.max(place.clientWidth, 200), height, series, scales: { x: { time: false } },
       bands: [{ series: [1, 2], fill: colour("band") }], legend: { show: legend, live: false, markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } }, cursor: { show: false },
-      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: 64 }],
+      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room }],
     }, curves.map(() => []).concat([[]]), place);
     new ResizeObserver(() => { if (plot.width !== place.clientWidth) plot.setSize({ width: place.clientWidth, height }); }).observe(place);
     return plot;

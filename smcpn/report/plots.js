@@ -51,6 +51,9 @@
 
   const number = (_, value) => (value == null ? "–" : Number(value.toPrecision(6)).toString());
 
+  /* Width of the y axis: that of its longest number. */
+  const room = (_, values) => Math.max(64, 16 + 7 * Math.max(0, ...(values ?? []).map((value) => (value ?? "").length)));
+
   function options(panel, last, group) {
     const series = [{ label: "time (s)", value: number }];
     for (const label of panel.band ? ["97.5 %", "2.5 %"] : [])
@@ -68,7 +71,7 @@
       scales: { x: { time: false } },
       series,
       bands: panel.band ? [{ series: [1, 2], fill: colour("band") }] : [],
-      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: 64 }],
+      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room }],
       cursor: { sync: { key: group.key }, drag: { x: true, y: false } },
       legend: { markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } },
       hooks: {

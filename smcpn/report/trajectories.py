@@ -61,7 +61,8 @@ def simulation_figure(
     -------
     Figure
         Four axes: the whole record, the error below it, and the samples about the largest error,
-        outputs and errors next to each other. Without measurements one.
+        outputs and errors next to each other. The first two where the record is as short as that,
+        one without measurements.
     """
     t, unit, half = record.t, record.y_unit, upper - mean
     title = f"{plain(record.name)}: free simulation"
@@ -74,35 +75,36 @@ def simulation_figure(
         _plot_curves(whole, t, None, mean, half, unit)
         whole.set(title=title, xlabel="time (s)")
         return drawing
-    drawing = figure(6.4)
-    panels = drawing.subplot_mosaic(
-        [["whole"] * 2, ["error"] * 2, ["close", "close error"]], height_ratios=[2, 1.2, 1.8]
-    )
-    whole, below, close, close_error = panels.values()
-    below.sharex(whole)
     part = worst_window(np.abs(y - mean))
-    for curves, errors, shown in ((whole, below, slice(None)), (close, close_error, part)):
-        _plot_curves(curves, t[shown], y[shown], mean[shown], half[shown], unit)
-        _plot_error(errors, t[shown], (y - mean)[shown], half[shown], unit)
+    closer = len(t[part]) < len(t)
+    drawing = figure(6.4 if closer else 4.4)
+    heights = [2, 1.2, 1.8] if closer else [2, 1.2]
+    panels = drawing.subplot_mosaic("ww;ee;cd" if closer else "w;e", height_ratios=heights)
+    whole, below = panels["w"], panels["e"]
+    below.sharex(whole)
+    _plot_curves(whole, t, y, mean, half, unit)
+    _plot_error(below, t, y - mean, half, unit)
     fit, rmse, coverage = scores
     whole.set_title(
         f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
         f"{100 * coverage:.1f} % inside the 95 % band"
     )
     whole.tick_params(labelbottom=False)
-    first, last = float(t[part][0]), float(t[part][-1])
-    for axes in (whole, below):
-        axes.axvspan(first, last, color=ACCENT, alpha=0.25, lw=0)
-        axes.axvline((first + last) / 2, color=ACCENT, lw=0.6, ls=":")
-    close.set_title("where the error is largest (marked above)")
-    for axes in (below, close, close_error):
-        axes.set_xlabel("time (s)")
-    for axes in (close, close_error):
-        axes.set_xlim(first, last)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-    handles, labels = close.get_legend_handles_labels()
-    drawing.legend(handles, labels, loc="outside upper left", ncols=3)
-    drawing.align_ylabels([whole, below, close])
+    below.set_xlabel("time (s)")
+    if closer:
+        close, close_error = panels["c"], panels["d"]
+        _plot_curves(close, t[part], y[part], mean[part], half[part], unit)
+        _plot_error(close_error, t[part], (y - mean)[part], half[part], unit)
+        close.set_title("where the error is largest (marked above)")
+        first, last = float(t[part][0]), float(t[part][-1])
+        for axes in (whole, below):
+            axes.axvspan(first, last, color=ACCENT, alpha=0.25, lw=0)
+            axes.axvline((first + last) / 2, color=ACCENT, lw=0.6, ls=":")
+        for axes in (close, close_error):
+            axes.set(xlabel="time (s)", xlim=(first, last))
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+    drawing.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    drawing.align_ylabels(drawing.axes)
     return drawing
 
 

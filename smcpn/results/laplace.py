@@ -391,7 +391,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
         if self.names != posterior.names:
             raise InputError(
                 f"the posterior has the parameters {listed(posterior.names)}, the approximation "
-                f"{listed(self.names)}: compare two of the same model"
+                f"{listed(self.names)}: compare two of the same model; a network that each made "
+                "linear about a maximum of its own is compared by function()"
             )
         means, sds = (posterior.mean, self.mean), (posterior.sd, self.sd)
         return LaplaceComparison(

@@ -60,7 +60,8 @@ class MethodRecord:
         name = self.asked if self.asked == self.used else f"{self.asked}, {self.used}"
         found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
         said = list(self.remarks)
-        said += [f"{self.searches} searches, {found}"] if self.searches else []
+        searches = f"{self.searches} search{'es' * (self.searches != 1)}"
+        said += [f"{searches}, {found}"] if self.searches else []
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
         if self.fallback:

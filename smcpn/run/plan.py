@@ -2,7 +2,8 @@
 
 ``method="auto"`` searches for the modes of the posterior and tempers from there: two to five
 weighings of the record, where IBIS takes twenty and, on a long record, two hundred. IBIS stays
-where it costs nothing, and where there is no gradient to search with.
+where it costs nothing, on short records without learned scales, and where there is no gradient to
+search with.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from smcpn.estimate.laplace import laplace
 from smcpn.likelihood.registry import LIKELIHOODS
 from smcpn.likelihood.steps import first_solver
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.settings import AUTO, Plan, RunSettings
 from smcpn.smc.start import Modes
 
@@ -53,7 +55,8 @@ def why_not_searched(problem: Problem, settings: RunSettings) -> str | None:
         return None
     if exact_likelihood(problem, settings) is None:
         return "an estimated likelihood has no gradient"
-    if settings.follows_gradient:
+    # From the prior of a learned scale the way is long: IBIS weighs such records 90 to 170 times.
+    if settings.follows_gradient or learned_scales(problem) is not None:
         return ""
     steps = USUAL_STEPS if settings.solver.automatic else int(settings.solver.steps)
     if problem.n_samples * settings.particles * steps <= SHORT:

@@ -15,6 +15,7 @@ from smcpn.smc.start import MixtureStart
 
 RK4 = smcpn.RK4(steps=1)
 OPTIONS: dict[str, Any] = {"solver": RK4, "starts": 2, "search": "shooting"}
+NORMAL = stats.norm()
 bend = smcpn.spline("u", knots=4, within=(0, 10))
 smooth = smcpn.gaussian_process("u", within=(0, 10), features=4)
 
@@ -31,11 +32,11 @@ def driven_smoothly(x, u, *, smooth):
     return -0.5 * x + smooth(u)
 
 
-def problem_of(noise, seed=0, model=driven):
+def problem_of(noise, seed=0, model=driven, first=NORMAL):
     t = 0.25 * np.arange(41)
     y = np.sin(t) + noise * np.random.default_rng(seed).normal(size=len(t))
     record = smcpn.Record(u=t, y=y, dt=0.25)
-    lines: dict[str, Any] = {"bend": {"[0]": stats.norm(), "[1]": stats.norm()}}
+    lines: dict[str, Any] = {"bend": {"[0]": first, "[1]": stats.norm()}}
     prior = lines if model is driven else {}
     return smcpn.Problem(model, record, observe="x", noise=noise, initial={"x": 0.0}, prior=prior)
 
@@ -124,3 +125,16 @@ def test_scale_stays_where_data_say_nothing():
     [given] = given_scales(density, learned_scales(problem), maximum.theta[None])
     _, slope = given.value_and_slope(maximum.theta[None, [problem.names.index("bend.scale")]])
     assert np.abs(slope).max() < 0.01
+
+
+def test_the_convex_tail_of_a_prior_bounds():
+    """Student's t is taken as the normal density of the same slope, where data say nothing."""
+    tails, place = 3.0, 6.0
+    problem = problem_of(1e6, first=stats.t(tails))
+    theta = np.zeros((1, len(problem.names)))
+    theta[0, 0] = place
+    density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
+    [given] = given_scales(density, learned_scales(problem), theta)
+    slope, centre = (tails + 1) * place / (tails + place**2), density.centre[0]
+    assert given.information[0, 0] == pytest.approx(slope / (place - centre), rel=1e-6)
+    assert given.pull[0] == pytest.approx(given.information[0, 0] * centre, rel=1e-2)

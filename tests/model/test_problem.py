@@ -28,6 +28,7 @@ def build(**changes):
         (dict(observe="z"), "observe names 'z', which is no state of model 'duffing'"),
         (dict(observe=3), "observe names 3"),
         (dict(observe=["x", "v"]), "y has 1 columns but observe names 2"),
+        (dict(observe=lambda x: None), "returns nothing: return what is measured"),
         (dict(observe=lambda q: q), "takes 'q', which is no state or input"),
         (dict(observe=lambda x: x if x > 0 else 0), "branches"),
         (dict(prior={k: v for k, v in PRIOR.items() if k != "k3"}), "parameter 'k3' has no prior"),

@@ -121,6 +121,10 @@ def test_a_prediction_shows_curves_band_error_and_zoom(posterior):
     assert r"\$x\$" in whole.get_title()
 
 
+def test_a_record_as_short_as_the_zoom_has_none(posterior):
+    assert len(posterior.plot_prediction(models.oscillator_record(samples=80)).axes) == 2
+
+
 def test_a_record_without_outputs_is_drawn_alone(posterior):
     measured = models.oscillator_record()
     silent = smcpn.Record(u=measured.u, dt=models.OSCILLATOR_DT)
