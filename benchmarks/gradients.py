@@ -125,7 +125,7 @@ def rodeo_gradients(y: Array, method: str) -> dict[str, Gradient]:
 def _kernel_milliseconds(function: LogLikelihood, repeats: int) -> float:
     """The compiled loop alone, without a copy or a check."""
     tangent = function.tangent
-    kernel, rows = tangent._kernel, tangent._rows[0]
+    kernel, rows = tangent._kernel, tangent.rows[0]
     theta = kernel.columns(np.hstack([np.tile(THETA, (8, 1)), np.eye(8)]).T)
     state = kernel.start(theta[: kernel.program.theta.numel()], rows)
     arrays = KernelArrays(theta, state, np.empty_like(state), None, None, np.empty((2, 8)))

@@ -151,7 +151,7 @@ def memory_of(size: int) -> dict[str, float]:
     likelihood = build_likelihood(problem, SOLVER)
     # What is allocated once per process belongs to no run.
     Ibis(problem.prior, likelihood, Settings(1000), np.random.default_rng(1)).run(last=200)
-    rows = likelihood._rows[0]
+    rows = likelihood.rows[0]
     tables = sum(a.nbytes for a in (rows.inputs, rows.gains, rows.samples, rows.intervals))
     record = problem.records[0]
     give_back()

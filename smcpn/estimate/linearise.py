@@ -28,6 +28,8 @@ ITERATIONS = 15
 """Of the search for the weights: the function has settled long before these."""
 DRAWS = 3
 """Draws of the prior from which it is begun, one after the other, until one leads to a path."""
+VANISHED = 1e-3
+"""Scale of a network, over its typical size, below which another draw is tried."""
 
 
 def networks_of(problem: Problem) -> dict[str, Network]:
@@ -98,7 +100,7 @@ def is_of(start: Laplace, problem: Problem) -> bool:
     networks = networks_of(problem)
     return (
         bool(networks)
-        and start.problem.records is problem.records
+        and problem.differs_in_functions(start.problem)
         and all(
             name in others
             and isinstance(other := others[name].function, LinearisedNetwork)
@@ -145,9 +147,19 @@ def maximum_of_networks(
 
     found = searched(seed)
     for other in range(1, DRAWS):
-        if not found.found:
-            found = searched(seed + other)
+        if found.found and not _vanished(found):
+            break
+        again = searched(seed + other)
+        found = again if again.found or not found.found else found
     return found
+
+
+def _vanished(maximum: Maximum) -> bool:
+    """Whether a network has become zero, where the density of its weights has no bound."""
+    return any(
+        name + ".scale" in maximum.names and maximum[name + ".scale"] < VANISHED * network.size
+        for name, network in networks_of(maximum.problem).items()
+    )
 
 
 def _check_priors(problem: Problem, networks: dict[str, Network]) -> None:

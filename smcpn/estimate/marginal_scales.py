@@ -85,7 +85,9 @@ def _rest(density: LogDensity, columns: ScaledColumns, theta: Array) -> tuple[fl
     out = np.concatenate([columns.others[columns.scaled], columns.scales])
     first, curvature = prior.gradient[0].copy(), -prior.diagonal[0]
     away = theta - density.centre
-    normal = np.divide(-first, away, out=np.zeros(len(theta)), where=away != 0.0)
+    # Nearer to the centre, which is that of some draws, it is of no known slope.
+    tails = np.abs(away) > density.scale
+    normal = np.divide(-first, away, out=np.zeros(len(theta)), where=tails)
     curvature = np.where(curvature < CONCAVE * normal, normal, curvature)
     first[out] = curvature[out] = 0.0
     logs = density.prior.log_densities(theta[None, :])[0]

@@ -269,7 +269,7 @@ class LongRows:
         self._writer, self._record = writer, record
         self.start = writer.start(record[:CHUNK])
         # What the rows need of those before, at the begin of every piece that was reached.
-        self._memory = [writer.memory]
+        self._memory = {0: writer.memory}
         self._latest: tuple[int, Rows] | None = None
 
     @staticmethod
@@ -307,11 +307,10 @@ class LongRows:
 
     def _piece(self, number: int) -> Rows:
         """Rows of a piece, which begins with the last sample of the one before."""
-        while len(self._memory) <= number:
-            self._memory.append(self._written(len(self._memory) - 1)[1])
-        rows, memory = self._written(number)
-        if number == len(self._memory) - 1:
-            self._memory.append(memory)
+        for reached in range(number):
+            if reached + 1 not in self._memory:
+                self._memory[reached + 1] = self._written(reached)[1]
+        rows, self._memory[number + 1] = self._written(number)
         gains = self._writer.gains_from(number * PIECE * CHUNK)
         return self._writer.joined(
             self.start, rows if gains is None else rows._replace(gains=gains)

@@ -53,6 +53,8 @@ class ODE:
     traced : callable or None
         Returns the equation with given functions in place of those of these names; None after it
         was read from a file or came from another process.
+    function : callable or None
+        Python function that it is of, but for its unknown functions; None as ``traced``.
     """
 
     name: str
@@ -69,6 +71,7 @@ class ODE:
     )
     sizes: Mapping[str, int] = field(default_factory=dict[str, int], repr=False)
     traced: Callable[[Mapping[str, UnknownFunction]], ODE] | None = field(default=None, repr=False)
+    function: Callable[..., Any] | None = field(default=None, repr=False)
 
     def with_functions(self, functions: Mapping[str, UnknownFunction]) -> ODE:
         """Return the same equation with other unknown functions in place of those of these names.
@@ -164,7 +167,7 @@ class ODE:
     def __getstate__(self) -> dict[str, Any]:
         functions = {name: one.function for name, one in self.functions.items()}
         graphs = {"rhs": self.table(), "diffusion": None, "functions": functions}
-        return vars(self) | graphs | {"traced": None}
+        return vars(self) | graphs | {"traced": None, "function": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state | self.graphs(state["rhs"], state["functions"]))
@@ -264,7 +267,8 @@ def _retraceable(
         # What was found in a scope is bound now: a scope that is kept would keep all it holds.
         return _retraceable(make, functools.partial(function, **functions), sizes, {})
 
-    return replace(first, traced=traced)
+    own = function.func if isinstance(function, functools.partial) else function
+    return replace(first, traced=traced, function=own)
 
 
 def callers_scope() -> dict[str, Any]:

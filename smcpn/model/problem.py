@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from smcpn.arguments import checked
+from smcpn.arguments import Numbers, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, real_number, shown
@@ -307,17 +307,41 @@ class Problem(WithCard):
         """Names of the unknown parameters, in the order of the columns of theta."""
         return self.prior.names
 
-    def by_name(self, values: Sequence[float], fixed: float | None = None) -> ByName:
+    @checked
+    def by_name(self, values: Numbers, fixed: float | None = None) -> ByName:
         """Numbers of the unknown parameters by name, and of a vector or a function by its own.
 
         Parameters
         ----------
-        values : sequence of float, (d,)
+        values : array_like, (d,)
         fixed : float, optional
             Number of every parameter that is fixed, in place of its value.
+
+        Raises
+        ------
+        InputError
+            If there is not one number for each parameter.
         """
+        if values.shape != (len(self.names),):
+            raise InputError(
+                f"values has shape {values.shape}: give {len(self.names)} numbers, one for each "
+                "parameter",
+                argument="values",
+            )
         known = self.fixed if fixed is None else dict.fromkeys(self.fixed, fixed)
-        return ByName(zip(self.names, values, strict=True), self.ode.wholes, known)
+        return ByName(zip(self.names, values.tolist(), strict=True), self.ode.wholes, known)
+
+    @checked
+    def differs_in_functions(self, other: Problem) -> bool:
+        """Whether another problem is this one but for its unknown functions, see `with_functions`.
+
+        Both have to be made of the same objects, in this process.
+        """
+        if self._made_of is None or other._made_of is None or self.records is not other.records:
+            return False
+        ours, theirs = self._made_of[1], other._made_of[1]
+        given = all(value is theirs[name] for name, value in ours.items())
+        return given and self.ode.function is other.ode.function
 
     @property
     def n_samples(self) -> int:

@@ -32,6 +32,7 @@ from smcpn.smc.moves import MoveSettings, MoveStrategy
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
 from smcpn.solver import Solver
+from smcpn.status import status
 
 
 def identify(
@@ -129,8 +130,7 @@ def identify(
         Workers that evaluate large batches of particles, to the same bytes: processes of loky, the
         ``get_executor()`` of a `dask.distributed.Client`, an `mpi4py.futures.MPIPoolExecutor`; or
         ``"loky:8"``, ``"dask:tcp://host:8786"``, ``"mpi"``. The particles stay here. It pays
-        where a batch costs more than some tenth of a second; see the page on scaling out. Gradients
-        are computed here.
+        where a batch costs more than some tenth of a second; see the page on scaling out.
     cpu : {"native", "portable"}
         Compile for this processor, or for any of some ten years (x86-64-v3), which workers with
         others need, and a run that goes on elsewhere to the same bytes.
@@ -172,13 +172,8 @@ def identify(
     Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
     """
     check_problem(problem)
-    if networks_of(problem) and method in (None, AUTO):
-        start = approximation_of_networks(start, problem, likelihood, solver, seed, threads)
-        problem, method = start.problem, None
-    near = approximation_of(start, problem)
-    if near is not None and solver is None and likelihood in (None, near.likelihood):
-        solver, likelihood = near.solver, near.likelihood
-    settings = Settings(
+    # Before a search of minutes.
+    given = Settings(
         solver=solver,
         likelihood=likelihood,
         method=method,
@@ -190,7 +185,6 @@ def identify(
         moves=moves,
         resampling=resampling,
         replicates=replicates,
-        start=start if near is None else near.start,
         state_particles=cast(Any, state_particles),
         threads=threads,
         executor=executor,
@@ -198,8 +192,13 @@ def identify(
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         existing=existing,
-    ).resolved(problem)
-    with compiling_for(settings.cpu), workers_of(settings.executor) as workers:
+    )
+    with compiling_for(given.cpu), workers_of(given.executor) as workers:
+        if networks_of(problem) and method in (None, AUTO):
+            with status(None if progress is None else progress is True):
+                start = approximation_of_networks(start, problem, given, workers)
+            problem, given = start.problem, given.model_copy(update={"method": None})
+        settings = _starting(given, start, problem).resolved(problem)
         if settings.checkpoint is None:
             return identified(lambda: Run(problem, settings, settings.threads, workers), progress)
         file = file_path("checkpoint", settings.checkpoint)
@@ -210,6 +209,17 @@ def identify(
                 file, problem, settings, stored, every, settings.threads, workers
             )
             return identified(begin, progress, writer)
+
+
+def _starting(given: Settings, start: Laplace | str | None, problem: Problem) -> Settings:
+    """Return the settings with a start, and with its solver and likelihood where none is given."""
+    near = approximation_of(start, problem)
+    if near is None:
+        return given.model_copy(update={"start": start})
+    changed: dict[str, Any] = {"start": near.start}
+    if given.solver is None and given.likelihood in (None, near.likelihood):
+        changed |= {"solver": near.solver, "likelihood": near.likelihood}
+    return given.model_copy(update=changed)
 
 
 def identified(

@@ -15,6 +15,7 @@ from smcpn.codegen.native import compiling_for
 from smcpn.distributed.engines import checked_executor
 from smcpn.distributed.workers import workers_of
 from smcpn.errors import InputError, real_number, shown
+from smcpn.likelihood.registry import LIKELIHOODS, build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
@@ -22,6 +23,7 @@ from smcpn.run.identify import identified, posterior_of
 from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
+from smcpn.smc.verification import drawn_again, near
 
 MOST_UNSEEN = 1_000_000
 """Particles that a file may ask for without holding them."""
@@ -102,7 +104,7 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     file, threads = FILE_NAME("path", path), THREADS("threads", threads)
     kinds = {kind_of(file), kind_of(previous_of(file))}
     if POSTERIOR in kinds and RUN not in kinds:
-        return read_posterior(file)
+        return _verified(read_posterior(file), file, threads)
     stored = read_run(file)
     problem = stored_problem(stored.header, file)
     settings = stored_settings(stored.header, file)
@@ -113,6 +115,26 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
             run.samplers = finished
             return posterior_of(run)
         return posterior_of(_so_far(run, file))
+
+
+def _verified(posterior: Posterior, path: Path, threads: int | None) -> Posterior:
+    """Return a posterior, refused if some of its draws have another likelihood here.
+
+    An estimated likelihood is another one each time.
+    """
+    if LIKELIHOODS[posterior.likelihood_name].approximation is not None:
+        return posterior
+    some = drawn_again(posterior.log_weights)
+    likelihood = build_likelihood(
+        posterior.problem, posterior.solver, threads, posterior.likelihood
+    )
+    _, again = likelihood.evaluate(posterior.values[some], likelihood.n_samples)
+    if not near(again, posterior.log_likelihood[some]):
+        raise InputError(
+            f"{path}: its draws have another likelihood here: use the version of smcpn that wrote "
+            "it, or make the posterior again"
+        )
+    return posterior
 
 
 def _so_far(run: Run, path: Path) -> Run:

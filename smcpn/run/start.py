@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
@@ -12,13 +13,12 @@ from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
-from smcpn.settings import AUTO
+from smcpn.settings import AUTO, Settings
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.particles import normalise
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations
 from smcpn.smc.start import Modes, extreme_spreads
-from smcpn.solver import Solver
 
 DISAGREEMENT = 2.0
 """Ratio of the spreads of particles and start, along a direction, that is warned of."""
@@ -52,10 +52,8 @@ def approximation_of(start: Laplace | str | None, problem: Problem) -> Laplace |
 def approximation_of_networks(
     start: Laplace | str | None,
     problem: Problem,
-    likelihood: str | None,
-    solver: Solver | str | None,
-    seed: int | None,
-    threads: int | None,
+    settings: Settings,
+    workers: Workers | None = None,
 ) -> Laplace:
     """Return the approximation of a problem with networks that are linear in their weights.
 
@@ -72,7 +70,10 @@ def approximation_of_networks(
             )
         return start
     approximation_of(start, problem)
-    found = laplace(problem, likelihood, solver=solver, seed=seed or 0, threads=threads)
+    found = laplace(
+        problem, settings.likelihood, solver=settings.solver, seed=settings.seed or 0,
+        threads=settings.threads, executor=workers,
+    )  # fmt: skip
     if not found.modes:
         raise InputError(f"no search found weights of the network to begin with: {found.reason}")
     return found

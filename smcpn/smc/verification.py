@@ -17,26 +17,33 @@ ROUNDING = 1e-12
 """Difference of a state from the largest that is rounding, whatever its own size."""
 
 
+def drawn_again(log_weights: Array) -> NDArray[np.int64]:
+    """Draw particles to be evaluated again, of those with a weight.
+
+    They are drawn by the system's entropy: nobody who wrote the file can know which.
+    """
+    alive = np.flatnonzero(np.isfinite(log_weights))
+    size = min(len(alive), max(LEAST, round(SHARE * len(log_weights))))
+    return np.random.default_rng().choice(alive, size, replace=False) if size else alive
+
+
 def is_consistent(sampler: Sampler) -> bool:
     """Whether log-prior, log-likelihood, its increment and state follow from the parameters.
 
-    Particles are drawn from those with a weight by the system's entropy, not by the sampler's
-    generator: nobody who wrote the file can know which, and the run goes on to the same bytes.
+    The run goes on to the same bytes, for its generator draws none of the particles.
     """
-    alive = np.flatnonzero(np.isfinite(sampler.system.log_weights))
-    if not len(alive):
+    some = drawn_again(sampler.system.log_weights)
+    if not len(some):
         return False
-    size = min(len(alive), max(LEAST, round(SHARE * len(sampler.system))))
-    some = np.random.default_rng().choice(alive, size, replace=False)
     stored = sampler.system.take(some)
     state, log_likelihood, log_increment = sampler.recomputed(some)
     on_the_way = sampler.settings.start is not None and sampler.sample == 0
     begin = sampler.settings.start if on_the_way else sampler.prior
     assert begin is not None
     return (
-        _near(begin.log_density(stored.theta), stored.log_prior)
-        and _near(log_likelihood, stored.log_likelihood)
-        and _near(log_increment, stored.log_increment)
+        near(begin.log_density(stored.theta), stored.log_prior)
+        and near(log_likelihood, stored.log_likelihood)
+        and near(log_increment, stored.log_increment)
         and state.shape == stored.state.shape
         # A stream's state before its first sample is not known.
         and (sampler.sample == 0 or _near_states(state, stored.state))
@@ -49,7 +56,8 @@ def is_of_size(sampler: Sampler) -> bool:
     return sampler.system.state.shape == (len(state), len(sampler.system))
 
 
-def _near(ours: Array, theirs: Array) -> bool:
+def near(ours: Array, theirs: Array) -> bool:
+    """Whether numbers agree, but for what other hardware may cause."""
     with np.errstate(invalid="ignore"):
         near = np.abs(ours - theirs) <= AGREEMENT * (1.0 + np.abs(theirs))
     # An infinite one would be within an infinite distance of any.

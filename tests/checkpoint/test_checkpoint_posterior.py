@@ -194,6 +194,8 @@ CHANGES = {
         "solver": {"kind": "rk4", "steps": 1}, "finer": {"kind": "rk4", "steps": 2},
         "parameters": {"other": 0.0}, "worst": 0.0, "log_evidence": 0.0}),
     "an entry more": entry("more", value=1),
+    "another record": number("records/0/y", (3, 0), 1.0),
+    "another likelihood": number(f"{D}/log_likelihood", slice(None), -1.0),
     "timing is huge": entry("timing", "theta_steps", value=1 << 60),
     "prior is another": entry("problem", "priors", 0, "distribution", "family", value="ksone"),
 }  # fmt: skip

@@ -158,3 +158,16 @@ def test_an_expansion_that_leads_astray_is_left_for_expected_information(monkeyp
     assert not right.gauss_newton
     assert found.gauss_newton == ("every direction",)
     assert found.log_evidence == pytest.approx(right.log_evidence, abs=0.1)
+
+
+def test_normal_priors_keep_their_curvature_next_to_the_centre_of_draws():
+    problem = problem_of(100.0)
+    density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
+    line, columns = problem.names.index("bend[1]"), learned_scales(problem)
+    near = density.centre.copy()
+    near[line] *= 1.0 + 1e-3
+    [given] = given_scales(density, columns, near[None])
+    *_, information, _ = density.of_likelihood(near[None])
+    place = columns.others.tolist().index(line)
+    own = given.information[place, place] - information[0, line, line]
+    assert own == pytest.approx(1.0, rel=1e-6)

@@ -162,6 +162,16 @@ def test_identify_samples_the_linearised_problem(found, tmp_path):
 def test_a_start_of_another_problem_is_refused(found):
     with pytest.raises(InputError, match="another problem"):
         smcpn.identify(problem_of(), start=found)
+    records = found.problem.records
+    other = smcpn.Problem(through_network, records, observe="x", noise=10.0 * NOISE, prior={})
+    with pytest.raises(InputError, match="another problem"):
+        smcpn.identify(other, start=found)
+
+
+def test_settings_are_refused_before_the_search(monkeypatch):
+    monkeypatch.delattr("smcpn.run.start.laplace")
+    with pytest.raises(InputError, match="particles is 3"):
+        smcpn.identify(problem_of(), particles=3)
 
 
 def test_refuses_priors_of_single_weights():

@@ -67,6 +67,7 @@ class Variables:
         return tuple(dict.fromkeys(names))
 
 
+@checked
 class Library:
     """Terms that an equation may have; ``+`` unites two libraries, ``*`` multiplies their terms.
 
@@ -114,6 +115,7 @@ class Sum(Library):
     first: Library
     second: Library
 
+    @checked
     def resolved(self, variables: Variables) -> list[Term]:
         """Terms of the first, then those of the second."""
         return self.first.resolved(variables) + self.second.resolved(variables)
@@ -126,6 +128,7 @@ class Product(Library):
     first: Library
     second: Library
 
+    @checked
     def resolved(self, variables: Variables) -> list[Term]:
         """Products, the terms of the second varying fastest."""
         first, second = self.first.resolved(variables), self.second.resolved(variables)
@@ -141,6 +144,7 @@ class Polynomials(Library):
     variables: tuple[str, ...] | None
     constant: bool
 
+    @checked
     def resolved(self, variables: Variables) -> list[Term]:
         """Monomials by degree, and in each as x^2, x y, y^2."""
         chosen = [Term(((Factor(name, (name,)), 1),)) for name in variables.chosen(self.variables)]
@@ -160,6 +164,7 @@ class Fourier(Library):
     frequency: float
     variables: tuple[str, ...] | None
 
+    @checked
     def resolved(self, variables: Variables) -> list[Term]:
         """Of each variable sin(w x), cos(w x), sin(2 w x), ..."""
         chosen = variables.chosen(self.variables)
@@ -191,6 +196,7 @@ class Functions(Library):
     functions: tuple[tuple[str, Callable[..., Any], tuple[str, ...] | None], ...]
     variables: tuple[str, ...] | None
 
+    @checked
     def resolved(self, variables: Variables) -> list[Term]:
         """Every function with its arguments: ``sin(x)``, ``drag(x, v)``."""
         found: list[Term] = []

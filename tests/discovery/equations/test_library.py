@@ -182,7 +182,7 @@ def test_candidates_are_pickled() -> None:
         (lambda: smcpn.terms(a=lambda x: 0 * x).candidates(["x"]), "is zero everywhere"),
         (lambda: smcpn.polynomials(20).candidates(list("abcdef")), "the most is 5000"),
         (lambda: smcpn.polynomials(2).candidates([]), "states is empty"),
-        (lambda: smcpn.polynomials(2).candidates("xv"), "give a list of names"),
+        (lambda: smcpn.polynomials(2).candidates("xv"), "give a list"),
         (lambda: smcpn.polynomials(2).candidates(["x", "x"]), "twice among states and inputs"),
         (lambda: smcpn.polynomials(2).candidates(["x"], ["t"]), "which is the time"),
         (lambda: smcpn.polynomials(2).candidates(["x y"]), "letters, digits"),
