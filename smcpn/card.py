@@ -31,16 +31,16 @@ STYLE = "overflow-x:auto;max-width:100%;font-size:90%"
 
 @dataclass(frozen=True)
 class Card:
-    """What an object shows of itself.
+    """Short description of an object: a heading, a table and a few lines, as text or as HTML.
 
     Attributes
     ----------
     heading : str
-        What it is, in a line.
+        What the object is, in a line.
     table : sequence of sequence of str
         Rows of cells, the first one the head; may be empty.
     lines : sequence of str
-        What is to be said besides.
+        Warnings, verdicts and hints below the table.
     """
 
     heading: str

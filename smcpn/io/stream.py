@@ -39,10 +39,10 @@ class Live(Protocol):
 
 
 class Observer(Protocol):
-    """What looks on while samples are assimilated: `Watch`, and the live page."""
+    """Receiver of each sample and the state after it, such as the terminal and the live page."""
 
     def sample(self, sample: Sample, t: float, state: Any, waiting: int) -> None:
-        """Take note of a sample, the state after it, and how many items wait."""
+        """Receive a sample, its time, the state after it, and the number of samples that wait."""
         ...
 
 

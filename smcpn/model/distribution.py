@@ -91,7 +91,10 @@ def describe(distribution: Any) -> str:
 
 
 def family_of(distribution: Any) -> tuple[Any, ...] | None:
-    """What frozen distributions share whose densities `scipy.stats` evaluates in one call."""
+    """Return the key of distributions whose densities one call of `scipy.stats` evaluates, or None.
+
+    It is the name of the family and of the arguments given; their values may differ.
+    """
     dist: Any = getattr(distribution, "dist", None)
     stats = sys.modules.get("scipy.stats")
     known: Any = getattr(stats, getattr(dist, "name", None) or "", None)

@@ -179,18 +179,7 @@ class Problem(WithCard):
             interval=interval,
             disturbance=disturbance,
         )
-        if self.model.coloured and self.model.density is not None:
-            raise InputError(
-                "noise has a density beside coloured noise: give standard deviations or smcpn.AR1 "
-                "for every output, or no AR1",
-                argument="noise",
-            )
-        if unused:
-            raise InputError(
-                f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
-                f"({listed(ode.parameters)}): remove it or correct its name",
-                argument=f"prior.{unused[0]}",
-            )
+        _check_model(self.model, unused, ode)
         if isinstance(coordinates, Mapping):
             # Entries of a vector that are fixed have none.
             named = by_scalar(coordinates, ode, "coordinates").items()
@@ -494,6 +483,22 @@ def _check_noise(
     for one in map(as_gaussian, noise):
         if one is not None:
             one.check(records, interval, fixed, free)
+
+
+def _check_model(model: Model, unused: Sequence[str], ode: ODE) -> None:
+    """Refuse a density beside coloured noise, and priors of names that the model does not have."""
+    if model.coloured and model.density is not None:
+        raise InputError(
+            "noise has a density beside coloured noise: give standard deviations or smcpn.AR1 "
+            "for every output, or no AR1",
+            argument="noise",
+        )
+    if unused:
+        raise InputError(
+            f"prior '{unused[0]}' belongs to no parameter of model '{ode.name}' "
+            f"({listed(ode.parameters)}): remove it or correct its name",
+            argument=f"prior.{unused[0]}",
+        )
 
 
 def _diffusion_name(diffusion: Any) -> str | None:
