@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.delay import Delay
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
@@ -33,6 +34,7 @@ def simulate(
     initial: Any = "rest",
     steps: int | str = "auto",
     process_noise: Mapping[Any, float | str] | None = None,
+    delay: Mapping[str, float | str] | None = None,
     seed: int | None = None,
 ) -> Array:
     """Integrate an ODE with known parameters over the input of a record.
@@ -57,6 +59,8 @@ def simulate(
         Where noise depends on the state, the distribution of a path has an error of the order of
         the step.
     process_noise : mapping, optional
+        As for `Problem`, with numbers or parameter names.
+    delay : mapping, optional
         As for `Problem`, with numbers or parameter names.
     seed : int, optional
         Of the process noise; the same seed and steps give the same path.
@@ -109,6 +113,7 @@ def simulate(
         free=list(values),
         fixed={},
         disturbance=disturbance,
+        delay=Delay.of(delay, ode, {}, values),
         lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
     )
     if unused or added:
