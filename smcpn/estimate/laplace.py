@@ -106,7 +106,7 @@ def laplace(
                 iterations=iterations, seed=seed, threads=threads, executor=workers,
             )  # fmt: skip
         if maximum is not problem and maximum.reason == INTERRUPTED:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")
         if maximum.target != POSTERIOR:
             raise InputError(
                 "the maximum is one of the likelihood, which is no mode of the posterior: "

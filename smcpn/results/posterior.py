@@ -473,8 +473,13 @@ class Posterior(WeightedDraws, HandedOver):
         }
         disturbed = self.problem.model.process_noise is not None
         states = [self.states(one) for one in self.problem.records] if disturbed else []
-        # Noise with a density of its own has no innovations that could be normal.
-        validation = self.validate() if self.problem.model.density is None else None
+        try:
+            validation = self.validate()
+        except InputError:
+            # A density that is not about the output, as of counts, has no innovations.
+            if self.problem.model.density is None:
+                raise
+            validation = None
         return write_report(
             self, path, simulations, validation, published=published or {},
             truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
