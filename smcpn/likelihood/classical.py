@@ -343,7 +343,8 @@ class DelayedRowWriter(ClassicalRowWriter):
     ) -> None:
         super().__init__(model, record, steps, number, interval)
         self._line, self._each = line.rows(record), self.steps
-        self.memory, self.gains = self._line.memory, np.array([[1.0 / self.steps]])
+        self._shares = np.array([[1.0 / self.steps]])
+        self.memory, self.gains = self._line.memory, self._shares
         self.steps *= line.parts
 
     def start(self, head: Record) -> Array:
@@ -357,7 +358,7 @@ class DelayedRowWriter(ClassicalRowWriter):
         inputs = self._line.steps(window, self._each, points)
         inputs = np.ascontiguousarray(inputs.reshape(-1, inputs.shape[-1]))
         intervals, memory = self._line.intervals(window, memory)
-        return WindowRows(inputs, self.gains, sample_rows(window), intervals), memory
+        return WindowRows(inputs, self._shares, sample_rows(window), intervals), memory
 
     def graph(self) -> RowGraph | None:
         """See `RowWriter.graph`; none."""

@@ -96,7 +96,7 @@ def simulate(
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
-    model, values = known_model(ode, parameters, what, initial, process_noise)
+    model, values = known_model(ode, parameters, what, initial, process_noise, delay)
     return _path(model, record, values[:, None], steps, seed)
 
 
@@ -106,6 +106,7 @@ def known_model(
     observe: list[Any],
     initial: Any,
     process_noise: Mapping[Any, float | str] | None,
+    delay: Mapping[str, float | str] | None = None,
 ) -> tuple[Model, Array]:
     """Trace an ODE whose parameters are all known, and return it with their values (p,).
 
