@@ -309,7 +309,7 @@ def world() -> dict[str, Any]:
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
-        nested, filtered.states(parameters=5), found, chained,
+        nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}
@@ -341,7 +341,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "figure": "log_evidence", "variance": np.ones(1), "reference": np.zeros((30, 1)),
         "more": record, "index": slice(0, 5), "a": 1, "b": 2, "n_outputs": 1, "hold": "zoh",
         "times": 2, "interval": 0.1, "steps": 2, "u_function": None, "solver": known["RK4"],
-        "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"],
+        "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"], "draws": 3,
     }  # fmt: skip
     return {
         "": some,

@@ -3,6 +3,7 @@
 from smcpn.datasets.bouc_wen import BoucWen, bouc_wen
 from smcpn.datasets.cascaded_tanks import CascadedTanks, cascaded_tanks
 from smcpn.datasets.emps import Emps, emps
+from smcpn.datasets.lynx_hare import lynx_hare
 from smcpn.datasets.silverbox import Silverbox, silverbox
 
 __all__ = [
@@ -13,5 +14,6 @@ __all__ = [
     "bouc_wen",
     "cascaded_tanks",
     "emps",
+    "lynx_hare",
     "silverbox",
 ]

@@ -84,6 +84,8 @@ FILES = tuple(
          "822fe88df38cf41bffbebedb06af8d6c5eb2f808de0e2eefe6d78b215de53016"),
         ("cascaded_tanks", "dataBenchmark.csv", "from " + SITE,
          "ef2388ed822f3aef4aa80d6b0f2b466dd80b361786b3eafc7a2957c31ea323a7"),
+        ("lynx_hare", "lynx_hare.csv", "the 21 rows year,hare,lynx of Stan's Lotka-Volterra study",
+         "d141dbc79f620b1cd943c8387949959dce7c20801b1a9b50377eeee07e444a63"),
     )
 )  # fmt: skip
 

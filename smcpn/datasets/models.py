@@ -152,3 +152,12 @@ def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
     q2 = out2 * _outflow((h2 - zero) / (RIM - zero), power)
     w1, w2 = _overflow(h1), _overflow(h2)
     return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2
+
+
+@ode
+def lotka_volterra(hare, lynx, *, birth, predation, growth, death):
+    """Prey and predator (Lotka 1925, Volterra 1926), rates per unit of time.
+
+    hare' = birth hare - predation hare lynx,  lynx' = growth hare lynx - death lynx.
+    """
+    return birth * hare - predation * hare * lynx, growth * hare * lynx - death * lynx

@@ -380,7 +380,8 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of an identification that names none: `EKF0`, or the likelihood's.
 
-    With process noise it is that of the first likelihood that takes it.
+    With process noise it is that of the first likelihood that takes it, with noise of another
+    density that of the classical one.
 
     Raises
     ------
@@ -389,6 +390,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """
     if likelihood is None:
         fitting = _with_process_noise() if problem.model.process_noise is not None else []
+        if not fitting and problem.model.density is not None:
+            fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
     check_likelihood(likelihood)
     return LIKELIHOODS[likelihood].default_solver(problem)

@@ -172,6 +172,40 @@ class Model:
         function = ca.Function("variance", [self.theta], [variance])
         return np.array(function(values.T))
 
+    def density_scatter(
+        self, values: NDArray[np.float64], outputs: NDArray[np.float64], y: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Variance of the noise about the outputs where it has a density, and residuals, (T, q).
+
+        The variance is the reciprocal of a sample's information; the residuals are those of the
+        deviance, with the sign of y - output, which for Gaussian noise and its logarithm are
+        standard normal (McCullagh and Nelder 1989, section 2.4.3). NaN where a density is not
+        largest at an output that is y, as of counts whose output is the logarithm of their mean.
+
+        Parameters
+        ----------
+        values : ndarray, (d,)
+            Parameters.
+        outputs, y : ndarray, (T, q)
+        """
+        density = self.with_numbers().density
+        assert density is not None
+        at, own = ca.substitute, (density.y, density.output)
+        gradient, information = density.expansion()[0], density.information()
+        graphs = [
+            at(information, *own),
+            at(gradient, *own),
+            2.0 * (at(density.log_density, *reversed(own)) - density.log_density),
+        ]
+        function = ca.Function("scatter", [*own, self.theta], graphs)
+        with np.errstate(all="ignore"):
+            found = function(y.T, outputs.T, np.tile(values[:, None], len(y)))
+            curvature, slope, deviance = (np.array(one).T for one in found)
+            variance = 1.0 / curvature
+            residual = np.sign(y - outputs) * np.sqrt(np.maximum(deviance, 0.0))
+            central = np.abs(slope) <= 1e-6 * np.sqrt(curvature)
+        return np.where(central, variance, np.nan), np.where(central, residual, np.nan)
+
 
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""

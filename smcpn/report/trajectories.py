@@ -143,7 +143,8 @@ def outputs_figure(
         curves.set_ylabel(with_unit(plain(names[j]), units[j]))
         if measured[j]:
             curves.set_title(f"{plain(names[j])}: fit {fit[j]:.2f} %")
-            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, units[j])
+            # The unit is that of the panel above; two would run into each other.
+            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
     drawing.axes[-1].set_xlabel("time (s)")
     rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
     first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))

@@ -89,10 +89,28 @@ def simulate(
         raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
     seed = None if seed is None else whole_number("seed", seed, 0)
     what = scalar_outputs(observe, ode)
-    parameters = by_scalar(parameters, ode, "parameters")
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
+    model, values = known_model(ode, parameters, what, initial, process_noise)
+    return _path(model, record, values[:, None], steps, seed)
+
+
+def known_model(
+    ode: ODE,
+    parameters: Mapping[str, Any],
+    observe: list[Any],
+    initial: Any,
+    process_noise: Mapping[Any, float | str] | None,
+) -> tuple[Model, Array]:
+    """Trace an ODE whose parameters are all known, and return it with their values (p,).
+
+    Raises
+    ------
+    InputError
+        If a parameter is missing, unknown or no number.
+    """
+    parameters = by_scalar(parameters, ode, "parameters")
     values = {
         name: real_number(f"parameter '{name}'", value)
         for name, value in {**ode.defaults, **parameters}.items()
@@ -102,7 +120,7 @@ def simulate(
         disturbance.check({}, values)
     model, added, unused = make_model(
         ode,
-        observe=what,
+        observe=observe,
         noise=[1.0],
         initial=scalar_initial(initial, ode),
         n_records=1,
@@ -116,8 +134,7 @@ def simulate(
             f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
             f"({listed(ode.parameters)})"
         )
-    theta = np.array(list(values.values()), dtype=float)[:, None]
-    return _path(model, record, theta, steps, seed)
+    return model, np.array(list(values.values()), dtype=float)
 
 
 def simulate_problem(

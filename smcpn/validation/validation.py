@@ -188,12 +188,12 @@ def _drawn(weights: Array) -> int:
 def _learned(problem: Problem) -> tuple[bool, ...]:
     """Of each output, whether a parameter scales the variance of its innovations."""
     model = problem.model
-    variances = ca.vertsplit(model.noise_variance)
+    noise = model.noise_variance if model.density is None else model.density.log_density
     process = model.process_noise
     of_states = problem.diffusion is not None or (
         process is not None and ca.depends_on(process.columns, model.theta)
     )
-    return tuple(of_states or ca.depends_on(one, model.theta) for one in variances)
+    return tuple(of_states or ca.depends_on(one, model.theta) for one in ca.vertsplit(noise))
 
 
 def _responses(part: Innovations) -> list[FrequencyResponse]:
