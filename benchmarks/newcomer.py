@@ -2,9 +2,9 @@
 
 The wheel is built and installed where nothing else is, without the kernels that this machine has
 compiled before; then the commands of docs/tutorials/command-line.md are run on a file as data
-loggers write them, and the posterior is handed on: to a dataframe, LaTeX, ArviZ and C. The exit code
-is 1 if one of them fails, and with ``--check`` if a target is missed. ``--python 3.12`` takes another
-interpreter.
+loggers write them, and the posterior is handed on: to a dataframe, LaTeX, ArviZ and C. The exit
+code is 1 if one of them fails, and with ``--check`` if a target is missed. ``--python 3.12`` takes
+another interpreter.
 
 Only the standard library and `uv` are needed.
 """
