@@ -110,13 +110,19 @@ def found(name: str, executor: Any = None) -> str:
         ).posterior  # fmt: skip
         assert equations is not None
         arrays = [equations.coefficients, equations.weights]
+    elif name == "nuts":
+        chains = smcpn.nuts(
+            oscillation(200), 50, tune=50, solver=smcpn.EKF0(steps=2), seed=1, progress=False,
+            executor=executor,
+        )  # fmt: skip
+        arrays = [chains.theta, chains.statistics.energy]
     else:
         mode = smcpn.laplace(oscillation(200), solver=smcpn.EKF0(steps=2), executor=executor)
         arrays = [mode.mode, mode.covariance]
     return _sha256(arrays)
 
 
-METHODS = ("laplace", "discover")
+METHODS = ("laplace", "discover", "nuts")
 """Of `found`."""
 
 

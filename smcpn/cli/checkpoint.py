@@ -43,16 +43,16 @@ def resume(
     Example: smcpn resume run.h5 --data more.csv
     """
     from smcpn.checkpoint.codec import read_run
-    from smcpn.io.parse import csv_record
+    from smcpn.io.read import following_record
     from smcpn.io.sink import json_text
     from smcpn.run.restore import stored_problem
     from smcpn.run.resume import resume as resumed
 
     file = file_path("FILE", file)
     with as_sentences():
-        more = (
-            None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
-        )
+        more = None
+        if data is not None:
+            more = following_record(data, stored_problem(read_run(file).header, file))
         talks = not (as_json or quiet or verbose)
         posterior = resumed(file, data=more, threads=threads, executor=executor, progress=talks)
     say(json_text(as_dict(posterior)) if as_json else posterior.summary())
@@ -110,7 +110,7 @@ def report(
 
 def _compared(posteriors: dict[str, Posterior], to: Path, figures: Path | None) -> Path:
     """Write the page that compares runs on the records that all learned from."""
-    from smcpn.report.comparison_page import write_comparison
+    from smcpn.report.comparison_page import over_records, write_comparison
     from smcpn.report.page import check_destination, figure_folder
     from smcpn.results.compare import compare
 
@@ -119,17 +119,7 @@ def _compared(posteriors: dict[str, Posterior], to: Path, figures: Path | None) 
         raise InputError("FILE is given twice: name runs of different models")
     comparison = compare(posteriors)
     folder = None if figures is None else figure_folder(figures)
-    records = next(iter(posteriors.values())).problem.records
-    labels = [record.name for record in records]
-    if len(set(labels)) < len(labels):
-        labels = [f"{label}, record {k}" for k, label in enumerate(labels, 1)]
-    simulations = {
-        label: {
-            name: posterior.simulate(posterior.problem.records[k])
-            for name, posterior in posteriors.items()
-        }
-        for k, label in enumerate(labels)
-    }
+    simulations = over_records(posteriors)
     return write_comparison(comparison, posteriors, simulations, path, figures=folder)
 
 

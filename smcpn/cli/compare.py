@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from smcpn.cli.options import RUN, Json, Seed, Verbose
+from smcpn.cli.options import RUN, Json, ReportFile, Seed, Verbose
 from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
@@ -25,6 +25,7 @@ def compare(
         typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
     ] = 10,
     seed: Seed = None,
+    report: ReportFile = None,
     as_json: Json = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -32,12 +33,16 @@ def compare(
 
     Evidence and posterior are those of Laplace's approximation at the mode.
 
-    Example: smcpn compare linear/config.toml cubic/config.toml
+    Example: smcpn compare linear/config.toml cubic/config.toml --report comparison.html
     """
     if len(systems) < 2:
         raise InputError(f"systems is {systems[0]}: give two or more to compare")
+    if report is not None:
+        from smcpn.report.page import check_destination
+
+        check_destination(report)
     cases = [load_system(system) for system in systems]
-    from smcpn.cli.comparing import as_dict, as_text, compared
+    from smcpn.cli.comparing import as_dict, as_text, compared, written
     from smcpn.io.sink import json_text
 
     def told(name: str) -> None:
@@ -46,3 +51,5 @@ def compare(
 
     found = compared(systems, cases, starts, seed, told)
     say(json_text(as_dict(found)) if as_json else as_text(found))
+    if report is not None:
+        remark(f"report: {written(found, report)}")

@@ -1,10 +1,12 @@
-"""Fit systems of the same data and rank them: ``smcpn compare`` at work."""
+"""Fit systems of the same data, rank them, print that: ``smcpn compare`` at work."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from smcpn.cli.fitting import Fit, fitted
 from smcpn.columns import align
 from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
+from smcpn.results.scores import Score, scores_of
+from smcpn.simulation.particles import Simulation
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""
@@ -26,15 +30,37 @@ class Compared:
     fits: dict[str, Fit]
     comparison: ModelComparison
 
+    @cached_property
+    def simulations(self) -> dict[str, dict[str, Simulation]]:
+        """Of every test that all models have, by name and model; it has the same measurements."""
+        found: dict[str, dict[str, Simulation]] = {}
+        for test, first in next(iter(self.fits.values())).simulations.items():
+            every = {name: fit.simulations.get(test) for name, fit in self.fits.items()}
+            known = {name: one for name, one in every.items() if one is not None}
+            if len(known) == len(every) and all(_alike(first, one) for one in known.values()):
+                found[test] = known
+        return found
+
+    @cached_property
+    def scores(self) -> dict[str, dict[str, Score]]:
+        """Scores of every model on these tests, by name of the model."""
+        return {
+            name: scores_of(
+                {test: every[name] for test, every in self.simulations.items()},
+                fit.case.problem.observe,
+            )
+            for name, fit in self.fits.items()
+        }
+
     @property
     def tests(self) -> list[str]:
-        """Tests that all models have been scored on."""
-        first, *others = (fit.scores for fit in self.fits.values())
+        """Tests that all models have been scored on, and outputs where there are several."""
+        first, *others = self.scores.values()
         return [name for name in first if all(name in one for one in others)]
 
     def errors(self, test: str) -> dict[str, float]:
         """RMSE of the mean prediction of each model on a test, the least first; nan last."""
-        found = {name: fit.scores[test].rmse_of_mean for name, fit in self.fits.items()}
+        found = {name: scores[test].rmse_of_mean for name, scores in self.scores.items()}
         return dict(sorted(found.items(), key=lambda one: np.nan_to_num(one[1], nan=np.inf)))
 
     @property
@@ -42,25 +68,27 @@ class Compared:
         """Names of the models with the least error on some test, each once."""
         return list(dict.fromkeys(next(iter(self.errors(test))) for test in self.tests))
 
-    def verdict(self) -> list[str]:
-        """Which model wins by evidence, and which on the tests, in sentences."""
-        lines = [f"by evidence      {self.comparison.winner}"]
-        lines += [f"by test error    {self._on(test)}" for test in self.tests]
+    def verdict(self) -> list[tuple[str, str]]:
+        """Which model wins by evidence, and which on the tests: what is said of, and a sentence."""
+        found = [("by evidence", self.comparison.winner)]
+        found += [("by test error", self._on(test)) for test in self.tests]
         best = self.comparison.best
         if self.tests and self.best_on_tests == [best]:
-            lines.append(f"winner           '{best}', by evidence and on every test")
-        elif self.tests:
-            lines.append(
-                f"winner           '{best}' by evidence, {listed(self.best_on_tests)} on tests: a "
-                "model that is wrong somewhere may predict better than one with more evidence"
-            )
-        else:
-            lines.append(f"winner           '{best}'; no test was given to all of them")
-        return lines
+            return [*found, ("winner", f"'{best}', by evidence and on every test")]
+        if self.tests:
+            tests = f"'{best}' by evidence, {listed(self.best_on_tests)} on tests: a model that is "
+            return [*found, ("winner", f"{tests}wrong somewhere may predict better than one with "
+                             "more evidence")]  # fmt: skip
+        return [*found, ("winner", f"'{best}'; no test of the same samples was given to all")]
+
+    @property
+    def verdict_lines(self) -> list[str]:
+        """The verdict as it is printed."""
+        return [f"{label:<16} {sentence}" for label, sentence in self.verdict()]
 
     def _on(self, test: str) -> str:
         (best, least), (second, next_least), *_ = self.errors(test).items()
-        unit = self.fits[best].scores[test].unit
+        unit = self.scores[best][test].unit
         if not next_least > ALIKE * least:
             return (
                 f"'{best}' and '{second}' are as good on {test}: RMSE {least:.3g} {unit}".rstrip()
@@ -69,6 +97,13 @@ class Compared:
             f"'{best}' is best on {test}: RMSE {least:.3g} {unit}".rstrip()
             + f", '{second}' {next_least / least:.3g} times as much"
         )
+
+
+def _alike(one: Simulation, other: Simulation) -> bool:
+    """Whether both are of the same measured values at the same times."""
+    return np.array_equal(one.record.t, other.record.t) and np.array_equal(
+        one.record.y, other.record.y, equal_nan=True
+    )
 
 
 def compared(
@@ -108,6 +143,26 @@ def compared(
     return Compared(fits, compare({name: fit.laplace for name, fit in fits.items()}))
 
 
+def written(found: Compared, path: Path) -> Path:
+    """Write the page that compares the models, on the tests, or where there is none on the data.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    from smcpn.report.comparison_page import over_records, write_comparison
+
+    posteriors = {
+        name: fit.posterior for name, fit in found.fits.items() if fit.posterior is not None
+    }
+    simulations = found.simulations or over_records(posteriors)
+    *reasons, winner = [f"{label.capitalize()}: {text}." for label, text in found.verdict()]
+    return write_comparison(
+        found.comparison, posteriors, simulations, path, verdict=[winner, *reasons]
+    )
+
+
 def as_dict(found: Compared) -> dict[str, Any]:
     """Return the fields that ``--json`` prints."""
     rows = {row.name: row for row in found.comparison.rows}
@@ -115,7 +170,7 @@ def as_dict(found: Compared) -> dict[str, Any]:
         "winner": found.comparison.best,
         "by": found.comparison.deciding,
         "best_on_tests": {test: next(iter(found.errors(test))) for test in found.tests},
-        "verdict": found.verdict(),
+        "verdict": found.verdict_lines,
         "models": {
             name: {
                 "parameters": rows[name].parameters,
@@ -138,7 +193,7 @@ def as_text(found: Compared) -> str:
     rows = [
         [row.name, str(row.parameters), f"{row.laplace_log_evidence:.2f}",
          f"{behind[row.name]:+.2f}", f"{row.bic:.2f}",
-         *(f"{found.fits[row.name].scores[test].rmse_of_mean:.4g}" for test in found.tests)]
+         *(f"{found.scores[row.name][test].rmse_of_mean:.4g}" for test in found.tests)]
         for row in sorted(found.comparison.rows, key=lambda one: -behind[one.name])
     ]  # fmt: skip
     doubts = [
@@ -148,6 +203,6 @@ def as_text(found: Compared) -> str:
     ]
     seconds = sum(fit.wall_s + fit.compile_s for fit in found.fits.values())
     return "\n".join(
-        [align([header, *rows], left=(0,)), "", *found.verdict(), *doubts,
+        [align([header, *rows], left=(0,)), "", *found.verdict_lines, *doubts,
          f"time             {seconds:.1f} s"]
     )  # fmt: skip

@@ -17,6 +17,7 @@ from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
 from smcpn.results.robust import Robust
 from smcpn.results.scores import Score, particles_scored, score_note, score_table, scores_of
+from smcpn.simulation.particles import Simulation
 
 DRAWS = 1000
 """Draws from the approximation that are scored on the tests, as many as `identify` has."""
@@ -24,15 +25,25 @@ DRAWS = 1000
 
 @dataclass(frozen=True)
 class Fit:
-    """A case study, fitted: what is printed."""
+    """A case study, fitted: what is printed, and what a report draws.
+
+    The posterior is that of the draws which are scored: the mode alone where there is no Gaussian,
+    None where there is no mode.
+    """
 
     case: Case
     laplace: Laplace
-    scores: dict[str, Score]
+    posterior: Posterior | None
+    simulations: Mapping[str, Simulation]
     seed: int
     wall_s: float
     compile_s: float
     robust: Robust | None = None
+
+    @property
+    def scores(self) -> dict[str, Score]:
+        """Scores of the tests by name."""
+        return scores_of(self.simulations, self.case.problem.observe)
 
 
 def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, robust: bool) -> Fit:
@@ -51,25 +62,25 @@ def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, rob
     )
     scored = _scored(found, chosen)
     counted = scored.robust() if robust and scored is not None and found.success else None
-    scores = {} if scored is None else _scores(case, scored, counted)
+    simulations = {} if scored is None else _simulations(case, scored, counted)
     compiling = CLOCK.compile_seconds - compiled
     wall = time.perf_counter() - began - compiling
-    return Fit(case, found, scores, chosen, wall, compiling, counted)
+    return Fit(case, found, scored, simulations, chosen, wall, compiling, counted)
 
 
 def _scored(found: Laplace, seed: int) -> Posterior | None:
-    """Draws to score; the mode alone where there is no Gaussian, None where there is no mode."""
+    """Draws to score, see `Fit`."""
     if found.success:
         return found.to_posterior(DRAWS, seed)
     return found.maximum.to_posterior() if found.maximum.found else None
 
 
-def _scores(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Score]:
+def _simulations(case: Case, posterior: Posterior, robust: Robust | None) -> dict[str, Simulation]:
     if robust is not None:
         posterior = robust.posterior
     simulate = None if robust is None else robust.simulate
     particles = particles_scored(posterior, case.tests.values())
-    return scores_of(case.simulations(posterior, simulate, particles), case.problem.observe)
+    return case.simulations(posterior, simulate, particles)
 
 
 def as_dict(outcome: Fit) -> dict[str, Any]:

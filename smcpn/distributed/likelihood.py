@@ -23,6 +23,8 @@ TRIAL_SAMPLES = 64
 """Samples over which the cost of a particle is measured, and workers prove themselves."""
 WITNESSES = 2
 """Particles that a worker which joins evaluates as the driver did."""
+GRADIENTS = 7.0
+"""That the No-U-Turn sampler takes for a draw, by which the cost of a chain is foreseen."""
 
 
 CONTRACTS: dict[str, type[_Distributed]] = {}
@@ -294,3 +296,16 @@ class DistributedEstimate(_Distributed):
         samples = min(TRIAL_SAMPLES, self.n_samples)
         trial = Batch("estimate", (values, keys), (), (samples,))
         return trial, samples * self.state_particles
+
+
+class DistributedChains(_Distributed):
+    """Chains of the No-U-Turn sampler, each of which is run by a worker."""
+
+    contract = "chains"
+
+    def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
+        """See `NativeChains.sampled`."""
+        batch = Batch("sampled", (seeds,), (), (tune, draws))
+        d = len(self._home.coordinates.centre)
+        trial = Batch("value", (np.linspace(0.0, 1.0, WITNESSES)[:, None] * np.ones(d),))
+        return self._evaluated(batch, GRADIENTS * (tune + draws), trial, 1.0)

@@ -180,12 +180,13 @@ def workers_of(executor: Any) -> Generator[Workers | None]:
 def cut(particles: int, lanes: int, tasks: int) -> list[slice]:
     """Cut particles at multiples of ``lanes`` into about so many tasks.
 
-    None has a single particle, but for the only one: sums over samples would add otherwise.
+    None has a single particle where lanes have more, but for the only one: sums over samples would
+    add otherwise.
     """
     blocks = -(-particles // lanes)
     parts = min(blocks, max(tasks, -(-particles // MOST_PARTICLES)))
     edges = [lanes * (blocks * k // parts) for k in range(parts)]
-    if len(edges) > 1 and particles - edges[-1] == 1:
+    if lanes > 1 and len(edges) > 1 and particles - edges[-1] == 1:
         edges.pop()
     return [slice(*pair) for pair in pairwise([*edges, particles])]
 

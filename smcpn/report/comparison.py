@@ -27,7 +27,7 @@ def comparison_figure(compared: ModelComparison, figure_of_merit: str) -> Figure
         As of `ModelComparison.relative`; models that lack it have no bar.
     """
     behind = compared.relative(figure_of_merit)
-    drawing = figure(0.7 + 0.28 * len(behind), 5.0)
+    drawing = figure(0.7 + 0.28 * len(behind))
     axes = drawing.subplots()
     places = np.arange(len(behind))
     values = np.nan_to_num(np.abs(list(behind.values())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +13,7 @@ from smcpn.report.page import Gallery, Table, rendered, write_page
 from smcpn.report.plots import LONGEST, Plot, compared_plot
 from smcpn.results.compare import ModelComparison
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.posterior import Posterior
 from smcpn.results.scores import Score
 from smcpn.simulation.particles import Simulation
 
@@ -28,6 +29,7 @@ def write_comparison(
     simulations: Simulations,
     path: Path,
     title: str = "Models of the same data",
+    verdict: Sequence[str] = (),
     figures: Path | None = None,
 ) -> Path:
     """Write which model is best, their scores, simulations over each other, and parameters.
@@ -41,6 +43,8 @@ def write_comparison(
         By record, and by model; a model may lack.
     path : Path
     title : str
+    verdict : sequence of str
+        Sentences on which model wins; by default that on the evidence.
     figures : Path, optional
         Folder of the figures as files.
 
@@ -53,7 +57,7 @@ def write_comparison(
     page = rendered(
         TEMPLATE,
         title=title,
-        winner=comparison.winner,
+        verdict=verdict or [f"{comparison.winner}."],
         models=_models(comparison),
         behind=gallery.picture(
             "models",
@@ -66,6 +70,21 @@ def write_comparison(
         versions=versions(),
     )
     return write_page(path, page)
+
+
+def over_records(posteriors: Mapping[str, Posterior]) -> Simulations:
+    """Simulate the records that all models learned from."""
+    records = next(iter(posteriors.values())).problem.records if posteriors else ()
+    labels = [record.name for record in records]
+    if len(set(labels)) < len(labels):
+        labels = [f"{label}, record {k}" for k, label in enumerate(labels, 1)]
+    return {
+        label: {
+            name: posterior.simulate(posterior.problem.records[k])
+            for name, posterior in posteriors.items()
+        }
+        for k, label in enumerate(labels)
+    }
 
 
 def _models(comparison: ModelComparison) -> Table:

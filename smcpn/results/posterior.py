@@ -14,6 +14,7 @@ from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.handed_over import HandedOver
 from smcpn.results.robust import Robust, remark, robust_of, suspicion
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
@@ -31,7 +32,7 @@ DRAWN = 8
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Posterior(WeightedDraws):
+class Posterior(WeightedDraws, HandedOver):
     """The posterior of an identification as weighted particles.
 
     Attributes
@@ -245,6 +246,9 @@ class Posterior(WeightedDraws):
         file = file_path("path", path)
         write_posterior(file, self)
         return file
+
+    def _particles(self) -> Posterior:
+        return self
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges, verdict.
@@ -469,8 +473,13 @@ class Posterior(WeightedDraws):
         }
         disturbed = self.problem.model.process_noise is not None
         states = [self.states(one) for one in self.problem.records] if disturbed else []
-        # Noise with a density of its own has no innovations that could be normal.
-        validation = self.validate() if self.problem.model.density is None else None
+        try:
+            validation = self.validate()
+        except InputError:
+            # A density that is not about the output, as of counts, has no innovations.
+            if self.problem.model.density is None:
+                raise
+            validation = None
         return write_report(
             self, path, simulations, validation, published=published or {},
             truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,

@@ -65,7 +65,8 @@ class Simulation(WithCard):
         problem has none.
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
-        the problem does.
+        the problem does. Of noise with a density that at the posterior mean, by the information of
+        a sample about the output; 0 where the output is not in the unit of y, as of counts.
     solver_variance : ndarray, (T, q)
         Squared change of the outputs at the posterior mean when the Runge-Kutta step of this
         simulation is halved: the error of the curve that is shown, not of the `EKF0` that
@@ -89,6 +90,8 @@ class Simulation(WithCard):
         from visit.
     outputs : tuple of str
         Names of the outputs, where they are known.
+    kind : str
+        What was simulated, for titles.
     """
 
     record: Record
@@ -107,6 +110,7 @@ class Simulation(WithCard):
     diverged: float = 0.0
     warnings: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    kind: str = "free simulation"
 
     @property
     def lower(self) -> Array:
@@ -137,7 +141,9 @@ class Simulation(WithCard):
         """See `WithCard.picture`: every output and its error."""
         from smcpn.report.trajectories import outputs_figure
 
-        return outputs_figure(self.record, self.names_of_outputs, self.mean, self.upper, self.fit)
+        return outputs_figure(
+            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind
+        )
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
@@ -180,8 +186,9 @@ class Simulation(WithCard):
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
-            self.record, output, self.mean[:, output], self.upper[:, output], scores, self.diverged
-        )
+            self.record, output, self.mean[:, output], self.upper[:, output], scores,
+            self.diverged, self.kind,
+        )  # fmt: skip
 
 
 def simulate_particles(
@@ -226,9 +233,12 @@ def simulate_particles(
     while moments.spoiled_by(simulator(theta)):
         if not moments.weights.any():
             raise InputError(f"{record.name}: the simulation diverges for every particle")
-    # A density has no variance in the unit of the output: the band is then that of the output.
+    centre = moments.weights @ values
     noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
-    solver = np.square(simulator.halving_change((moments.weights @ values)[:, None]))
+    if model.density is not None:
+        # That of a density whose output is not in the unit of y is left out of the band.
+        noise = np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
+    solver = np.square(simulator.halving_change(centre[:, None]))
     process = simulator.process_variance(problem, theta, moments.weights)
     sd = np.sqrt(moments.spread + process + noise + solver)
     scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]

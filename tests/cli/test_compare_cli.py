@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 from scipy import stats
@@ -14,6 +16,8 @@ from smcpn.errors import InputError
 from smcpn.settings import Settings
 from smcpn.solver import RK4
 from tests.models import decay_problem
+
+module = import_module("smcpn.cli.compare")
 
 PRIORS = {
     "free": None,
@@ -31,7 +35,7 @@ def run(monkeypatch):
         tests = {"again": problem.records[0]}
         return Case(name, problem, tests, {}, steps=2, settings=settings)
 
-    monkeypatch.setattr("smcpn.cli.compare.load_system", load)
+    monkeypatch.setattr(module, "load_system", load)
     return lambda *arguments: CliRunner().invoke(app, ["compare", *arguments])
 
 
@@ -47,6 +51,30 @@ def test_the_model_with_more_evidence_wins_and_predicts_better(run):
     assert found["verdict"][0].startswith("by evidence      'free' wins by Laplace log-evidence")
     assert "times as much" in found["verdict"][1]
     assert found["verdict"][2] == "winner           'free', by evidence and on every test"
+
+
+def test_the_page_says_who_wins_and_shows_the_test(run, tmp_path):
+    path = tmp_path / "a.html"
+    done = run("pinned", "free", "--starts", "1", "--report", str(path))
+    assert done.exit_code == 0, done.output
+    page = path.read_text(encoding="utf-8")
+    assert "Winner: &#39;free&#39;, by evidence and on every test." in page
+    assert page.count("data-plot=") == 1
+
+
+def test_tests_of_other_samples_are_not_compared(run, monkeypatch):
+    load = module.load_system
+
+    def with_its_own_test(name, **options):
+        case = load(name, **options)
+        record = case.tests["again"]
+        return case if name == "free" else replace(case, tests={"again": record[:20]})
+
+    monkeypatch.setattr(module, "load_system", with_its_own_test)
+    done = run("pinned", "free", "--starts", "1")
+    assert done.exit_code == 0, done.output
+    assert "no test of the same samples was given to all" in done.stdout
+    assert "RMSE" not in done.stdout
 
 
 def test_one_model_is_refused(run):

@@ -1,7 +1,5 @@
 """Gradients, expansions and searches by workers: the same bytes as at home."""
 
-import warnings
-
 import numpy as np
 import pytest
 from models import decay_problem
@@ -10,7 +8,6 @@ import smcpn
 from smcpn.codegen.clock import CLOCK
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers
-from smcpn.estimate.nuts import native
 from smcpn.likelihood import gradient
 
 SOLVER = smcpn.EKF0(order=2, steps=2)
@@ -105,19 +102,3 @@ def test_discovered_equations_are_the_same(executor, prior):
     assert here.coefficients.tobytes() == there.coefficients.tobytes()
     assert here.log_evidence == there.log_evidence
     assert {task.batch.method for task in executor.tasks} >= {"expansion"}
-
-
-def test_chains_are_the_same(executor, monkeypatch):
-    pytest.importorskip("nutpie")
-    monkeypatch.setattr(native, "FORWARD", 0)
-    problem = decay_problem()
-    start = smcpn.laplace(problem, solver=SOLVER, starts=1)
-
-    def run(**options):
-        return smcpn.nuts(problem, 8, tune=20, chains=2, start=start, seed=1, **options)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", smcpn.SamplerWarning)
-        here, there = run(), run(executor=executor)
-    assert here.theta.tobytes() == there.theta.tobytes()
-    assert {task.batch.method for task in executor.tasks} >= {"gradient"}

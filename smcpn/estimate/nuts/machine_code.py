@@ -24,9 +24,10 @@ IDENTITY, LOG, LOGIT = 0, 1, 2
 DATA = (
     "parameters", "rows", "constants", "state", "emitted", "work", "blocks", "cells", "records",
     "chunk", "start", "advance", "constant_values", "centre", "factor", "coordinates", "prior",
-    "record",
+    "record", "drawn",
 )  # fmt: skip
-"""Numbers that `log_density` finds in its data, in this order; from ``start`` on addresses.
+"""Numbers that `log_density` finds in its data, in this order; from ``start`` to ``record``
+addresses, and last how many draws `coordinates` has written.
 
 Of each parameter ``coordinates`` has its kind, bound, and sign or width, and the column of its
 scale or -1, and the known scale; ``prior`` the first node, the spacing, and value and slope at each
@@ -218,7 +219,8 @@ def log_density(dimension: int, position: Any, gradient: Any, value: Any, data: 
 
 
 def coordinates(dimension: int, size: int, position: Any, theta: Any, data: Any) -> int:
-    """Write the unconstrained coordinates (d,) of a position (d,)."""
+    """Write the unconstrained coordinates (d,) of a position (d,), and count it."""
+    data[18] += 1
     return _placed(position, theta, data)
 
 

@@ -6,20 +6,22 @@ and slope, cubic between the nodes, and straight beyond them, at `REACH` spreads
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import ctypes
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.kernel import LaneKernel, address
+from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows, address
 from smcpn.codegen.lower import LaneProgram
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts import machine_code
 from smcpn.estimate.nuts.machine_code import DATA, IDENTITY, LOG, LOGIT, RECORD, address_of
 from smcpn.likelihood.expansion import tangent_program
 from smcpn.likelihood.gradient import FORWARD, LogLikelihood
-from smcpn.likelihood.lanes import TANGENT_LANES, Grid, LaneLikelihood
+from smcpn.likelihood.lanes import TANGENT_LANES, Grid
 from smcpn.likelihood.registry import LIKELIHOODS, Recursion
 from smcpn.likelihood.rows import CHUNK
 from smcpn.model.coordinates import Coordinate, Identity, Log, Logit
@@ -42,19 +44,87 @@ EXACT = 1e-7
 class NativeDensity:
     """The log density of positions x, theta = centre + factor x, as functions of C.
 
+    It is machine code, rows and tables, and can be pickled for another process of this user.
+
     Attributes
     ----------
-    log_density, coordinates : int
-        Addresses of the functions of `smcpn.estimate.nuts.machine_code`.
-    data : ndarray of int64
-        What they are called with.
+    kernel : CompiledKernel
+        Value and derivative of the log-likelihood, with as many lanes as directions of one point.
+    rows : list of Rows
+        Of each record.
+    centre, factor : ndarray, (d,), (d, d)
+    maps, table : ndarray
+        See `coordinate_numbers` and `prior_table`.
     """
 
-    log_density: int
-    coordinates: int
-    data: NDArray[np.int64]
-    _kept: tuple[Any, ...]
-    """Arrays that the data point to."""
+    kernel: CompiledKernel
+    rows: list[Rows]
+    centre: Array
+    factor: Array
+    maps: Array
+    table: Array
+
+    def __reduce__(self) -> tuple[type[NativeDensity], tuple[object, ...]]:
+        # Addresses are those of this process.
+        return NativeDensity, tuple(getattr(self, one.name) for one in fields(self))
+
+    @property
+    def log_density(self) -> int:
+        """Address of `smcpn.estimate.nuts.machine_code.log_density`."""
+        return address_of(machine_code.log_density)
+
+    @property
+    def coordinates(self) -> int:
+        """Address of `smcpn.estimate.nuts.machine_code.coordinates`."""
+        return address_of(machine_code.coordinates)
+
+    @property
+    def data(self) -> NDArray[np.int64]:
+        """What a chain calls these functions with: its own, for draws are counted in it."""
+        return self._placed[0].copy()
+
+    @cached_property
+    def _placed(self) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
+        """Numbers of `DATA`, and the arrays that they point to."""
+        sizes, constants = self.kernel.sizes, np.array(self.kernel.constant_values)
+        records = np.array([_record(rows) for rows in self.rows], dtype=np.int64)
+        start, advance = self.kernel.addresses
+        d = len(self.centre)
+        numbers = {
+            "parameters": d,
+            "rows": 2 * d + len(constants),
+            "constants": len(constants),
+            "state": sizes.state,
+            "emitted": sizes.emitted,
+            "work": sizes.slots * sizes.lanes,
+            "blocks": -(-d // sizes.lanes),
+            "cells": CELLS,
+            "records": len(records),
+            "chunk": CHUNK,
+            "start": start,
+            "advance": advance,
+            "constant_values": address(constants),
+            "centre": address(self.centre),
+            "factor": address(self.factor),
+            "coordinates": address(self.maps),
+            "prior": address(self.table),
+            "record": records.__array_interface__["data"][0],
+            "drawn": 0,
+        }
+        data = np.array([numbers[name] for name in DATA], dtype=np.int64)
+        return data, (constants, records)
+
+    def value(self, positions: Array) -> Array:
+        """Log density at positions (n, d), (n,); nan where there is none."""
+        kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, *[ctypes.c_void_p] * 4)
+        function, data = kind(self.log_density), self.data
+        n, d = positions.shape
+        found, gradient, value = np.full(n, np.nan), np.empty(d), np.empty(1)
+        for k, position in enumerate(np.ascontiguousarray(positions)):
+            arrays = (position, gradient, value, data)
+            if function(d, *(array.ctypes.data for array in arrays)) == 0:
+                found[k] = value[0]
+        return found
 
 
 def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeDensity | None:
@@ -68,47 +138,20 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
     table = None if maps is None else prior_table(prior)
     if maps is None or table is None:
         return None
-    kernel, likelihood = _gradient_kernel(density.log_likelihood)
-    constants, sizes = np.array(kernel.constant_values), kernel.sizes
+    kernel, rows = _gradient_kernel(density.log_likelihood)
     centre, factor = np.ascontiguousarray(centre), np.ascontiguousarray(factor)
-    written = likelihood.rows
-    records = np.array([_record(rows) for rows in written], dtype=np.int64)
-    start, advance = kernel.addresses
-    numbers = {
-        "parameters": d,
-        "rows": 2 * d + len(constants),
-        "constants": len(constants),
-        "state": sizes.state,
-        "emitted": sizes.emitted,
-        "work": sizes.slots * sizes.lanes,
-        "blocks": -(-d // sizes.lanes),
-        "cells": CELLS,
-        "records": len(records),
-        "chunk": CHUNK,
-        "start": start,
-        "advance": advance,
-        "constant_values": address(constants),
-        "centre": address(centre),
-        "factor": address(factor),
-        "coordinates": address(maps),
-        "prior": address(table),
-        "record": records.__array_interface__["data"][0],
-    }
-    return NativeDensity(
-        address_of(machine_code.log_density),
-        address_of(machine_code.coordinates),
-        np.array([numbers[name] for name in DATA], dtype=np.int64),
-        (kernel, written, constants, centre, factor, maps, table, records),
-    )
+    return NativeDensity(kernel.detached(), rows, centre, factor, maps, table)
 
 
-def _gradient_kernel(function: LogLikelihood) -> tuple[LaneKernel, LaneLikelihood]:
+def _gradient_kernel(function: LogLikelihood) -> tuple[LaneKernel, list[Rows]]:
     """Kernel of value and derivative alone, with as many lanes as the directions of one point."""
     problem, solver = function.problem, function.solver
-    recursion = LIKELIHOODS[function.likelihood].traced(problem, solver, Grid.of(problem.records))
+    recursion = LIKELIHOODS[function.likelihood].traced(
+        problem, solver, Grid.of(problem.records, problem.model.delay)
+    )
     lanes = next((n for n in (4, 8) if n >= len(problem.names)), TANGENT_LANES)
     kernel = recursion.kernel(solver, 1, gradient_program, lanes)
-    return kernel, recursion.over(problem.records, solver, kernel)
+    return kernel, recursion.over(problem.records, solver, kernel).rows
 
 
 def gradient_program(recursion: Recursion) -> LaneProgram:
@@ -116,7 +159,7 @@ def gradient_program(recursion: Recursion) -> LaneProgram:
     return tangent_program(recursion)
 
 
-def _record(rows: Any) -> list[int]:
+def _record(rows: Rows) -> list[int]:
     intervals, inputs, gains, samples, begins = rows.addresses
     numbers = {
         "start": address(rows.start), "intervals": intervals, "inputs": inputs, "gains": gains,

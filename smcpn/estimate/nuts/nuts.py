@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from concurrent.futures import Executor
@@ -32,6 +31,7 @@ from smcpn.results.maximum import equally_weighted
 from smcpn.results.nuts import NutsPosterior, warnings_of_chains
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import Solver
+from smcpn.status import status
 
 Array = NDArray[np.float64]
 
@@ -62,10 +62,11 @@ def nuts(
     """Return the posterior of a problem as draws of the No-U-Turn sampler, by `nutpie`.
 
     Chains start at the modes of the posterior, as `laplace` finds them, and begin with its
-    covariance for a metric. Networks are linear in their weights about a maximum, see `linearise`.
-    Where there are few parameters, and the densities of their priors are smooth, the log density
-    is machine code that nutpie calls; where not, all chains are evaluated together. Gradients serve
-    many parameters; for several modes, and for the evidence, take `identify`.
+    covariance for a metric. Networks are linear in their weights about a maximum, see
+    `linearise_networks`. Where there are few parameters, and the densities of their priors are
+    smooth, the log density is machine code that nutpie calls; where not, all chains are evaluated
+    together. Gradients serve many parameters; for several modes, and for the evidence, take
+    `identify`.
 
     Parameters
     ----------
@@ -85,16 +86,17 @@ def nuts(
     threads : int, optional
         Chains that run at the same time; all processors by default.
     executor : concurrent.futures.Executor or str, optional
-        Who evaluates large batches of points, as of `identify`: those of the search, and the
-        gradients of all chains where the log density is no machine code. The draws do not depend
-        on it.
+        Who evaluates large batches of points of the search, as of `identify`, and runs the chains;
+        where the log density is no machine code it is the gradients of all chains. The draws do
+        not depend on it.
     progress : bool, optional
-        Bars of the chains; by default where standard error is a terminal.
+        A line of status; by default on a terminal and in a notebook.
 
     Returns
     -------
     NutsPosterior
-        After an interrupt (Ctrl-C) with the draws there are, where all chains have some.
+        After an interrupt (Ctrl-C) with the draws there are, where chains run in this process and
+        have some.
 
     Raises
     ------
@@ -126,7 +128,7 @@ def nuts(
     nutpie()
     began, compiled = time.perf_counter(), CLOCK.compile_seconds
     found_here = start is None
-    with workers_of(executor) as workers:
+    with status(progress) as say, workers_of(executor) as workers:
         if start is None:
             start = laplace(
                 problem, likelihood, solver=solver, seed=seed or 0, threads=threads,
@@ -141,12 +143,12 @@ def nuts(
         settings = ChainSettings(
             draws=draws,
             tune=(TUNE if start.success else TUNE_WITHOUT) if tune is None else tune,
-            chains=chains,
-            seed=int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]),
+            seeds=np.asarray(
+                np.random.SeedSequence(seed).generate_state(chains, np.uint64), np.uint64
+            ),
             threads=min(chains, threads or processors()),
-            progress=sys.stderr.isatty() if progress is None else progress,
         )
-        found = sampled(density, coordinates, settings)
+        found = sampled(density, coordinates, settings, workers, say)
     posterior = _posterior(start, found, settings, coordinates, seed)
     compiling = CLOCK.compile_seconds - compiled
     timing = Timing(

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
-import itertools
+import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.distributed.likelihood import distributed
+from smcpn.distributed.tasks import Arrays
+from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError
 from smcpn.estimate.batching import BatchedEvaluation
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.nuts.coordinates import Coordinates
 from smcpn.estimate.nuts.native import NativeDensity, native_density
 from smcpn.results.nuts import ChainStatistics
+from smcpn.status import Say
 
 Array = NDArray[np.float64]
 
 NAME = "theta"
 """Of the coordinates of a draw among the variables of nutpie."""
+
+
+TICK_SECONDS = 0.002
+"""How often the chains are looked at."""
+STATISTICS: dict[str, tuple[str, Any]] = {
+    "divergent": ("diverging", np.bool_),
+    "depth": ("depth", np.int64),
+    "steps": ("n_steps", np.int64),
+    "at_greatest_depth": ("maxdepth_reached", np.bool_),
+    "step_size": ("step_size", np.float64),
+    "energy": ("energy", np.float64),
+    "log_density": ("logp", np.float64),
+}
+"""Columns of nutpie that make the fields of `ChainStatistics`, and their type."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +66,12 @@ class Chains:
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """How many chains and draws, and with which randomness; ``progress`` shows nutpie's bars."""
+    """How many draws, of how many chains at the same time, and a seed for each chain."""
 
     draws: int
     tune: int
-    chains: int
-    seed: int
+    seeds: NDArray[np.uint64]
     threads: int
-    progress: bool
 
 
 def nutpie() -> Any:
@@ -77,18 +94,73 @@ def nutpie() -> Any:
             ) from None
 
 
-def sampled(density: LogDensity, coordinates: Coordinates, settings: ChainSettings) -> Chains:
-    """Run the chains, side by side; the same draws for any number of threads.
+def sampled(
+    density: LogDensity,
+    coordinates: Coordinates,
+    settings: ChainSettings,
+    workers: Workers | None = None,
+    say: Say = lambda text: None,
+) -> Chains:
+    """Run the chains, side by side or on workers; the same draws wherever they run.
 
-    An interrupt ends them with the draws that all have.
+    An interrupt ends them with the draws that all have; those on workers are lost.
     """
+    chains, tune, draws = len(settings.seeds), settings.tune, settings.draws
     native = native_density(density, coordinates.centre, coordinates.factor)
     if native is not None:
-        return _run(_native_model(native, coordinates), settings, settings.threads)
-    batch = BatchedEvaluation(_Positions(density, coordinates), settings.chains)
-    # A chain that waits for one that has not begun would wait for ever: all run at once.
-    model = _python_model(batch, coordinates)
-    return _run(model, settings, settings.chains, batch.release)
+        home = NativeChains(native, coordinates, settings.threads, say)
+        found = distributed(home, workers).sampled(settings.seeds, tune, draws)
+    else:
+        batch = BatchedEvaluation(_Positions(density, coordinates), chains)
+        models = [_PythonModel(batch, coordinates, number) for number in range(chains)]
+        # A chain that waits for one that has not begun would wait for ever: all run at once.
+        found = _run(models, replace(settings, threads=chains), say, batch.release)
+    theta, tune_steps, *columns = found
+    interrupted = theta.shape != (draws, len(coordinates.centre), chains)
+    statistics: dict[str, Any] = {
+        name: np.ascontiguousarray(column.T)
+        for name, column in zip(STATISTICS, columns, strict=True)
+    }
+    return Chains(
+        np.ascontiguousarray(theta.transpose(2, 0, 1)),
+        ChainStatistics(**statistics, tune=tune, tune_steps=int(tune_steps.sum())),
+        interrupted,
+    )
+
+
+@dataclass(frozen=True)
+class NativeChains:
+    """Chains on a log density in machine code, each of which is a run of its own.
+
+    Attributes
+    ----------
+    threads : int
+        Chains that run at the same time.
+    contract, lanes
+        See `smcpn.distributed.likelihood.distributed`.
+    """
+
+    density: NativeDensity
+    coordinates: Coordinates
+    threads: int = 1
+    say: Say | None = None
+
+    contract: ClassVar[str] = "chains"
+    lanes: ClassVar[int] = 1
+
+    def detached(self) -> NativeChains:
+        """The same for one chain at a time: it can be pickled."""
+        return NativeChains(self.density, self.coordinates)
+
+    def value(self, positions: Array) -> Array:
+        """Log density at positions (n, d), (n,)."""
+        return self.density.value(positions)
+
+    def sampled(self, seeds: NDArray[np.uint64], tune: int, draws: int) -> Arrays:
+        """Run a chain from each seed; return what `arrays_of` does."""
+        models = [_NativeModel(self.density, self.coordinates) for _ in seeds]
+        settings = ChainSettings(int(draws), int(tune), seeds, self.threads)
+        return _run(models, settings, self.say or (lambda text: None))
 
 
 class _Positions:
@@ -111,84 +183,133 @@ class _Positions:
 class _Caller:
     """The log density for one chain: takes part in joint evaluations from its first call on.
 
-    nutpie makes one for each chain and one that it does not call, and drops it at the chain's end.
+    nutpie makes one for the chain and one that it does not call, and drops it at the chain's end.
     """
 
-    def __init__(self, batch: BatchedEvaluation, numbers: Iterator[int]) -> None:
-        self._batch, self._numbers, self._number = batch, numbers, -1
+    def __init__(self, batch: BatchedEvaluation, number: int) -> None:
+        self._batch, self._number, self._called = batch, number, False
 
     def __call__(self, position: Array) -> tuple[float, Array]:
-        if self._number < 0:
-            self._number = next(self._numbers)
+        if not self._called:
+            self._called = True
             weakref.finalize(self, self._batch.end)
         value, gradient = self._batch.evaluate(self._number, "value_and_gradient", position)
         return float(value), gradient
 
 
-def _native_model(native: NativeDensity, coordinates: Coordinates) -> Any:
-    d = len(coordinates.centre)
-    kind = import_module("nutpie.compile_pymc").CompiledPyMCModel
-    given: dict[str, Any] = {
-        "dims": None,
-        "compiled_logp_func": SimpleNamespace(address=native.log_density),
-        "compiled_expand_func": SimpleNamespace(address=native.coordinates),
-        "initial_point_func": coordinates.start,
-        "shared_data": {},
-        "shared_var_keys": {},
-        "user_data": native.data,
-        "n_expanded": d,
-        "shape_info": ([NAME], None, [(d,)]),
-        "logp_func": None,
-        # What nutpie keeps as long as chains run.
-        "expand_func": native,
-        "_n_dim": d,
-        "_shapes": {NAME: (d,)},
-        "_coords": None,
-    }
-    # Which of them there are depends on the version.
-    return kind(**{field.name: given[field.name] for field in fields(kind) if field.name in given})
+class _NativeModel:
+    """What nutpie calls for a chain in machine code.
+
+    Attributes
+    ----------
+    compiled
+        The model as nutpie knows it.
+    """
+
+    def __init__(self, native: NativeDensity, coordinates: Coordinates) -> None:
+        d, self._data = len(coordinates.centre), native.data
+        kind = import_module("nutpie.compile_pymc").CompiledPyMCModel
+        given: dict[str, Any] = {
+            "dims": None,
+            "compiled_logp_func": SimpleNamespace(address=native.log_density),
+            "compiled_expand_func": SimpleNamespace(address=native.coordinates),
+            "initial_point_func": coordinates.start,
+            "shared_data": {},
+            "shared_var_keys": {},
+            "user_data": self._data,
+            "n_expanded": d,
+            "shape_info": ([NAME], None, [(d,)]),
+            "logp_func": None,
+            # What nutpie keeps as long as the chain runs.
+            "expand_func": native,
+            "_n_dim": d,
+            "_shapes": {NAME: (d,)},
+            "_coords": None,
+        }
+        # Which of them there are depends on the version.
+        known = {field.name for field in fields(kind)} & given.keys()
+        self.compiled = kind(**{name: given[name] for name in known})
+
+    @property
+    def drawn(self) -> int:
+        """Draws so far, those of tuning included."""
+        return int(self._data[-1])
 
 
-def _python_model(batch: BatchedEvaluation, coordinates: Coordinates) -> Any:
-    d, numbers = len(coordinates.centre), itertools.count()
+class _PythonModel:
+    """What nutpie calls for a chain whose log density is evaluated with that of the others.
 
-    def expanded(position: Array) -> dict[str, Array]:
-        return {NAME: coordinates.theta(position[None, :])[0]}
+    Attributes
+    ----------
+    compiled
+        The model as nutpie knows it.
+    drawn : int
+        Draws so far, those of tuning included.
+    """
 
-    return import_module("nutpie.compiled_pyfunc").from_pyfunc(
-        ndim=d,
-        make_logp_fn=lambda: _Caller(batch, numbers),
-        make_expand_fn=lambda *seeds: expanded,
-        expanded_dtypes=[np.dtype(np.float64)],
-        expanded_shapes=[(d,)],
-        expanded_names=[NAME],
-        make_initial_point_fn=coordinates.start,
-    )
+    def __init__(self, batch: BatchedEvaluation, coordinates: Coordinates, number: int) -> None:
+        d, self.drawn = len(coordinates.centre), 0
+
+        def expanded(position: Array) -> dict[str, Array]:
+            self.drawn += 1
+            return {NAME: coordinates.theta(position[None, :])[0]}
+
+        self.compiled = import_module("nutpie.compiled_pyfunc").from_pyfunc(
+            ndim=d,
+            make_logp_fn=lambda: _Caller(batch, number),
+            make_expand_fn=lambda *seeds: expanded,
+            expanded_dtypes=[np.dtype(np.float64)],
+            expanded_shapes=[(d,)],
+            expanded_names=[NAME],
+            make_initial_point_fn=coordinates.start,
+        )
 
 
 def _run(
-    model: Any, settings: ChainSettings, cores: int, release: Callable[[], None] = lambda: None
-) -> Chains:
-    """Run nutpie; ``release`` lets chains go on that wait for each other."""
-    sampler = nutpie().sample(
-        model, draws=settings.draws, tune=settings.tune, chains=settings.chains, cores=cores,
-        seed=settings.seed, progress_bar=settings.progress, return_raw_trace=True, blocking=False,
-    )  # fmt: skip
-    interrupted = False
+    models: Sequence[_NativeModel | _PythonModel],
+    settings: ChainSettings,
+    say: Say,
+    release: Callable[[], None] = lambda: None,
+) -> Arrays:
+    """Run nutpie for every model; ``release`` lets chains go on that wait for each other."""
+    waiting = deque(zip(models, settings.seeds, strict=True))
+    begun, running = list[Any](), list[Any]()
+    total = len(models) * (settings.tune + settings.draws)
     try:
-        trace = sampler.wait()
+        while waiting or running:
+            while waiting and len(running) < settings.threads:
+                running.append(_begun(*waiting.popleft(), settings))
+                begun.append(running[-1])
+            say(f"nuts: {sum(model.drawn for model in models)} of {total} draws")
+            time.sleep(TICK_SECONDS)
+            running = [one for one in running if not _has_ended(one)]
+        traces = [one.wait() for one in begun]
     except KeyboardInterrupt:
         release()
-        trace, interrupted = sampler.abort(), True
+        traces = [one.abort() for one in begun]
     except BaseException:
         release()
         raise
-    draws, stats = trace.get_arrow_trace()
-    return _chains(draws, stats, settings.tune, interrupted)
+    return arrays_of(traces, settings.tune)
 
 
-def _chains(draws: list[Any], stats: list[Any], tune: int, interrupted: bool) -> Chains:
-    """Cut the tables of the chains to draws that all of them have.
+def _begun(model: _NativeModel | _PythonModel, seed: np.uint64, settings: ChainSettings) -> Any:
+    """A chain that has begun: nutpie numbers those of a run, and each is a run of its own."""
+    return nutpie().sample(
+        model.compiled, draws=settings.draws, tune=settings.tune, chains=1, cores=1,
+        seed=int(seed), progress_bar=False, return_raw_trace=True, blocking=False,
+    )  # fmt: skip
+
+
+def _has_ended(chain: Any) -> bool:
+    try:
+        return chain.is_finished
+    except TimeoutError:
+        return False
+
+
+def arrays_of(traces: Sequence[Any], tune: int) -> Arrays:
+    """Draws (D, d, C), steps of tuning (C,), and each of `STATISTICS`, (D, C), after tuning.
 
     An interrupt leaves chains of different lengths: as many are kept as make most draws.
 
@@ -197,33 +318,24 @@ def _chains(draws: list[Any], stats: list[Any], tune: int, interrupted: bool) ->
     KeyboardInterrupt
         If there are no draws after tuning.
     """
-    longest = sorted((table.num_rows for table in stats), reverse=True)
-    made = [(k + 1) * max(rows - tune, 0) for k, rows in enumerate(longest)]
-    if max(made) == 0:
+    tables = [(draws[0], stats[0]) for draws, stats in (one.get_arrow_trace() for one in traces)]
+    lengths = sorted((stats.num_rows for _, stats in tables), reverse=True)
+    made = [(k + 1) * max(rows - tune, 0) for k, rows in enumerate(lengths)]
+    if not made or max(made) == 0:
         raise KeyboardInterrupt("smcpn.nuts was interrupted before the first draw after tuning")
-    length = longest[int(np.argmax(made))]
-    kept = [k for k, table in enumerate(stats) if table.num_rows >= length]
-    draws, stats = [draws[k] for k in kept], [stats[k] for k in kept]
-
-    def column(name: str) -> Any:
-        parts = [np.asarray(table.column(name).to_numpy())[:length] for table in stats]
-        return np.stack(parts)
-
+    length = lengths[int(np.argmax(made))]
+    kept = [(draws, stats) for draws, stats in tables if stats.num_rows >= length]
     pyarrow = import_module("pyarrow")
+
+    def column(name: str, kind: Any) -> Any:
+        found = [np.asarray(stats.column(name).to_numpy())[:length] for _, stats in kept]
+        return np.stack(found, axis=-1).astype(kind)
+
     theta = [
-        pyarrow.array(table.column(NAME)).flatten().to_numpy().reshape(table.num_rows, -1)[:length]
-        for table in draws
+        pyarrow.array(draws.column(NAME)).flatten().to_numpy().reshape(draws.num_rows, -1)[:length]
+        for draws, _ in kept
     ]
-    steps = column("n_steps").astype(np.int64)
-    statistics = ChainStatistics(
-        divergent=column("diverging")[:, tune:].astype(np.bool_),
-        depth=column("depth")[:, tune:].astype(np.int64),
-        steps=steps[:, tune:],
-        at_greatest_depth=column("maxdepth_reached")[:, tune:].astype(np.bool_),
-        step_size=column("step_size")[:, tune:],
-        energy=column("energy")[:, tune:],
-        log_density=column("logp")[:, tune:],
-        tune=tune,
-        tune_steps=int(steps[:, :tune].sum()),
-    )
-    return Chains(np.stack(theta)[:, tune:], statistics, interrupted)
+    columns = {name: column(*found) for name, found in STATISTICS.items()}
+    tune_steps = columns["steps"][:tune].sum(axis=0)
+    after = [column[tune:] for column in columns.values()]
+    return np.stack(theta, axis=-1)[tune:], tune_steps, *after
