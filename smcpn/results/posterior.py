@@ -14,6 +14,7 @@ from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.handed_over import HandedOver
 from smcpn.results.robust import Robust, remark, robust_of, suspicion
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
@@ -32,7 +33,7 @@ DRAWN = 8
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Posterior(WeightedDraws):
+class Posterior(WeightedDraws, HandedOver):
     """The posterior of an identification as weighted particles.
 
     Attributes
@@ -246,6 +247,9 @@ class Posterior(WeightedDraws):
         file = file_path("path", path)
         write_posterior(file, self)
         return file
+
+    def _particles(self) -> Posterior:
+        return self
 
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges, verdict.

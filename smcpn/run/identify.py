@@ -62,7 +62,7 @@ def identify(
     """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
 
     Where the model has networks, it is that of the problem which is linear in their weights about a
-    maximum, see `linearise`; ``method="tempering"`` keeps the weights themselves, in which
+    maximum, see `linearise_networks`; ``method="tempering"`` keeps the weights themselves, in which
     particles hardly move.
 
     Parameters
