@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.config.document import Section, choice, flag, text, texts
+from smcpn.columns import counted
 from smcpn.errors import InputError, real_number, shown
 from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.read import chosen, converted, matching, time_axis
@@ -92,7 +93,7 @@ class Channel:
         if len(columns) != len(entries):
             raise section.error(
                 key,
-                f"it has {len(columns)} columns: name {len(entries)}, for {spanned(entries)}",
+                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for {spanned(entries)}",
             )
         unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
         return [

@@ -142,7 +142,8 @@ def outputs_figure(
         _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, units[j])
         curves.set_ylabel(with_unit(plain(names[j]), units[j]))
         if measured[j]:
-            curves.set_title(f"{plain(names[j])}: fit {fit[j]:.2f} %")
+            scored = f": fit {fit[j]:.2f} %" if np.isfinite(fit[j]) else ""
+            curves.set_title(plain(names[j]) + scored)
             # The unit is that of the panel above; two would run into each other.
             _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
     drawing.axes[-1].set_xlabel("time (s)")
