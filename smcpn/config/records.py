@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.columns import counted
+from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.errors import InputError, real_number, shown
 from smcpn.io.files import ColumnError, Columns, Layout, read_columns
 from smcpn.io.read import chosen, converted, matching, time_axis
@@ -93,7 +93,8 @@ class Channel:
         if len(columns) != len(entries):
             raise section.error(
                 key,
-                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for {spanned(entries)}",
+                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for "
+                f"{spanned(entries)}",
             )
         unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
         return [

@@ -25,7 +25,9 @@ USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
 FUNCTION_REMEDY = (
     "write it with numpy's elementary functions and numpy.where, or erf and expit of scipy.special"
 )
-_UNTRACEABLE = re.compile(r"__array_ufunc__\(<ufunc '(\w+)'>|no implementation found for '([\w.]+)'")
+_UNTRACEABLE = re.compile(
+    r"__array_ufunc__\(<ufunc '(\w+)'>|no implementation found for '([\w.]+)'"
+)
 _REMEDIES = {
     re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,
     re.compile(r"FunctionCalls"): USE_REMEDY,
@@ -199,7 +201,7 @@ def _scalar(output: Any, model: str, place: int) -> ca.SX:
     if _has_nan_constant(expression):
         raise InputError(
             f"model '{model}' has a NaN in what it returns in place {place}: "
-            "use functions of numpy or scipy.special (np.sin, erf) and np.array([...]), not math.sin, float(), "
+            "use numpy functions (np.sin) and np.array([...]), not math.sin, float(), "
             "dtype=float or out = np.zeros(n), which lose the symbol"
         )
     return expression

@@ -94,7 +94,7 @@ def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
     return [
         *doubts,
         f"scored with {fewest} of {particles} particles, drawn by weight: the mean RMSE has a "
-        f"standard error of up to {worst:.1%}, the band one of {1 / np.sqrt(2 * fewest):.1%}"
+        f"standard error of up to {worst:.1%}, the band one of {1 / np.sqrt(2 * fewest):.1%}",
     ]
 
 

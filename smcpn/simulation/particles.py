@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
-from smcpn.errors import InputError, whole_number
+from smcpn.errors import InputError, listed, whole_number
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
@@ -22,6 +22,8 @@ from smcpn.simulation.simulator import Simulator
 Array = NDArray[np.float64]
 
 TWO_SIDED_95 = 1.959963984540054
+ALIKE = 64
+"""Samples of two records that are compared to tell whether they are one."""
 
 
 class ParticleSimulator(Protocol):
@@ -226,7 +228,7 @@ def simulate_particles(
     check_record(record, problem.ode, model.outputs.numel())
     warnings: tuple[str, ...] = ()
     if simulator is None:
-        warnings = () if like is not None else _learned_elsewhere(problem, record)
+        warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
         simulator = Simulator(started, record, steps, step_length)
     theta = np.ascontiguousarray(values.T)
@@ -304,9 +306,15 @@ def initial_number(problem: Problem, record: Record) -> int:
     )
 
 
-def _learned_elsewhere(problem: Problem, record: Record) -> tuple[str, ...]:
-    """A warning where a record begins at an initial state that was learned from another one."""
-    if any(_begins_as(own, record) for own in problem.records):
+def _learned_elsewhere(problem: Problem, record: Record, same: bool) -> tuple[str, ...]:
+    """A warning where a record begins at an initial state that was learned from another one.
+
+    Parameters
+    ----------
+    same : bool
+        Whether the record measures what those of the problem do.
+    """
+    if any(_begins_as(own, record, same) for own in problem.records):
         return ()
     model = problem.model.with_numbers()
     within = {one.name() for one in ca.symvar(model.rhs)}
@@ -320,11 +328,11 @@ def _learned_elsewhere(problem: Problem, record: Record) -> tuple[str, ...]:
     )
 
 
-def _begins_as(own: Record, record: Record) -> bool:
-    """Whether two records begin alike: they are one, or parts or variants of one."""
+def _begins_as(own: Record, record: Record, same: bool) -> bool:
+    """Whether two records begin alike: they are one, or variants of one."""
     n = min(len(own), len(record), ALIKE)
     alike = own.t[0] == record.t[0] and np.array_equal(own.u[:n], record.u[:n])
-    if own.n_inputs or not record.n_outputs or own.n_outputs != record.n_outputs:
+    if not (same and own.n_outputs == record.n_outputs):
         return alike
     y, other = own.y[:n], record.y[:n]
     return alike and bool(np.all((y == other) | np.isnan(y) | np.isnan(other)))
