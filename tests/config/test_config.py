@@ -271,7 +271,8 @@ def test_process_noise_is_a_table_of_states(folder):
 
 
 def test_delay_is_a_table_of_inputs(folder):
-    changed(folder, "[prior]", '[delay]\nu = "tau"\n[prior]\ntau = {uniform = {low = 0, high = 0.2}}')
+    table = '[delay]\nu = "tau"\n[prior]\ntau = {uniform = {low = 0, high = 0.2}}'
+    changed(folder, "[prior]", table)
     case = load_system("config.toml")
     assert case.problem.names == ("tau", "c", "k")
     assert case.problem.delay == {"u": "tau"}
