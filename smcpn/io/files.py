@@ -318,11 +318,11 @@ def _read_npz(path: Path, layout: Layout) -> list[Columns]:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 _check_size(path, (info.file_size for info in archive.infolist()))
-        archive = np.load(path, allow_pickle=False)
-        if not isinstance(archive, Mapping):
+        archive: Any = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
             raise InputError(f"{path} holds one array without a name: save it with np.savez")
-        with archive:
-            return _columns_of(path, archive, layout)
+        with archive as arrays:
+            return _columns_of(path, arrays, layout)
     except InputError:
         raise
     except Exception as error:
