@@ -68,6 +68,8 @@ class Validation:
         The worst-correlated pair of parameters.
     values : ndarray, (d,)
         Parameters of the draw.
+    names : tuple of str
+        Of the outputs.
     remarks : tuple of str
         What is to be looked at besides: a record that does not go with those learned from.
 
@@ -87,13 +89,14 @@ class Validation:
     shift: DiscretisationShift | None
     pair: ParameterPair | None
     values: Array
+    names: tuple[str, ...]
     remarks: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> Verdict:
         """Usable, look again, or wrong; of right models one in twenty is not called usable."""
         steps = () if self.shift is None else self.shift.warnings
-        return judge(self.outputs, self.learned, (*self.remarks, *steps))
+        return judge(self.outputs, self.learned, (*self.remarks, *steps), self.names)
 
     def __str__(self) -> str:
         return validation_text(self)
@@ -175,6 +178,7 @@ def validate(
         shift=shift,
         pair=worst_pair(problem.names, theta, weights),
         values=draw,
+        names=tuple(map(str, problem.observe)),
         remarks=remarks,
     )
 
@@ -211,7 +215,7 @@ def validation_text(validation: Validation) -> str:
     lines = [f"validation of {validation.model} on {records}, at a draw from the posterior", ""]
     level = FALSE_ALARMS / number_of_tests(validation.outputs, validation.learned)
     for number, output in enumerate(validation.outputs):
-        label = "" if len(validation.outputs) == 1 else f", output {number + 1}"
+        label = "" if len(validation.outputs) == 1 else f" of {validation.names[number]}"
         lines += [
             f"normalised {'one-step ' if validation.process_share else ''}innovations{label}",
             *_innovation_lines(output, validation.learned[number], level),
