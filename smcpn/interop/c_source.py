@@ -78,8 +78,14 @@ class ModelSource:
         Raises
         ------
         InputError
-            If the steps are neither a number nor "auto", or the solution diverges.
+            If the steps are neither a number nor "auto", the solution diverges, or inputs have a
+            dead time.
         """
+        if problem.model.delay is not None:
+            raise InputError(
+                "C source and FMU have no dead time, which delay gives the inputs: shift the input "
+                "of the record in place of delay"
+            )
         record, model = problem.records[0], problem.model.with_numbers()
         simulator = Simulator(problem.model, record[:ENOUGH], _checked_steps(steps))
         for _ in simulator(values[:, None]):
