@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from smcpn import units
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.config.files import ColumnError, Columns, Layout, read_columns
 from smcpn.errors import InputError, real_number, shown
+from smcpn.io.parse import Channels as LineChannels
+from smcpn.io.parse import Column, StreamFormat
 from smcpn.model.entries import spanned
 from smcpn.model.record import HOLDS, Record
 
@@ -31,22 +33,7 @@ def converted(values: Array, unit: str, to: str) -> Array:
     InputError
         If a unit is not known, or they measure different things.
     """
-    known = [_known(name) for name in (unit, to)]
-    try:
-        measured = units.registry().Quantity(values, known[0])
-        return np.asarray(measured.to(known[1]).magnitude, dtype=float)
-    except Exception as error:
-        raise InputError(f"unit '{unit}' does not convert to '{to}': {error}") from error
-
-
-def _known(name: str) -> Any:
-    try:
-        return units.unit(name)
-    except InputError as error:
-        raise InputError(
-            f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
-            "'degC'), or leave 'to' out to carry it as a name"
-        ) from error
+    return np.asarray(units.conversion(unit, to)(values), dtype=float)
 
 
 CLOCKS = ("time", "dt", "rate")
@@ -182,6 +169,32 @@ class Reader:
     data: Section
     channels: Channels
     hold: str | None = None
+    noted: dict[str, str] = field(default_factory=dict[str, str])
+    """Units that the files read so far state, by column."""
+
+    def of_stream(self) -> StreamFormat:
+        """Return how a stream is written: as the first file to learn from."""
+        entry = self.data.entries("train")[0]
+        _, time = self._clock(entry)
+        inputs = self._renamed(entry, self.channels.inputs)
+        outputs = self._renamed(entry, self.channels.outputs)
+        layout = self._layout(entry, time, inputs, outputs)
+        columns = {("t", 0): Column(to="s")}
+        if time is not None:
+            noted = self.noted.get(time.column, "")
+            columns["t", 0] = Column(time.column, time.unit, "s", noted)
+        for kind, channels in (("u", inputs), ("y", outputs)):
+            for j, one in enumerate(channels):
+                noted = self.noted.get(one.column, "")
+                to = one.to or one.unit or noted
+                columns[kind, j] = Column(one.column, one.unit, to, noted)
+        u, y = (tuple(one.name for one in channels) for channels in (inputs, outputs))
+        return StreamFormat(
+            LineChannels(u, y, columns),
+            None if layout.header is None else list(layout.header),
+            layout.delimiter,
+            layout.decimal,
+        )
 
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.
@@ -208,6 +221,7 @@ class Reader:
         layout = self._layout(entry, time, inputs, outputs)
         with entry.blame("file"):
             columns = self._columns(entry, file, layout, clock, time, (*inputs, *outputs))
+        self.noted.update(columns.units)
         u, _ = _converted(inputs, columns.u, columns.units)
         y, units = _converted(outputs, columns.y, columns.units)
         axis = _axis(columns, clock, time)
