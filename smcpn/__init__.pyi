@@ -15,6 +15,7 @@ from .estimate.nuts.nuts import nuts
 from .functions.gaussian_process import gaussian_process
 from .functions.network import network
 from .functions.spline import spline
+from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
@@ -109,6 +110,8 @@ __all__ = [
     "nuts",
     "ode",
     "polynomials",
+    "read_record",
+    "read_records",
     "resume",
     "sde",
     "simulate",

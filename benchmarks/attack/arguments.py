@@ -7,10 +7,12 @@ call may accept only what the annotation of the parameter declares.
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import decimal
 import fractions
 import inspect
+import shutil
 import types
 import typing
 from collections import Counter
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -314,6 +316,16 @@ def world() -> dict[str, Any]:
     return {type(one).__name__: one for one in objects} | named
 
 
+@cache
+def measured() -> str:
+    """Write a file of measurements that lasts as long as the process, and return its name."""
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "measured.csv"
+    path.write_text("t [s],x [mm],run\n0,1,1\n1,2,1\n0,3,2\n1,2,2\n", "utf-8")
+    return str(path)
+
+
 def good_arguments() -> dict[str, dict[str, Any]]:
     """Return good arguments by name, for every call in ``""`` and for some by the name of these."""
     known = world()
@@ -341,6 +353,14 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Record.from_dataframe": {
             "df": pandas.DataFrame({"x": [1.0, 2.0]}), "outputs": "x", "inputs": (), "time": None,
             "dt": 0.1,
+        },
+        "read_record": {
+            "path": measured(), "outputs": "x", "inputs": (), "time": None, "dt": 0.1, "to": None,
+            "name": "rig", "header": None,
+        },
+        "read_records": {
+            "paths": measured(), "outputs": "x", "inputs": (), "time": "t", "dt": None, "to": None,
+            "header": None, "experiment": "run", "experiments": None,
         },
         "discover": {"method": "search", "records": falling()},
         "Library.candidates": {"states": ["x"], "inputs": ["u"]},

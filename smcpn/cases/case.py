@@ -60,8 +60,8 @@ class Case:
         Scores that are not a free run of a test record: a posterior to a simulation.
     settings : Settings
         Those of a configuration; the defaults for a case study.
-    stream : StreamFormat, optional
-        How lines of a stream are written; by the names of inputs and outputs where left out.
+    stream : callable, optional
+        Returns how lines of a stream are written; by names of inputs and outputs where left out.
     report, picture : Path, optional
         Files to write.
     """
@@ -79,7 +79,7 @@ class Case:
     initialise: int = 0
     protocols: Mapping[str, Callable[[Posterior], Simulation]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
-    stream: StreamFormat | None = None
+    stream: Callable[[], StreamFormat] | None = None
     report: Path | None = None
     picture: Path | None = None
 

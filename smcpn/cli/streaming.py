@@ -94,7 +94,7 @@ def _both(first: Report, second: Report) -> Report:
 
 
 def _source(options: StreamOptions, case: Case) -> Source:
-    written = case.stream or StreamFormat(Channels.of(case.problem))
+    written = StreamFormat(Channels.of(case.problem)) if case.stream is None else case.stream()
     return open_source(
         options.source,
         written.channels,

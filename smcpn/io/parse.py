@@ -1,8 +1,8 @@
-"""Samples in lines of text: CSV or JSON, from a stream or from a whole file.
+"""Samples in lines of text: CSV or JSON, from a stream.
 
 Bytes are cut into lines of bounded length (`LineSplitter`), and a `LineParser` makes a `Sample` of
-each. `Channels` says which column is which input or output of a problem. In a stream a line that
-is no sample is reported and skipped; in a file (`csv_samples`) it is refused.
+each. `Channels` says which column is which input or output of a problem. A line that is no sample
+is reported and skipped. Whole files are read by `table`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,13 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
-from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
 from smcpn.units import conversion
 
 Array = NDArray[np.float64]
@@ -148,14 +145,14 @@ class Channels:
             what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
         )
         units = problem.records[0].y_unit.split(", ")
-        columns: dict[Slot, Column] = {("t", 0): Column(to="s")}
+        columns: dict[Slot, Column] = {}
         if len(units) == len(outputs):
             columns |= {("y", j): Column(to=unit) for j, unit in enumerate(units)}
         return cls(problem.ode.inputs, outputs, columns)
 
     def column(self, slot: Slot) -> Column:
-        """Name and unit of a channel."""
-        return self.columns.get(slot, Column())
+        """Name and unit of a channel; a time is in seconds."""
+        return self.columns.get(slot, Column(to="s" if slot[0] == "t" else ""))
 
     def conversions(self, noted: Mapping[Slot, str]) -> dict[Slot, Convert]:
         """Return what converts values to the units of the model, where a header states units.
@@ -165,7 +162,8 @@ class Channels:
         InputError
             See `Column.conversion`.
         """
-        found = {slot: self.column(slot).conversion(noted.get(slot, "")) for slot in self.columns}
+        known: set[Slot] = {("t", 0), *self.columns}
+        found = {slot: self.column(slot).conversion(noted.get(slot, "")) for slot in known}
         return {slot: convert for slot, convert in found.items() if convert is not None}
 
     @property
@@ -297,7 +295,9 @@ class LineSplitter:
         return Line(self._number, text[: self._longest].removesuffix(b"\r"), too_long, cut)
 
 
-MISSING = frozenset({"", "nan", "na", "null", "none"})
+MISSING = frozenset(
+    {"", "-", "--", "---", "nan", "-nan", "na", "n/a", "#n/a", "null", "none", "missing"}
+)
 """Texts of a missing number, in either case."""
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _WORD = re.compile(r"[A-Za-z_]\w*'?( *[\[(].*[\])])?", re.ASCII)
@@ -365,7 +365,7 @@ class CsvLines:
         if len(fields) != len(layout):
             raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
         values = {
-            slot: _number(field, self._decimal)
+            slot: read_number(field, self._decimal)
             for slot, field in zip(layout, fields, strict=True)
             if slot is not None
         }
@@ -448,17 +448,30 @@ def split_unit(field: str) -> tuple[str, str]:
 
 def is_number(field: str, decimal: str = ".") -> bool:
     """Whether a column holds a number, or the mark of a missing one."""
-    return field.lower() in MISSING or bool(_NUMBER.fullmatch(field.replace(decimal, ".")))
+    return field.lower() in MISSING or bool(_NUMBER.fullmatch(_pointed(field, decimal)))
 
 
-def _number(field: str, decimal: str) -> float:
+def read_number(field: str, decimal: str = ".") -> float:
+    """Return the number that a column holds, NaN for the mark of a missing one.
+
+    Raises
+    ------
+    BadLineError
+        If it holds anything else.
+    """
+    field = field.strip()
     if field.lower() in MISSING:
         return float("nan")
-    point = field if decimal == "." else field.replace(decimal, ".")
+    point = _pointed(field, decimal)
     # float() would read underscores and digits of other scripts.
     if not _NUMBER.fullmatch(point):
         raise BadLineError(f"{shown(field)} is not a number")
     return float(point)
+
+
+def _pointed(field: str, decimal: str) -> str:
+    """A number with a decimal point; one that has a point beside another decimal mark is none."""
+    return field if decimal == "." else field.replace(".", "?").replace(decimal, ".")
 
 
 def _converted(values: dict[Slot, float], conversions: dict[Slot, Convert]) -> dict[Slot, float]:
@@ -633,78 +646,3 @@ class LineParser:
     def begin(self) -> None:
         """Believe a header that comes next: another file begins."""
         self._csv.begin(believed=True)
-
-
-def csv_record(path: Path, problem: Problem) -> Record:
-    """Read samples that follow the last record of a problem, sampled as that is.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read, a line is no sample (it is named), or the times of the samples
-        do not fit the interval of the record.
-    """
-    samples = csv_samples(path, content_lines(path), CsvLines(Channels.of(problem)))
-    last, times = problem.records[-1], [sample.t for sample in samples]
-    u, y = (np.array([getattr(sample, name) for sample in samples]) for name in ("u", "y"))
-    if last.dt is None:
-        if None in times:
-            raise InputError(f"{path} has no column t: the record it continues has times")
-        return Record(u=u, y=y, t=times, hold=last.hold, name=str(path))
-    if None not in times:
-        _require_interval(path, np.array(times, dtype=float), last)
-    return Record(u=u, y=y, dt=last.dt, hold=last.hold, name=str(path))
-
-
-def content_lines(path: Path) -> list[tuple[int, str]]:
-    """Return the lines of a file that hold something, with their numbers.
-
-    Raises
-    ------
-    InputError
-        If the file cannot be read.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
-        raise InputError(f"{path} cannot be read: {reason}") from None
-    return [
-        (number, line)
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
-
-
-def csv_samples(path: Path, content: list[tuple[int, str]], lines: CsvLines) -> list[Sample]:
-    """Read numbered lines of a file.
-
-    Raises
-    ------
-    InputError
-        If a line is no sample (it is named), or there are fewer than two.
-    """
-    samples: list[Sample] = []
-    for number, line in content:
-        try:
-            sample = lines.parse(number, line)
-        except BadLineError as error:
-            raise InputError(f"{path}, line {number}: {error}") from None
-        if sample is not None:
-            samples.append(sample)
-    if len(samples) < 2:
-        raise InputError(f"{path} has {len(samples)} samples: give at least two")
-    return samples
-
-
-def _require_interval(path: Path, times: Array, last: Record) -> None:
-    """Refuse times that leave a gap: samples would be taken for later ones than they are."""
-    axis = TimeAxis.after(last)
-    expected = axis.coming(len(times), None)
-    wrong = np.flatnonzero(np.abs(times - expected) >= ROUNDED * axis.interval)
-    if len(wrong):
-        k = int(wrong[0])
-        raise InputError(
-            f"{path}: t is {times[k]:g} at sample {k}, {expected[k]:g} follows the record at its "
-            f"interval of {axis.interval:g} s: fill gaps with empty outputs, or leave out t"
-        )

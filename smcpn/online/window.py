@@ -289,6 +289,12 @@ class Windows:
         self._forgetting: Forgetting | None = None
         self._enter(Window(0, tracker, problem.prior))
         if length is not None:
+            if problem.model.delay is not None:
+                raise InputError(
+                    "forget does not go with delay: a new window does not know the inputs before "
+                    "it; leave forget out",
+                    argument="forget",
+                )
             start = FreeStart(problem)
             free = empty(start.problem, None)
             self._forgetting = Forgetting(length, free, start, self._begin_tracking)

@@ -135,6 +135,12 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
+    if model.delay is not None:
+        raise InputError(
+            "a linear state-space model has no dead time, which delay gives the inputs: linearise "
+            "the model without, smcpn.linearise(ode, ...), and delay its input",
+            argument="delay",
+        )
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)

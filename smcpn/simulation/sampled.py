@@ -119,6 +119,12 @@ class WrittenOutSteps:
     @classmethod
     def of(cls, model: Model, steps: int) -> WrittenOutSteps:
         """Write out ``steps`` Runge-Kutta steps."""
+        if model.delay is not None:
+            raise InputError(
+                "delay does not go with a controller or with predictions over a horizon: use "
+                "simulate, or shift the input of the record by a known dead time",
+                argument="delay",
+            )
         sample = SampleSymbols.of(model)
         outputs = outputs_at(model, model.x, sample)
         one = runge_kutta_program(model, sample, outputs)

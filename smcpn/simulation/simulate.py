@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.delay import Delay
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
@@ -33,6 +34,7 @@ def simulate(
     initial: Any = "rest",
     steps: int | str = "auto",
     process_noise: Mapping[Any, float | str] | None = None,
+    delay: Mapping[str, float | str] | None = None,
     seed: int | None = None,
 ) -> Array:
     """Integrate an ODE with known parameters over the input of a record.
@@ -57,6 +59,8 @@ def simulate(
         Where noise depends on the state, the distribution of a path has an error of the order of
         the step.
     process_noise : mapping, optional
+        As for `Problem`, with numbers or parameter names.
+    delay : mapping, optional
         As for `Problem`, with numbers or parameter names.
     seed : int, optional
         Of the process noise; the same seed and steps give the same path.
@@ -92,7 +96,7 @@ def simulate(
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
-    model, values = known_model(ode, parameters, what, initial, process_noise)
+    model, values = known_model(ode, parameters, what, initial, process_noise, delay)
     return _path(model, record, values[:, None], steps, seed)
 
 
@@ -102,6 +106,7 @@ def known_model(
     observe: list[Any],
     initial: Any,
     process_noise: Mapping[Any, float | str] | None,
+    delay: Mapping[str, float | str] | None = None,
 ) -> tuple[Model, Array]:
     """Trace an ODE whose parameters are all known, and return it with their values (p,).
 
@@ -127,6 +132,7 @@ def known_model(
         free=list(values),
         fixed={},
         disturbance=disturbance,
+        delay=Delay.of(delay, ode, {}, values),
         lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
     )
     if unused or added:

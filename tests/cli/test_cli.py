@@ -285,7 +285,7 @@ def test_a_stream_honours_the_configuration(tmp_path, monkeypatch):
 def test_version_and_help(monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     runner = CliRunner()
-    assert runner.invoke(app, ["--version"]).stdout == "smcpn 0.1.0\n"
+    assert runner.invoke(app, ["--version"]).stdout == "smcpn 0.2.0\n"
     text = " ".join(runner.invoke(app, ["--help"]).stdout.split())
     assert EXIT_CODES in text
     for command in ("new", "identify", "fit", "resume", "inspect", "report", "stream"):

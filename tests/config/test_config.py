@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from scipy import io, stats
 
 import smcpn
-from smcpn.config import files, load_system
+from smcpn.config import load_system
 from smcpn.config.document import Document, key_lines
-from smcpn.config.files import Layout, read_columns
+from smcpn.io import files
+from smcpn.io.files import Layout, read_columns
 from smcpn.settings import RunSettings, Settings
 
 MODEL = """import smcpn
@@ -329,7 +330,7 @@ def write_npz(path):
 )
 def test_arrays_of_every_format(tmp_path, name, write):
     write(tmp_path / name)
-    columns = read_columns(tmp_path / name, Layout("rig.t", ("rig.force",), ("y[1]",)))
+    (columns,) = read_columns(tmp_path / name, Layout("rig.t", ("rig.force",), ("y[1]",)))
     np.testing.assert_array_equal(columns.t, T)
     np.testing.assert_array_equal(columns.u[:, 0], FORCE)
     np.testing.assert_array_equal(columns.y[:, 0], -POSITION)
@@ -544,7 +545,7 @@ def test_a_broken_line_of_the_data_is_named(folder):
     rows = (folder / "data.csv").read_text().splitlines()
     rows[3] = "0.1,abc,1"
     (folder / "data.csv").write_text("\n".join(rows))
-    with pytest.raises(smcpn.InputError, match=r"data.csv, line 4: 'abc' is not a number"):
+    with pytest.raises(smcpn.InputError, match=r"data.csv, line 4: 'force' is 'abc', no number"):
         load_system("config.toml")
 
 

@@ -56,7 +56,7 @@ def growing_estimate(
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
-    recursion = kind.traced(problem, solver, Grid.of([template]))
+    recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
     filters = StreamFilters(recursion, solver, template, threads)
     rows = GrowingRows(filters.rows, history, samples_ahead(template, lookahead))
     return GrowingEstimate(filters, rows, STATE_PARTICLES)
