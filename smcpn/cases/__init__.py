@@ -41,6 +41,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "bouc-wen": _study("bouc_wen", "bouc_wen_case"),
     "cascaded-tanks": _study("cascaded_tanks", "cascaded_tanks_case"),
     "lynx-hare": _study("lynx_hare", "lynx_hare_case"),
+    "nanodrone": _study("nanodrone", "nanodrone_case"),
 }
 
 

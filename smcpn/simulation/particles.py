@@ -90,6 +90,8 @@ class Simulation(WithCard):
         from visit.
     outputs : tuple of str
         Names of the outputs, where they are known.
+    kind : str
+        What was simulated, for titles.
     """
 
     record: Record
@@ -108,6 +110,7 @@ class Simulation(WithCard):
     diverged: float = 0.0
     warnings: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    kind: str = "free simulation"
 
     @property
     def lower(self) -> Array:
@@ -138,7 +141,9 @@ class Simulation(WithCard):
         """See `WithCard.picture`: every output and its error."""
         from smcpn.report.trajectories import outputs_figure
 
-        return outputs_figure(self.record, self.names_of_outputs, self.mean, self.upper, self.fit)
+        return outputs_figure(
+            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind
+        )
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
@@ -181,8 +186,9 @@ class Simulation(WithCard):
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
-            self.record, output, self.mean[:, output], self.upper[:, output], scores, self.diverged
-        )
+            self.record, output, self.mean[:, output], self.upper[:, output], scores,
+            self.diverged, self.kind,
+        )  # fmt: skip
 
 
 def simulate_particles(
