@@ -39,22 +39,7 @@ def converted(values: Array, unit: str, to: str) -> Array:
     InputError
         If a unit is not known, or they measure different things.
     """
-    known = [_known(name) for name in (unit, to)]
-    try:
-        measured = units.registry().Quantity(values, known[0])
-        return np.asarray(measured.to(known[1]).magnitude, dtype=float)
-    except Exception as error:
-        raise InputError(f"unit '{unit}' does not convert to '{to}': {error}") from error
-
-
-def _known(name: str) -> Any:
-    try:
-        return units.unit(name)
-    except InputError as error:
-        raise InputError(
-            f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
-            "'degC'), or leave 'to' out to carry it as a name"
-        ) from error
+    return np.asarray(units.conversion(unit, to)(values), dtype=float)
 
 
 def time_axis(t: Array) -> dict[str, Any]:
