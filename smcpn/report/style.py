@@ -142,7 +142,7 @@ class Numbers(ScalarFormatter):
     def get_offset(self) -> str:
         """Return the power of ten that all numbers of the axis are to be multiplied by."""
         power = super().get_offset().removeprefix("1e")
-        return f"×{power_of_ten(power)}" if power else ""
+        return f"{TIMES}{power_of_ten(power)}" if power else ""
 
 
 class Powers(LogFormatterSciNotation):
@@ -153,12 +153,13 @@ class Powers(LogFormatterSciNotation):
         return _POWER.sub(_plain_power, super().__call__(x, pos))
 
 
+TIMES = "\N{MULTIPLICATION SIGN}"
 _POWER = re.compile(r"\$\\mathdefault\{(.*?)10\^\{(-?\d+)\}\}\$")
-_RAISED = str.maketrans("-−0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_RAISED = str.maketrans("-\N{MINUS SIGN}0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def _plain_power(match: re.Match[str]) -> str:
-    return match[1].replace(r"\times", "×") + power_of_ten(match[2])
+    return match[1].replace(r"\times", TIMES) + power_of_ten(match[2])
 
 
 def power_of_ten(exponent: int | str) -> str:
