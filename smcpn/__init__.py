@@ -2,7 +2,7 @@
 
 import lazy_loader
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # The public names are those of `__init__.pyi`; each is imported when it is first used, since all
 # of them together, with numba and scipy.stats, take a second.

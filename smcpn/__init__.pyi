@@ -9,12 +9,13 @@ from .discovery.equations.library import Library, fourier, polynomials, terms
 from .discovery.results.discovery import Discovery
 from .errors import ExecutorError, InputError
 from .estimate.laplace import laplace
-from .estimate.linearise import linearise
+from .estimate.linearise import linearise_networks
 from .estimate.maximise import maximise
 from .estimate.nuts.nuts import nuts
 from .functions.gaussian_process import gaussian_process
 from .functions.network import network
 from .functions.spline import spline
+from .io.read import read_record, read_records
 from .likelihood.gradient import LogLikelihood
 from .model.gaussian_noise import AR1
 from .model.noise import Bernoulli, LogNormal, Poisson, StudentT
@@ -35,9 +36,11 @@ from .results.posterior import Posterior
 from .results.robust import Robust
 from .run.identify import identify
 from .run.resume import load, resume
+from .simulation.linearise import linearise
 from .simulation.particles import Simulation
 from .simulation.sampled import StateFilter
 from .simulation.simulate import simulate
+from .simulation.state_space import StateSpace
 from .simulation.states import States
 from .smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis
 from .smc.measured_moves import MeasuredMoves
@@ -86,6 +89,7 @@ __all__ = [
     "Simulation",
     "Solution",
     "StateFilter",
+    "StateSpace",
     "States",
     "StudentT",
     "Validation",
@@ -98,6 +102,7 @@ __all__ = [
     "identify",
     "laplace",
     "linearise",
+    "linearise_networks",
     "load",
     "maximise",
     "models",
@@ -105,6 +110,8 @@ __all__ = [
     "nuts",
     "ode",
     "polynomials",
+    "read_record",
+    "read_records",
     "resume",
     "sde",
     "simulate",

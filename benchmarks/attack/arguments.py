@@ -7,10 +7,12 @@ call may accept only what the annotation of the parameter declares.
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import decimal
 import fractions
 import inspect
+import shutil
 import types
 import typing
 from collections import Counter
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from numbers import Real
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import numpy as np
@@ -307,11 +309,21 @@ def world() -> dict[str, Any]:
         smcpn.RandomWalkMetropolis(), record, robust, posterior.simulate(record, steps=1),
         smcpn.solve(decay, record, {"rate": 1.0}, solver=smcpn.EKF1(order=2, steps=1)),
         smcpn.StateFilter(0.1, (0.1,), (0.1,)), smcpn.StudentT(0.1), validation, smcpn.WasteFree(),
-        nested, filtered.states(parameters=5), found, chained,
+        nested, filtered.states(parameters=5), found, chained, posterior.linearise(draws=2),
         smcpn.IdentifiedFunction("f", ("v",), np.zeros(2), np.zeros((3, 2)), np.zeros((4, 1))),
     ]  # fmt: skip
     named = {"generator": np.random.default_rng(1), "Library": library}
     return {type(one).__name__: one for one in objects} | named
+
+
+@cache
+def measured() -> str:
+    """Write a file of measurements that lasts as long as the process, and return its name."""
+    folder = mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "measured.csv"
+    path.write_text("t [s],x [mm],run\n0,1,1\n1,2,1\n0,3,2\n1,2,2\n", "utf-8")
+    return str(path)
 
 
 def good_arguments() -> dict[str, dict[str, Any]]:
@@ -329,7 +341,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "figure": "log_evidence", "variance": np.ones(1), "reference": np.zeros((30, 1)),
         "more": record, "index": slice(0, 5), "a": 1, "b": 2, "n_outputs": 1, "hold": "zoh",
         "times": 2, "interval": 0.1, "steps": 2, "u_function": None, "solver": known["RK4"],
-        "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"],
+        "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"], "draws": 3,
     }  # fmt: skip
     return {
         "": some,
@@ -341,6 +353,14 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "Record.from_dataframe": {
             "df": pandas.DataFrame({"x": [1.0, 2.0]}), "outputs": "x", "inputs": (), "time": None,
             "dt": 0.1,
+        },
+        "read_record": {
+            "path": measured(), "outputs": "x", "inputs": (), "time": None, "dt": 0.1, "to": None,
+            "name": "rig", "header": None,
+        },
+        "read_records": {
+            "paths": measured(), "outputs": "x", "inputs": (), "time": "t", "dt": None, "to": None,
+            "header": None, "experiment": "run", "experiments": None,
         },
         "discover": {"method": "search", "records": falling()},
         "Library.candidates": {"states": ["x"], "inputs": ["u"]},

@@ -14,7 +14,7 @@ S/2 + 1 = 501 is likely, a standard deviation of 4.5 % of that of each state. He
 and learned; data without noise are learned from with the paper's 4.5 %.
 
 The network itself has 481 weights. The data leave nearly all of them open, one by one, and its
-posterior is that of the model linear in them about a maximum (`smcpn.linearise`).
+posterior is that of the model linear in them about a maximum (`smcpn.linearise_networks`).
 
 ``python -m benchmarks.closures.pendulum docs/figures`` draws the figures.
 """

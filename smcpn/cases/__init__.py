@@ -1,17 +1,18 @@
-"""Case studies: the systems of the PN-SMC paper and the cascaded tanks, identified by name.
+"""Case studies: the systems of the PN-SMC paper and other measured ones, identified by name.
 
 A case is a problem, its test records, and what to compare with. `smcpn identify NAME` runs one.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import lazy_loader
 
-from smcpn.errors import one_of
+from smcpn.errors import InputError, one_of
 
 if TYPE_CHECKING:
     from smcpn.cases.case import Case
@@ -25,6 +26,10 @@ def _study(module: str, function: str) -> Callable[..., Case]:
 
     def case(*arguments: Any, **options: Any) -> Case:
         study = getattr(import_module(f"smcpn.cases.{module}"), function)
+        for name in options:
+            if name not in inspect.signature(study).parameters:
+                system = module.replace("_", "-")
+                raise InputError(f"{system} has no option {name}: leave it out", argument=name)
         return study(*arguments, **options)
 
     return case
@@ -35,6 +40,8 @@ CASES: dict[str, Callable[..., Case]] = {
     "emps": _study("emps", "emps_case"),
     "bouc-wen": _study("bouc_wen", "bouc_wen_case"),
     "cascaded-tanks": _study("cascaded_tanks", "cascaded_tanks_case"),
+    "lynx-hare": _study("lynx_hare", "lynx_hare_case"),
+    "nanodrone": _study("nanodrone", "nanodrone_case"),
 }
 
 

@@ -28,8 +28,10 @@ def model_fingerprint(problem: Problem) -> str:
     """
     ode, prior = problem.ode, problem.prior
     digest = _Digest()
+    delay = {"delay": problem.delay} if problem.delay else {}
     digest.document(
         {
+            **delay,
             "names": [ode.states, ode.inputs, ode.parameters],
             "priors": [[name, _identity(name, d)] for name, d in prior.distributions.items()],
             "coordinates": [coordinate.name for coordinate in prior.maps],

@@ -24,6 +24,7 @@ from smcpn.checkpoint.container import DAMAGED
 from smcpn.checkpoint.documents import Document, Line, Name, Names, Number, Text, Whole, parsed
 from smcpn.checkpoint.functions import FunctionDocument, function_document, functions_of
 from smcpn.errors import InputError, NotStorableError, shown
+from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.entries import entry_names
 from smcpn.model.expression import ExpressionTable
@@ -77,6 +78,7 @@ class GivenDocument(Document):
     observe: list[Line]
     noise: list[Line | float]
     process_noise: dict[Name, Line | float]
+    delay: dict[Name, Name | Number]
     initial: Line | float | Initial | list[Line | float | Initial]
 
 
@@ -315,6 +317,7 @@ def problem_document(problem: Problem) -> tuple[dict[str, Any], Arrays]:
             "observe": problem.observe,
             "noise": problem.noise,
             "process_noise": dict(problem.process_noise),
+            "delay": problem.delay,
             "initial": problem.initial,
         },
     }  # fmt: skip
@@ -375,6 +378,7 @@ def restored_problem(
         arguments=[len(ode.states), len(ode.inputs), 1, 1, len(prior)],
         outputs=len(observe),
         records=len(records),
+        delay=Delay.of(stored.given.delay, ode, dict(prior.distributions), stored.fixed),
     )
     for record in records:
         check_record(record, ode, len(observe))
@@ -440,7 +444,11 @@ def _restored_sizes(stored: ODEDocument) -> dict[str, int]:
 
 
 def _restored_model(
-    arrays: Mapping[str, NDArray[Any]], arguments: list[int], outputs: int, records: int
+    arrays: Mapping[str, NDArray[Any]],
+    arguments: list[int],
+    outputs: int,
+    records: int,
+    delay: Delay | None,
 ) -> Model:
     """Return the model of a table, whose sizes are compared before graphs are made of it."""
     values = np.asarray(arrays.get("model/constant_values"))
@@ -451,7 +459,7 @@ def _restored_model(
     own = [*table.input_shapes[:6, 0].tolist(), *table.output_shapes[1:2, 0].tolist()]
     if [*own, len(table.output_shapes)] != wanted:
         raise InputError(f"the stored model is not one of its names and records: {DAMAGED}")
-    return Model.from_table(table, values.tolist())
+    return Model.from_table(table, values.tolist(), delay)
 
 
 def _table(arrays: Mapping[str, NDArray[Any]], owner: str) -> ExpressionTable:

@@ -182,6 +182,7 @@ STREAM: dict[str, Values] = {
     "y": finite("T", "q", missing=True),
     "held": finite("n"),
     "innovation": finite("q", **ANY),
+    "prediction": finite(2, "q", **ANY),
     "start": finite(2, "begun"),
 }
 """Arrays of a stream; ``begun`` is 0 for the first window, and the number of states later."""

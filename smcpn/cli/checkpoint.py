@@ -43,16 +43,16 @@ def resume(
     Example: smcpn resume run.h5 --data more.csv
     """
     from smcpn.checkpoint.codec import read_run
-    from smcpn.io.parse import csv_record
+    from smcpn.io.read import following_record
     from smcpn.io.sink import json_text
     from smcpn.run.restore import stored_problem
     from smcpn.run.resume import resume as resumed
 
     file = file_path("FILE", file)
     with as_sentences():
-        more = (
-            None if data is None else csv_record(data, stored_problem(read_run(file).header, file))
-        )
+        more = None
+        if data is not None:
+            more = following_record(data, stored_problem(read_run(file).header, file))
         talks = not (as_json or quiet or verbose)
         posterior = resumed(file, data=more, threads=threads, executor=executor, progress=talks)
     say(json_text(as_dict(posterior)) if as_json else posterior.summary())

@@ -110,6 +110,28 @@ def discover(
             rich_help_panel=DATA,
         ),
     ] = None,
+    experiment: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that tells the experiments of a file apart.",
+            metavar="COLUMN",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="What separates columns of a text, where the guess is wrong.", rich_help_panel=DATA
+        ),
+    ] = None,
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            help="Decimal mark of a text, where the guess is wrong.",
+            metavar=".|,",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
     test: Annotated[
         list[Path] | None,
         typer.Option(
@@ -214,6 +236,7 @@ def discover(
         time=time,
         dt=dt,
         columns=None if columns is None else _names("columns", columns),
+        form={"experiment": experiment, "delimiter": delimiter, "decimal": decimal},
         tests=tuple(test or ()),
         compare=compare,
         settings={name: value for name, value in settings.items() if value is not None},

@@ -14,10 +14,10 @@ from smcpn.cli.options import SEED
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
 from smcpn.columns import align
-from smcpn.config.files import ColumnError
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.discovery.results.peers import PeerTable
 from smcpn.errors import InputError, listed, nearest
+from smcpn.io.files import ColumnError
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
 from smcpn.smc.replicates import SamplerWarning
@@ -37,6 +37,7 @@ class Asked:
     time: str | None
     dt: float | None
     columns: list[str] | None
+    form: dict[str, str | None]
     tests: tuple[Path, ...]
     compare: bool
     settings: Mapping[str, Any]
@@ -63,9 +64,13 @@ class Asked:
             If one cannot be read, or lacks a column.
         """
         outputs = self.outputs
-        source = Source(self.inputs, outputs, self.time, self.dt, self.columns)
+        source = Source(self.inputs, outputs, self.time, self.dt, self.columns, **self.form)
         try:
-            return [check_measured(source.record(file), list(outputs)) for file in files]
+            return [
+                check_measured(record, list(outputs))
+                for file in files
+                for record in source.records(file)
+            ]
         except ColumnError as error:
             if self.observe is None and error.argument in outputs.values():
                 state = next(one for one, name in outputs.items() if name == error.argument)

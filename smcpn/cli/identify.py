@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from smcpn.cli.terminal import remark, say
 from smcpn.codegen.clock import CLOCK
 from smcpn.config import load_system
 from smcpn.errors import InputError
+from smcpn.signals import exit_code
 
 
 def identify(
@@ -121,7 +123,13 @@ def identify(
     from smcpn.io.sink import json_text
 
     talks = not (as_json or quiet or verbose)
-    outcome = identified(case, options, begin, before, talks, robust)
+    try:
+        outcome = identified(case, options, begin, before, talks, robust)
+    except KeyboardInterrupt:
+        if checkpoint is not None or case.settings.checkpoint is not None:
+            raise
+        remark("smcpn: interrupted, nothing is kept: --checkpoint FILE keeps a run to go on with")
+        raise typer.Exit(exit_code(signal.SIGINT)) from None
     say(json_text(as_dict(outcome)) if as_json else as_text(outcome))
     for what, file in written(outcome, report, picture, compare):
         if not quiet:

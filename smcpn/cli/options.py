@@ -93,6 +93,12 @@ def log_to_stderr(count: int) -> int:
     return count
 
 
+def silence(quiet: bool) -> bool:
+    """Leave out how files are written, which is told otherwise."""
+    logging.getLogger("smcpn.io").setLevel(logging.ERROR if quiet else logging.NOTSET)
+    return quiet
+
+
 def whole_or_auto(name: str, text: str | None) -> int | str | None:
     """Return the value of an option that is a whole number or "auto".
 
@@ -248,7 +254,11 @@ Cpu = Annotated[
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", help="No progress, no remarks: errors only.", rich_help_panel=MESSAGES
+        "--quiet",
+        "-q",
+        callback=silence,
+        help="No progress, no remarks: errors only.",
+        rich_help_panel=MESSAGES,
     ),
 ]
 Verbose = Annotated[

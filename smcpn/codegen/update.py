@@ -31,7 +31,7 @@ class Population:
 
     def __init__(self, n_state: int, n_outputs: int, n: int) -> None:
         self.sizes = n_state, n_outputs, n
-        self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + n_outputs)
+        self._numbers = np.empty((n_state + WEIGHT_ROWS) * n + 2 + 3 * n_outputs)
         self.address: int = self._numbers.__array_interface__["data"][0]
 
     def _rows(self, first: int, last: int) -> Array:
@@ -61,7 +61,7 @@ class Population:
     @property
     def summary(self) -> tuple[float, float]:
         """Effective sample size, and log of the mean weight."""
-        numbers, end = self._numbers, -self.sizes[1]
+        numbers, end = self._numbers, -3 * self.sizes[1]
         return numbers.item(end - 2), numbers.item(end - 1)
 
     @property
@@ -70,7 +70,12 @@ class Population:
 
         Of the last sample, predicted with the weights before it; nan where missing.
         """
-        return self._numbers[-self.sizes[1] :]
+        return self._numbers[-3 * self.sizes[1] : -2 * self.sizes[1]]
+
+    @property
+    def prediction(self) -> Array:
+        """Mean and standard deviation of the outputs that were predicted, (2, q); see above."""
+        return self._numbers[-2 * self.sizes[1] :].reshape(2, -1)
 
 
 class Update:

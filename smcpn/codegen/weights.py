@@ -148,7 +148,8 @@ def write_weigh(module: ir.Module) -> ir.Function:
 def _write_innovate(module: ir.Module) -> ir.Function:
     """Write ``innovate``: outputs less their prediction, in predictive standard deviations.
 
-    Of a mixture of normal densities, whose means and variances are the moments.
+    Of a mixture of normal densities, whose means and variances are the moments. After them the
+    predicted means and standard deviations.
     """
     arguments = {
         "moments": _NUMBERS, "outputs": INTEGER, "count": INTEGER, "weights": _NUMBERS,
@@ -180,7 +181,10 @@ def _write_innovate(module: ir.Module) -> ir.Function:
         (variance,) = reduced(made, count, square, [0.0], _sum)
         place = builder.bitcast(made.at(made["measured"], output), _ONE.as_pointer())
         innovation = Term(builder, builder.load(place, align=8)) - expected
-        _set(made, innovation / sqrt(variance / total), made["innovations"], output)
+        sd = sqrt(variance / total)
+        for k, value in enumerate((innovation / sd, expected, sd)):
+            row = made.at(made["innovations"], made.times(number(k), made["outputs"]))
+            _set(made, value, row, output)
     made.finish()
     return made.function
 
@@ -198,8 +202,8 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     """Write ``update``: a population ``before`` a sample to that ``after`` it.
 
     A population is an array: for all particles the state, log-weights, log-likelihoods and
-    weights, (k + 3, N); then effective sample size, log of the mean weight, and the innovations of
-    the sample, predicted with the weights before.
+    weights, (k + 3, N); then effective sample size, log of the mean weight, and of the outputs, as
+    predicted with the weights before, innovations, means and standard deviations.
     """
     weigh, innovate = write_weigh(module), _write_innovate(module)
     arguments = {

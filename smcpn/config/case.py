@@ -37,6 +37,7 @@ SECTIONS: dict[str, tuple[str, ...] | None] = {
     "prior": None,
     "initial": None,
     "process_noise": None,
+    "delay": None,
     "solver": ("kind", "likelihood", *OF_SOLVER),
     "run": (
         *(name for name in Settings.model_fields if name not in ("solver", "likelihood")),
@@ -95,6 +96,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
             coordinates=_coordinates(root.section("prior"), ode),
             diffusion=_learned_diffusion(root.section("solver")),
             process_noise=_process_noise(root.section("process_noise")),
+            delay=dict(root.section("delay").table) or None,
         )
     solver = _solver(root, problem, settings)
     if solver is not None:
@@ -109,6 +111,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
         split="",
         initialise=reader.data.optional("initialise", _samples) or 0,
         settings=settings,
+        stream=reader.of_stream,
         report=_file(run, "report"),
         picture=_file(run, "picture"),
     )

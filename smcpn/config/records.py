@@ -7,56 +7,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn import units
 from smcpn.config.document import Section, choice, flag, text, texts
-from smcpn.config.files import ColumnError, Columns, Layout, read_columns
 from smcpn.errors import InputError, real_number, shown
+from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
+from smcpn.io.parse import Channels as LineChannels
+from smcpn.io.parse import Column, Kind, Slot, StreamFormat
+from smcpn.io.read import chosen, converted, matching, time_axis
+from smcpn.io.table import DECIMALS, TextTable
 from smcpn.model.entries import spanned
 from smcpn.model.record import HOLDS, Record
 
 Array = NDArray[np.float64]
 
 
-def converted(values: Array, unit: str, to: str) -> Array:
-    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset.
-
-    Raises
-    ------
-    InputError
-        If a unit is not known, or they measure different things.
-    """
-    known = [_known(name) for name in (unit, to)]
-    try:
-        measured = units.registry().Quantity(values, known[0])
-        return np.asarray(measured.to(known[1]).magnitude, dtype=float)
-    except Exception as error:
-        raise InputError(f"unit '{unit}' does not convert to '{to}': {error}") from error
-
-
-def _known(name: str) -> Any:
-    try:
-        return units.unit(name)
-    except InputError as error:
-        raise InputError(
-            f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
-            "'degC'), or leave 'to' out to carry it as a name"
-        ) from error
-
-
 CLOCKS = ("time", "dt", "rate")
-OF_FILES = (*CLOCKS, "hold", "periodic", "header", "delimiter", "decimal")
+OF_FILES = (*CLOCKS, "hold", "periodic", "header", "delimiter", "decimal", "experiment")
 """Keys of [data] that hold for all files, and may stand in the entry of one."""
-OF_ENTRY = ("file", "name", "samples", "columns", *OF_FILES)
+OF_ENTRY = ("file", "name", "samples", "columns", "experiments", *OF_FILES)
 OF_UNIT = ("unit", "to")
-UNIFORM = 1e-3
-"""Share of the interval within which times count as equally spaced: a file rounds them."""
-
 _SLICE = re.compile(r"\s*(\d{0,18})\s*:\s*(\d{0,18})\s*")
 
 
@@ -182,6 +157,53 @@ class Reader:
     data: Section
     channels: Channels
     hold: str | None = None
+    noted: dict[str, str] = field(default_factory=dict[str, str])
+    """Units that the files read so far state, by column."""
+
+    def of_stream(self) -> StreamFormat:
+        """Return how a stream is written: as the first file to learn from.
+
+        Raises
+        ------
+        InputError
+            If that file cannot be read any more.
+        """
+        entry = self.data.entries("train")[0]
+        _, time = self._clock(entry)
+        inputs = self._renamed(entry, self.channels.inputs)
+        outputs = self._renamed(entry, self.channels.outputs)
+        layout = self._layout(entry, time, inputs, outputs)
+        columns: dict[Slot, Column] = {}
+        if time is not None:
+            noted = self.noted.get(time.column, "")
+            columns["t", 0] = Column(time.column, time.unit, "s", noted)
+        kinds: tuple[tuple[Kind, tuple[Channel, ...]], ...] = (("u", inputs), ("y", outputs))
+        for kind, channels in kinds:
+            for j, one in enumerate(channels):
+                noted = self.noted.get(one.column, "")
+                to = one.to or one.unit or noted
+                columns[kind, j] = Column(one.column, one.unit, to, noted)
+        u, y = (tuple(one.name for one in channels) for channels in (inputs, outputs))
+        return StreamFormat(
+            LineChannels(u, y, columns),
+            None if layout.header is None else list(layout.header),
+            *self._marks(entry, layout),
+        )
+
+    def _marks(self, entry: Section, layout: Layout) -> tuple[str, str]:
+        """Separator and decimal mark of the first file of an entry; those of CSV for no text."""
+        path = matching(entry.document.beside(entry.read("file", text)))[0]
+        if READERS.get(path.suffix.lower()) is not read_text:
+            return layout.delimiter or ",", layout.decimal or "."
+        found = TextTable.open(
+            path,
+            layout.wanted,
+            header=layout.header,
+            delimiter=layout.delimiter,
+            decimal=layout.decimal,
+            labels=() if layout.time is None else (layout.time,),
+        ).dialect
+        return found.delimiter, found.decimal
 
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.
@@ -194,35 +216,51 @@ class Reader:
         records: dict[str, Record] = {}
         for entry in self.data.entries(key):
             entry.refuse_others(OF_ENTRY)
-            record = self._record(entry)
-            if record.name in records:
-                raise entry.error(None, f"two records are called '{record.name}': give a name")
-            records[record.name] = record
+            for record in self._records(entry):
+                if record.name in records:
+                    raise entry.error(None, f"two records are called '{record.name}': give a name")
+                records[record.name] = record
         return records
 
-    def _record(self, entry: Section) -> Record:
+    def _records(self, entry: Section) -> list[Record]:
+        """Records of the files of an entry, and of the experiments in each."""
         file = entry.read("file", text)
+        with entry.blame("file"):
+            paths = matching(entry.document.beside(file))
         clock, time = self._clock(entry)
         inputs = self._renamed(entry, self.channels.inputs)
         outputs = self._renamed(entry, self.channels.outputs)
         layout = self._layout(entry, time, inputs, outputs)
-        with entry.blame("file"):
-            columns = self._columns(entry, file, layout, clock, time, (*inputs, *outputs))
-        u, _ = _converted(inputs, columns.u, columns.units)
-        y, units = _converted(outputs, columns.y, columns.units)
-        axis = _axis(columns, clock, time)
-        cut = f" [{entry.table['samples']}]" if "samples" in entry else ""
+        labels = entry.optional("experiments", _labels)
+        records: list[Record] = []
+        for path in paths:
+            with entry.blame("file"):
+                found = self._columns(path, layout, time, (*inputs, *outputs))
+            with entry.blame("experiments"):
+                found = chosen(path, found, labels)
+            name = _name(entry, file if len(paths) == 1 else path.name, path, len(paths) > 1)
+            several = len(found) > 1 or layout.experiment is not None
+            for one in found:
+                self.noted.update(one.units)
+                u, _ = _converted(inputs, one.u, one.units)
+                y, units = _converted(outputs, one.y, one.units)
+                measured = {
+                    "u": u,
+                    "y": y,
+                    **_axis(one, clock, time),
+                    "y_unit": units[0] if len(set(units)) == 1 else ", ".join(units),
+                    "name": f"{name} [{one.label}]" if several else name,
+                }
+                records.append(self._record(entry, measured))
+        return records
+
+    def _record(self, entry: Section, measured: Mapping[str, Any]) -> Record:
+        hold = self._of(entry, "hold").read("hold", choice(*HOLDS), "foh")
         with entry.blame(None):
             record = Record(
-                u=u,
-                y=y,
-                **axis,
-                hold=self._of(entry, "hold").read("hold", choice(*HOLDS), "foh")
-                if self.hold is None
-                else self.hold,
+                **measured,
+                hold=hold if self.hold is None else self.hold,
                 periodic=self._of(entry, "periodic").optional("periodic", flag) or False,
-                y_unit=units[0] if len(set(units)) == 1 else ", ".join(units),
-                name=entry.read("name", text, f"{file}{cut}"),
             )
         samples = entry.read("samples", _samples, slice(None))
         with entry.blame("samples"):
@@ -230,16 +268,16 @@ class Reader:
 
     def _columns(
         self,
-        entry: Section,
-        file: str,
+        path: Path,
         layout: Layout,
-        clock: Section,
         time: Channel | None,
         channels: tuple[Channel, ...],
-    ) -> Columns:
+    ) -> list[Columns]:
         try:
-            return read_columns(entry.document.beside(file), layout)
+            return read_columns(path, layout)
         except ColumnError as error:
+            if error.argument == layout.experiment:
+                raise
             if time is not None and error.argument == time.column:
                 section, key = time.blamed()
             else:
@@ -265,8 +303,9 @@ class Reader:
             inputs=tuple(channel.column for channel in inputs),
             outputs=tuple(channel.column for channel in outputs),
             header=None if header is None else tuple(header),
-            delimiter=self._of(entry, "delimiter").read("delimiter", _mark, ","),
-            decimal=self._of(entry, "decimal").read("decimal", choice(".", ","), "."),
+            delimiter=self._of(entry, "delimiter").optional("delimiter", _mark),
+            decimal=self._of(entry, "decimal").optional("decimal", choice(*DECIMALS)),
+            experiment=self._of(entry, "experiment").optional("experiment", text),
         )
 
     def _renamed(self, entry: Section, channels: tuple[Channel, ...]) -> tuple[Channel, ...]:
@@ -303,6 +342,15 @@ class Reader:
         return entry if key in entry else self.data
 
 
+def _name(entry: Section, file: str, path: Path, several: bool) -> str:
+    """Name of the record of a file: the one given, or that of the file with its samples."""
+    if "name" in entry:
+        given = entry.read("name", text)
+        return f"{given} {path.stem}" if several else given
+    cut = f" [{entry.table['samples']}]" if "samples" in entry else ""
+    return f"{file}{cut}"
+
+
 def _converted(
     channels: tuple[Channel, ...], measured: Array, noted: Mapping[str, str]
 ) -> tuple[Array, list[str]]:
@@ -329,15 +377,6 @@ def _axis(columns: Columns, clock: Section, time: Channel | None) -> dict[str, A
     return time_axis(t)
 
 
-def time_axis(t: Array) -> dict[str, Any]:
-    """Return the arguments of `Record` for measured times in seconds: dt where it can be."""
-    spacing = (t[-1] - t[0]) / (len(t) - 1)
-    off = np.abs(t - t[0] - spacing * np.arange(len(t))).max()
-    if off <= UNIFORM * spacing:
-        return {"dt": float(f"{spacing:.12g}"), "start": float(t[0])}
-    return {"t": t}
-
-
 def _above_zero(key: str, value: Any) -> float:
     number = real_number(key, value)
     if not number > 0:
@@ -349,6 +388,13 @@ def _mark(key: str, value: Any) -> str:
     if isinstance(value, str) and len(value) == 1:
         return value
     raise InputError(f"{key} is {shown(value)}: give one character")
+
+
+def _labels(key: str, value: Any) -> list[str]:
+    fit = isinstance(value, list) and value and all(isinstance(one, (str, int)) for one in value)
+    if fit:
+        return [str(one) for one in value]
+    raise InputError(f"{key} is {shown(value)}: give a list of labels, as [1, 2]")
 
 
 def _samples(key: str, value: Any) -> slice:

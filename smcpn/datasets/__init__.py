@@ -3,15 +3,20 @@
 from smcpn.datasets.bouc_wen import BoucWen, bouc_wen
 from smcpn.datasets.cascaded_tanks import CascadedTanks, cascaded_tanks
 from smcpn.datasets.emps import Emps, emps
+from smcpn.datasets.lynx_hare import lynx_hare
+from smcpn.datasets.nanodrone import NanoDrone, nanodrone
 from smcpn.datasets.silverbox import Silverbox, silverbox
 
 __all__ = [
     "BoucWen",
     "CascadedTanks",
     "Emps",
+    "NanoDrone",
     "Silverbox",
     "bouc_wen",
     "cascaded_tanks",
     "emps",
+    "lynx_hare",
+    "nanodrone",
     "silverbox",
 ]

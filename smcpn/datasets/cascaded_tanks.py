@@ -7,12 +7,11 @@ unknown levels. The upper tank can overflow, partly into the lower one.
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 
 from smcpn.arguments import checked
 from smcpn.datasets.inventory import require_file
-from smcpn.errors import InputError
+from smcpn.datasets.table import columns_of
 from smcpn.model.record import Record
 
 SAMPLES = 1024
@@ -51,16 +50,8 @@ def cascaded_tanks(hold: str = "zoh") -> CascadedTanks:
         If the file is missing or is not what it should be.
     """
     path = require_file("cascaded_tanks", "dataBenchmark.csv", "from nonlinearbenchmark.org")
-    try:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file))
-        columns = [[float(row[key]) for row in rows] for key in ("uEst", "yEst", "uVal", "yVal")]
-    except (KeyError, TypeError, ValueError, OSError, csv.Error) as error:
-        raise InputError(
-            f"{path} cannot be read as the record of the cascaded tanks ({error}): fetch it again"
-        ) from error
-    if len(rows) != SAMPLES:
-        raise InputError(f"{path} has {len(rows)} samples, not {SAMPLES}: fetch it again")
+    names = ["uEst", "yEst", "uVal", "yVal"]
+    columns = columns_of(path, names, "the cascaded tanks", rows=SAMPLES).T
     train, test = (
         Record(u=u, y=y, dt=INTERVAL, hold=hold, y_unit="V", name=f"cascaded tanks {what}")
         for what, u, y in (("training", *columns[:2]), ("test", *columns[2:]))

@@ -68,6 +68,7 @@ class BenchmarkFile:
 
 
 _FETCH = "smcpn data fetch, or from " + SITE
+_NANODRONE = "from github.com/idsia-robotics/nanodrone-sysid-benchmark, first versions"
 
 FILES = tuple(
     BenchmarkFile(system, name, sha256, without)
@@ -84,6 +85,18 @@ FILES = tuple(
          "822fe88df38cf41bffbebedb06af8d6c5eb2f808de0e2eefe6d78b215de53016"),
         ("cascaded_tanks", "dataBenchmark.csv", "from " + SITE,
          "ef2388ed822f3aef4aa80d6b0f2b466dd80b361786b3eafc7a2957c31ea323a7"),
+        ("lynx_hare", "lynx_hare.csv", "the 21 rows year,hare,lynx of Stan's Lotka-Volterra study",
+         "d141dbc79f620b1cd943c8387949959dce7c20801b1a9b50377eeee07e444a63"),
+        ("nanodrone", "square_run1.csv", _NANODRONE,
+         "ae70b0bc8fabc9d93cf61d4c10ab065b4103ffe889273d5c5d19bfe65f003229"),
+        ("nanodrone", "square_run2.csv", _NANODRONE,
+         "f72260ef3781ccd10488c0778fdfd1c4369913a37286e045ddf2b567ac4e706c"),
+        ("nanodrone", "square_run3.csv", _NANODRONE,
+         "5644a25b0c6ac1e7da6b2a8e78248634a8d3aeda5efee301a9fdbf31907c029e"),
+        ("nanodrone", "square_run4.csv", _NANODRONE,
+         "c71fe5dc3f9176700f03de2c6e3e6e4671267b361d1aea0e7febbeec8da23428"),
+        ("nanodrone", "square_run5.csv", _NANODRONE,
+         "2a483d5638fff6a62a36a8940da2ae982cb460e53abd5707e6d558021a2152bc"),
     )
 )  # fmt: skip
 

@@ -152,3 +152,63 @@ def cascaded_tanks(h1, h2, u, *, pump, out1, out2, ratio, share, zero, power):
     q2 = out2 * _outflow((h2 - zero) / (RIM - zero), power)
     w1, w2 = _overflow(h1), _overflow(h2)
     return pump * u - q1 - w1, ratio * (q1 + share * w1) - q2 - w2
+
+
+@ode
+def lotka_volterra(hare, lynx, *, birth, predation, growth, death):
+    """Prey and predator (Lotka 1925, Volterra 1926), rates per unit of time.
+
+    hare' = birth hare - predation hare lynx,  lynx' = growth hare lynx - death lynx.
+    """
+    return birth * hare - predation * hare * lynx, growth * hare * lynx - death * lynx
+
+
+@ode
+def quadrotor(
+    p,
+    q,
+    s,
+    gust_x,
+    gust_y,
+    trim_x,
+    trim_y,
+    m1,
+    m2,
+    m3,
+    m4,
+    vx,
+    vy,
+    *,
+    roll,
+    pitch,
+    yaw,
+    flap_x,
+    flap_y,
+    damp_x,
+    damp_y,
+    damp_z,
+    rotor,
+    memory,
+):
+    """Body rates of a quadrotor by the speeds of its motors, rad/s and krad/s.
+
+    p' = roll (-m1^2 - m2^2 + m3^2 + m4^2) + flap_x vy - damp_x p + gust_x + trim_x,
+    q' = pitch (-m1^2 + m2^2 + m3^2 - m4^2) - flap_y vx - damp_y q + gust_y + trim_y,
+    s' = yaw (-m1^2 + m2^2 - m3^2 + m4^2) - damp_z r,  r = s + rotor (-m1 + m2 - m3 + m4).
+
+    Moments over inertias: of thrusts, of the rotors' flapping in a sideways wind (vx, vy, m/s), of
+    damping; r is the yaw rate, s what is left of it without the angular momentum of the rotors.
+    Gusts with a memory (s) and trims that drift stand for all other moments: they are meant for
+    process noise. Gyroscopic terms, a few per cent of the thrusts' moments, are left out.
+    """
+    a, b, c, d = m1 * m1, m2 * m2, m3 * m3, m4 * m4
+    r = s + rotor * (m2 + m4 - m1 - m3)
+    return (
+        roll * (c + d - a - b) + flap_x * vy - damp_x * p + gust_x + trim_x,
+        pitch * (b + c - a - d) - flap_y * vx - damp_y * q + gust_y + trim_y,
+        yaw * (b + d - a - c) - damp_z * r,
+        -gust_x / memory,
+        -gust_y / memory,
+        0.0,
+        0.0,
+    )  # fmt: skip

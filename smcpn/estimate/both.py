@@ -56,10 +56,20 @@ def searched(
     """Search from every start, (S, d), along the paths that are wanted, and return the ends.
 
     Of two ends of a start the higher one is returned, one that converged before one that did not.
+
+    Raises
+    ------
+    InputError
+        If inputs are delayed and only lifted paths are wanted.
     """
     if search == SHOOTING:
         return climb(density, starts, stages, iterations)
     if search == LIFTED:
+        if density.log_likelihood.problem.model.delay is not None:
+            raise InputError(
+                f"search is '{LIFTED}', whose paths know no delay of inputs: choose '{SHOOTING}'",
+                argument="search",
+            )
         return _lifted(climb, density, starts, stages, iterations, _unsearched(density, starts))
     look = min(iterations, FIRST_LOOK)
     found = climb(density, starts, stages, look)
@@ -114,10 +124,10 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
 
     Only Gaussian white noise tells what is explained: its log density is one of the mean square.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
-    the model adds nothing.
+    the model adds nothing; lifted paths know no delay.
     """
     problem = density.log_likelihood.problem
-    if problem.model.process_noise is not None:
+    if problem.model.process_noise is not None or problem.model.delay is not None:
         return True
     ends = np.array([one.log_density for one in found])
     best = found[int(np.argmax(ends))]

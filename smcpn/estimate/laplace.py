@@ -16,7 +16,7 @@ from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError
 from smcpn.estimate.both import SHOOTING
 from smcpn.estimate.curvature import trusted_curvature
-from smcpn.estimate.linearise import linearise, maximum_of_networks, networks_of, start_of
+from smcpn.estimate.linearise import linearise_networks, maximum_of_networks, networks_of, start_of
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import averaged_over_scales
 from smcpn.estimate.maximise import Starts, maximise
@@ -62,7 +62,7 @@ def laplace(
     """Approximate a posterior by the Gaussian about its mode.
 
     Where the model has networks, it is the posterior of the problem that is linear in their weights
-    about a maximum, see `linearise`, which is searched for from a draw of the prior.
+    about a maximum, see `linearise_networks`, which is searched for from a draw of the prior.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def laplace(
     Raises
     ------
     InputError
-        For settings out of range, or a maximum of the likelihood; and as `linearise`.
+        For settings out of range, or a maximum of the likelihood; and as `linearise_networks`.
 
     Examples
     --------
@@ -106,14 +106,14 @@ def laplace(
                 iterations=iterations, seed=seed, threads=threads, executor=workers,
             )  # fmt: skip
         if maximum is not problem and maximum.reason == INTERRUPTED:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt("the search was interrupted: smcpn.maximise keeps where it was")
         if maximum.target != POSTERIOR:
             raise InputError(
                 "the maximum is one of the likelihood, which is no mode of the posterior: "
                 "call smcpn.maximise with target='posterior'"
             )
         if networks_of(maximum.problem):
-            linear = linearise(maximum)
+            linear = linearise_networks(maximum)
             return laplace(
                 linear, likelihood, solver=solver, starts=start_of(linear, maximum),
                 search=SHOOTING, threads=threads, executor=workers,

@@ -39,7 +39,7 @@ def networks_of(problem: Problem) -> dict[str, Network]:
 
 
 @checked
-def linearise(maximum: Maximum) -> Problem:
+def linearise_networks(maximum: Maximum) -> Problem:
     """Return the problem in which networks are linear in their weights about a maximum.
 
     Data determine the function that a network is, and leave most of its weights open, one by one:
@@ -66,7 +66,7 @@ def linearise(maximum: Maximum) -> Problem:
     Examples
     --------
     >>> maximum = smcpn.maximise(problem, search="lifted", starts=1)  # doctest: +SKIP
-    >>> posterior = smcpn.identify(smcpn.linearise(maximum))  # doctest: +SKIP
+    >>> posterior = smcpn.identify(smcpn.linearise_networks(maximum))  # doctest: +SKIP
     """
     problem = maximum.problem
     networks = networks_of(problem)

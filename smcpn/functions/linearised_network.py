@@ -227,7 +227,7 @@ def linearised_network(
 ) -> LinearisedNetwork:
     """Return a network as a function that is linear in its weights about given ones.
 
-    `smcpn.linearise` makes it of a maximum.
+    `smcpn.linearise_networks` makes it of a maximum.
 
     Parameters
     ----------

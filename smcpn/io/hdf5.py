@@ -16,6 +16,8 @@ from smcpn.io.plain import NotPlainError
 
 DATA_BYTES = 2 << 30
 """Largest array of a file of measurements, which may be compressed."""
+MOST_REFERENCES = 10_000
+"""Members of a cell."""
 KNOWN_FILTERS = frozenset(
     {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, 32000}
 )
@@ -34,7 +36,7 @@ class Measurements(Mapping[str, Any]):
         self._group = group
 
     def __getitem__(self, name: str) -> Any:
-        """Return a group, or an array that is read when it is asked for.
+        """Return a group, an array that is read when it is asked for, or a list of these.
 
         Raises
         ------
@@ -45,7 +47,22 @@ class Measurements(Mapping[str, Any]):
         """
         if isinstance(self._group.get(name, getlink=True), h5py.ExternalLink):
             raise NotPlainError(f"'{name}' lies in another file")
-        found = self._group[name]
+        return self._read(self._group[name])
+
+    def _read(self, found: Any) -> Any:
+        """Return a group or an array; of references, which are MATLAB's cells, what they name."""
+        if isinstance(found, h5py.Group):
+            return Measurements(found)
+        _check_measured(found)
+        if h5py.check_ref_dtype(found.dtype) is not h5py.Reference:
+            return found
+        if found.size > MOST_REFERENCES:
+            raise NotPlainError(f"'{found.name}' is a cell of {found.size}")
+        references = [one for one in found[()].ravel() if one]
+        return [self._array(found.file[one]) for one in references]
+
+    def _array(self, found: Any) -> Any:
+        """A member of a cell, which is no cell itself."""
         if isinstance(found, h5py.Group):
             return Measurements(found)
         _check_measured(found)

@@ -21,6 +21,7 @@ from smcpn.codegen.kernel import Rows
 from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowGraph
 from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import gaussian_log_density
 from smcpn.likelihood.registry import Expected, Recursion
@@ -39,6 +40,9 @@ from smcpn.model.record import Record
 from smcpn.solver import RK4, Solver
 
 Array = NDArray[np.float64]
+
+POINTS = 3
+"""Points of a step at which the input is known: its begin, middle and end."""
 
 
 @dataclass(frozen=True)
@@ -119,12 +123,14 @@ class Classical(Recursion):
     any_density = True
     coloured_noise = True
     gaussian = True
+    takes_delay = True
 
     def __init__(self, problem: Problem, solver: Solver, grid: Grid) -> None:
         self.model, self.sample = problem.model, SampleSymbols.of(problem.model)
-        self.step: Step = solver.step.of(self.model)
+        self.line = DelayLine.of(self.model, grid.delays, POINTS)
+        self.step: Step = step_along(self.line, solver.step, self.model)
         self.local_order = self.step.error_order
-        self.outputs = outputs_at(self.model, self.model.x, self.sample)
+        self.outputs = outputs_at(self.model, self.model.x, self.sample, self.line)
         self.noise = NoiseFilter.of(self.model)
 
     @classmethod
@@ -134,7 +140,7 @@ class Classical(Recursion):
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
-        program = runge_kutta_program(self.model, self.sample, emitted, self.step)
+        program = runge_kutta_program(self.model, self.sample, emitted, self.step, self.line)
         no_error = ca.SX.zeros(self.outputs.numel(), 1)
         residual = self.sample.y - self.outputs
         return self.noise.join(
@@ -168,41 +174,76 @@ class Classical(Recursion):
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
         """See `Recursion.writer`."""
-        own = ClassicalRowWriter(self.model, record, steps, number, interval)
+        own = classical_writer(self.line, self.model, record, steps, number, interval)
         return self.noise.writer(own, record)
 
 
-def outputs_at(model: Model, state: ca.SX, sample: SampleSymbols) -> ca.SX:
+def step_along(line: DelayLine | None, kind: type[Step], model: Model) -> Step:
+    """Graphs of a step, over symbols of its own or those of a line of delayed inputs."""
+    if line is None:
+        return kind.of(model)
+    begin, middle, end = (line.input(point) for point in range(POINTS))
+    return kind(model, line.h, line.time(0), (begin, middle, end))
+
+
+def outputs_at(
+    model: Model, state: ca.SX, sample: SampleSymbols, line: DelayLine | None = None
+) -> ca.SX:
     """Noise-free outputs at a sample, for a state."""
+    u = sample.u if line is None else line.at_sample(sample.u)
     return ca.substitute(
-        model.outputs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, sample.u, sample.t)
+        model.outputs, ca.vertcat(model.x, model.u, model.t), ca.vertcat(state, u, sample.t)
     )
 
 
 def runge_kutta_program(
-    model: Model, sample: SampleSymbols, emitted: ca.SX, step: Step | None = None
+    model: Model,
+    sample: SampleSymbols,
+    emitted: ca.SX,
+    step: Step | None = None,
+    line: DelayLine | None = None,
 ) -> LaneProgram:
     """One step after the other, by default of RK4, that emit ``emitted`` at each sample."""
-    step = RungeKuttaStep.of(model) if step is None else step
+    step = step_along(line, RungeKuttaStep, model) if step is None else step
     start = StartSymbols.of(model, [])
-    return LaneProgram(
+    program = LaneProgram(
         theta=model.theta,
         constants=model.constants,
         constant_values=model.constant_values,
         state=model.x,
         start_row=start.row,
-        step_row=ca.vertcat(*step.inputs, step.t),
-        gain_row=step.h,
+        step_row=ca.vertcat(*step.inputs, step.t) if line is None else line.step_row,
+        gain_row=step.h if line is None else line.share,
         sample_row=sample.row,
         start=start.initial(model),
         step=step.following,
         emitted=emitted,
     )
+    return program if line is None else line.join(program)
+
+
+def line_of(model: Model, record: Record) -> DelayLine | None:
+    """The line of delayed inputs of `runge_kutta_program` for a record."""
+    return DelayLine.of(model, Grid.of([record], model.delay).delays, POINTS)
 
 
 def runge_kutta_rows(record: Record, model: Model, steps: int, number: int = 0) -> Rows:
     """Rows of `runge_kutta_program` for a record, which starts from the ``number``-th state."""
-    return ClassicalRowWriter(model, record, steps, number).whole(record)
+    return classical_writer(line_of(model, record), model, record, steps, number).whole(record)
+
+
+def classical_writer(
+    line: DelayLine | None,
+    model: Model,
+    record: Record,
+    steps: int,
+    number: int = 0,
+    interval: float | None = None,
+) -> ClassicalRowWriter:
+    """Writer of the rows of `runge_kutta_program`; arguments as of `ClassicalRowWriter`."""
+    if line is None:
+        return ClassicalRowWriter(model, record, steps, number, interval)
+    return DelayedRowWriter(line, model, record, steps, number, interval)
 
 
 class ClassicalRowWriter(RowWriter):
@@ -286,3 +327,39 @@ class ClassicalRowWriter(RowWriter):
         inputs[:, :, 2 * n : 3 * n] = points[:, 2::2]
         inputs[:, :, 3 * n] = window.times(steps)[:, :-1]
         return inputs
+
+
+class DelayedRowWriter(ClassicalRowWriter):
+    """The same where inputs are delayed: rows of `DelayLine`; every part takes as many steps."""
+
+    def __init__(
+        self,
+        line: DelayLine,
+        model: Model,
+        record: Record,
+        steps: int,
+        number: int = 0,
+        interval: float | None = None,
+    ) -> None:
+        super().__init__(model, record, steps, number, interval)
+        self._line, self._each = line.rows(record), self.steps
+        self._shares = np.array([[1.0 / self.steps]])
+        self.memory, self.gains = self._line.memory, self._shares
+        self.steps *= line.parts
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return np.concatenate([super().start(head), self._line.start(head)])
+
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
+        """See `RowWriter.rows`."""
+        halves = np.arange(2 * self._each + 1) / (2 * self._each)
+        points = np.column_stack([halves[:-1:2], halves[1::2], halves[2::2]])
+        inputs = self._line.steps(window, self._each, points)
+        inputs = np.ascontiguousarray(inputs.reshape(-1, inputs.shape[-1]))
+        intervals, memory = self._line.intervals(window, memory)
+        return WindowRows(inputs, self._shares, sample_rows(window), intervals), memory
+
+    def graph(self) -> RowGraph | None:
+        """See `RowWriter.graph`; none."""
+        return None

@@ -93,7 +93,7 @@ def compiled_prediction(
 
     It is compiled once and used by the search for the number of steps and by the error budget.
     """
-    grid = Grid.of([record])
+    grid = Grid.of([record], problem.model.delay)
     known = problem.model.kernels
     key = ("prediction", likelihood, solver.unresolved(), grid, target())
     if key not in known:

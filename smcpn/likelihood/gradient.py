@@ -307,7 +307,7 @@ class LogLikelihood:
     @property
     def _recursion(self) -> Recursion:
         """As it was compiled for these records."""
-        grid = Grid.of(self.problem.records)
+        grid = Grid.of(self.problem.records, self.problem.model.delay)
         return LIKELIHOODS[self.likelihood].traced(self.problem, self.solver, grid)
 
     def _reverse_gradient(self, values: Array) -> tuple[Array, Array]:

@@ -311,6 +311,10 @@ class StreamWindow:
             derivatives[:, 0] = (self.u[1:] - self.u[:-1]) / spacing
         return derivatives
 
+    def inputs_before(self, number: int) -> Array:
+        """See `Window.inputs_before`: the first one is held."""
+        return np.repeat(self.u[:1], number, axis=0)
+
     def _band_limited(self, parts: int) -> Array:
         """Windowed sinc over the intervals."""
         history, first, last = self._history, self.begin, self.begin + len(self.t) - 1
@@ -390,7 +394,7 @@ def growing_likelihood(
     template = problem.records[0]
     kind = suitable_likelihood(problem, solver, likelihood)
     require_exact(kind.name)
-    recursion = kind(problem, solver, Grid.of([template]))
+    recursion = kind(problem, solver, Grid.of([template], problem.model.delay))
     compiled = GrowingRecursion(recursion, template, number_of_steps(solver), threads)
     return GrowingLikelihood(compiled, history, samples_ahead(template, lookahead))
 

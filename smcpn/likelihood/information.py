@@ -87,7 +87,7 @@ def _information(
 def _predicted(function: LogLikelihood) -> LaneLikelihood:
     """Measurements as the likelihood expects them, mean and covariance, with their derivatives."""
     problem, solver = function.problem, function.solver
-    grid = Grid.of(problem.records)
+    grid = Grid.of(problem.records, problem.model.delay)
     recursion = LIKELIHOODS[function.likelihood].predicting(problem, solver, grid)
     kernel = recursion.kernel(solver, None, _predicting_program, LEAST_LANES)
     return recursion.over(problem.records, solver, kernel)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import CompiledKernel, LaneKernel, Rows
 from smcpn.codegen.tangent import tangent
 from smcpn.likelihood.rows import CHUNK, LongRows, WriteRows
+from smcpn.model.delay import Delay
 from smcpn.model.problem import Model
 from smcpn.model.record import Record
 from smcpn.solver import Solver
@@ -32,17 +33,21 @@ class Grid:
         The input jumps or bends there.
     rescales : bool
         The length of the steps changes.
+    delays : tuple of (int, int)
+        Least and greatest number of whole sampling intervals in each dead time of an input.
     """
 
     restarts: bool
     rescales: bool
+    delays: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> Grid:
+    def of(cls, records: Sequence[Record], delay: Delay | None = None) -> Grid:
         """Look at all records of a problem."""
         return cls(
             restarts=not all(record.smooth for record in records),
             rescales=not all(record.uniform for record in records),
+            delays=() if delay is None else delay.intervals(records),
         )
 
 

@@ -30,6 +30,7 @@ exactly and would claim an acceleration without solver error.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import factorial
 from typing import Any
 
@@ -41,6 +42,7 @@ from smcpn.codegen.lower import LaneProgram
 from smcpn.codegen.row_code import RowGraph
 from smcpn.errors import InputError
 from smcpn.likelihood.coloured import NoiseFilter
+from smcpn.likelihood.delayed import DelayLine
 from smcpn.likelihood.lanes import CHUNK, Grid, SampleSymbols, StartSymbols
 from smcpn.likelihood.measurement import densest, gaussian_log_density, possible
 from smcpn.likelihood.registry import Expected, Recursion
@@ -64,6 +66,8 @@ from smcpn.solver import EKF0, Solver
 Array = NDArray[np.float64]
 
 MAX_ORDER = 6
+SHORTEST = 1e-2
+"""Part of a sampling interval below which residuals say as much as if it were so long."""
 COMPARED_ORDER = 4
 """Highest order of the solver of a comparison with another likelihood."""
 
@@ -84,6 +88,7 @@ class Marginal(Recursion):
     divides = True
     coloured_noise = True
     gaussian = True
+    takes_delay = True
 
     def __init__(self, problem: Problem, solver: EKF0, grid: Grid) -> None:
         _check(solver)
@@ -97,7 +102,10 @@ class Marginal(Recursion):
         self.variance = ca.SX.sym("variance")
         self.per_step = ca.SX.sym("per_step")
         self.h = ca.SX.sym("h")
+        self.first = ca.SX.sym("first")
         self.noise = NoiseFilter.of(self.model)
+        self.line = DelayLine.of(self.model, grid.delays, places=1)
+        self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -138,10 +146,9 @@ class Marginal(Recursion):
         jacobian = ca.jacobian(model.outputs, model.x)
         scaled = self.residual_sum * (self.per_step * self.variance)
         numerical = jacobian @ ca.diag(scaled) @ jacobian.T
+        u = self.sample.u if self.line is None else self.line.at_sample(self.sample.u)
         outputs, numerical = ca.substitute(
-            [model.outputs, numerical],
-            [model.x, model.u, model.t],
-            [states, self.sample.u, self.sample.t],
+            [model.outputs, numerical], [model.x, model.u, model.t], [states, u, self.sample.t]
         )
         return Expected(outputs, numerical, states, self.noise.mean, self.noise.variance)
 
@@ -157,7 +164,8 @@ class Marginal(Recursion):
     def local_error(self) -> ca.SX:
         """See `Recursion.local_error`: h times the residual."""
         m, rates = self._predicted()
-        return rates - ca.vertcat(*[row[1] for row in m])
+        error = rates - ca.vertcat(*[row[1] for row in m])
+        return error if self.line is None else self._delayed(error, ca.SX(0, 1))
 
     def program(self, emitted: ca.SX) -> LaneProgram:
         """See `Recursion.program`."""
@@ -183,7 +191,70 @@ class Marginal(Recursion):
             step=step,
             emitted=emitted,
         )
+        if self.line is not None:
+            program = self._along(self.line, program)
         return self.noise.join(program, self._following_noise())
+
+    def _along(self, line: DelayLine, program: LaneProgram) -> LaneProgram:
+        """The program along a line of delayed inputs; the derivatives restart in every part.
+
+        Steps differ in length from particle to particle, and so does the variance of a state at
+        unit diffusion, which is carried in its state.
+        """
+        scale = program.step_row[-1]
+        growth = [powered(length, 2 * self.order + 1) for length in line.lengths]
+        # A part may be so short that the residual is rounding.
+        scales = [1.0 / ca.fmax(one, SHORTEST ** (2 * self.order + 1)) for one in growth]
+        picked = ca.vertcat(sum(growth, ca.SX(0.0)), *scales)
+        following = ca.substitute(picked, line.state, line.picked())
+        of_part, variance = ca.SX.sym("of_part"), self.variance
+        joined = line.join(
+            replace(
+                program,
+                interval=None,
+                interval_row=ca.SX(0, 1),
+                step_row=line.step_row,
+                step=self._delayed(program.step, scale),
+                sample_row=ca.vertcat(self.sample.row, self.per_step),
+            )
+        )
+        assert joined.interval is not None
+        return replace(
+            joined,
+            state=ca.vertcat(joined.state, variance, self.scales),
+            start=ca.vertcat(joined.start, 0.0, ca.SX.ones(line.parts, 1)),
+            interval_row=ca.vertcat(joined.interval_row, of_part),
+            interval=ca.vertcat(joined.interval, variance + of_part * following[0], following[1:]),
+            step_row=ca.vertcat(line.step_row, self.first, line.share),
+            step=ca.vertcat(joined.step, variance, self.scales),
+        )
+
+    def _delayed(self, graph: ca.SX, scale: ca.SX) -> ca.SX:
+        """A graph of a step, by the inputs and the step length of `line`.
+
+        At the first step of a part the Nordsieck coordinates are those of the Taylor series anew.
+        """
+        line, model = self.line, self.model
+        assert line is not None
+        derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, self.order)
+        coordinates = self._coordinates(derivatives)
+        known, places = ca.vertcat(model.u, model.t, self.h), ca.vertcat(*[r[0] for r in self.m])
+        slopes = [
+            line.rate() if k == 0 else ca.SX.zeros(*rate.shape) for k, rate in enumerate(rates)
+        ]
+        begun = ca.substitute(
+            coordinates,
+            ca.vertcat(model.x, known, *rates),
+            ca.vertcat(places, line.input(None), line.time(None), line.h, *slopes),
+        )
+        m = ca.vertcat(*[v for row in self.m for v in row])
+        restarted = ca.if_else(self.first, begun, m)
+        scales = ca.SX(0, 1) if scale.is_empty() else line.of_part(ca.vertsplit(self.scales))
+        return ca.substitute(
+            graph,
+            ca.vertcat(m, known, scale),
+            ca.vertcat(restarted, line.input(0), line.time(0), line.h, scales),
+        )
 
     def _following_noise(self) -> ca.SX:
         """State of the noise's filter at the next sample."""
@@ -206,9 +277,14 @@ class Marginal(Recursion):
         self, record: Record, steps: int, number: int = 0, interval: float | None = None
     ) -> RowWriter:
         """See `Recursion.writer`."""
-        own = MarginalRowWriter(
-            self.model, record, self.order, steps, self.restarts, number, interval
-        )
+        if self.line is None:
+            own = MarginalRowWriter(
+                self.model, record, self.order, steps, self.restarts, number, interval
+            )
+        else:
+            own = DelayedRowWriter(
+                self.line, self.model, record, self.order, steps, number, interval
+            )
         return self.noise.writer(own, record)
 
 
@@ -370,3 +446,49 @@ class MarginalRowWriter(RowWriter):
         rows[:, n + 1 : -1] = rates.reshape(len(lengths), (self._order - 1) * n)
         rows[:, -1] = lengths
         return rows
+
+
+class DelayedRowWriter(MarginalRowWriter):
+    """The same where inputs are delayed: rows of `DelayLine`; every part takes as many steps.
+
+    The variance is in the state of a particle, for which an interval brings that of a whole one.
+    """
+
+    def __init__(
+        self,
+        line: DelayLine,
+        model: Model,
+        record: Record,
+        order: int,
+        steps: int,
+        number: int = 0,
+        interval: float | None = None,
+    ) -> None:
+        super().__init__(model, record, order, steps, True, number, interval)
+        self._line, self._each = line.rows(record), self.steps
+        self.memory, self.steps = self._line.memory, self.steps * line.parts
+        self.gains = self._gains = np.tile(self._gains, (line.parts, 1))
+
+    def start(self, head: Record) -> Array:
+        """See `RowWriter.start`."""
+        return np.concatenate([super().start(head), self._line.start(head)])
+
+    def rows(self, window: Window, memory: Array) -> tuple[WindowRows, Array]:
+        """See `RowWriter.rows`."""
+        number = self._each
+        inputs = self._line.steps(window, number, np.arange(1, number + 1)[:, None] / number)
+        first = np.tile(np.arange(number) == 0, self._line.parts)
+        own = np.column_stack([first, np.full(self.steps, 1.0 / number)])
+        inputs = np.concatenate([inputs, np.broadcast_to(own, (len(inputs), *own.shape))], axis=2)
+        inputs = np.ascontiguousarray(inputs.reshape(-1, inputs.shape[-1]))
+        samples = sample_rows(window, more=1)
+        # Residuals of short steps are small: together they are those of the whole interval.
+        samples[:, -1] = 1.0 / np.maximum(number * (window.begin + np.arange(len(samples))), 1)
+        intervals, memory = self._line.intervals(window, memory)
+        variance = np.full(len(intervals), self._shared.variance[number - 1])
+        between = np.ascontiguousarray(np.column_stack([intervals, variance]))
+        return WindowRows(inputs, self._gains, samples, between), memory
+
+    def graph(self) -> RowGraph | None:
+        """See `RowWriter.graph`; none."""
+        return None

@@ -86,6 +86,8 @@ class Recursion(ABC):
         Whether the noise may be correlated from sample to sample.
     takes_process_noise : bool
         Whether the state is disturbed between samples: it takes models with process noise only.
+    takes_delay : bool
+        Whether inputs may have dead times.
     estimated : bool
         Whether it is an estimate by a particle filter of the states (`EstimatedLikelihood`).
     approximation : str or None
@@ -106,6 +108,7 @@ class Recursion(ABC):
     any_density: ClassVar[bool] = False
     coloured_noise: ClassVar[bool] = False
     takes_process_noise: ClassVar[bool] = False
+    takes_delay: ClassVar[bool] = False
     estimated: ClassVar[bool] = False
     approximation: ClassVar[str | None] = None
     gaussian: ClassVar[bool] = False
@@ -251,7 +254,9 @@ class Recursion(ABC):
                 "every sampling interval, leave it out",
                 argument="interval",
             )
-        recursion = cls.traced(problem, solver, Grid.of(problem.records), **options)
+        recursion = cls.traced(
+            problem, solver, Grid.of(problem.records, problem.model.delay), **options
+        )
         return recursion.over(problem.records, solver, recursion.kernel(solver, threads))
 
     def over(self, records: Sequence[Record], solver: Solver, kernel: LaneKernel) -> LaneLikelihood:
@@ -341,6 +346,13 @@ def suitable_likelihood(
         fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_noise(model)]
         others = f", or choose likelihood {' or '.join(fitting)}" if fitting else ""
         raise InputError(f"the {name} likelihood takes {takes}{others}", argument=argument)
+    if model.delay is not None and not LIKELIHOODS[name].takes_delay:
+        fitting = [n for n, kind in LIKELIHOODS.items() if kind.takes_delay]
+        raise InputError(
+            f"the {name} likelihood takes no delay of inputs: choose likelihood "
+            f"{' or '.join(fitting)}, with smcpn.EKF0 or smcpn.RK4",
+            argument="delay",
+        )
     if problem.diffusion is not None and problem.diffusion != getattr(solver, "diffusion", None):
         raise InputError(
             f"the problem learns the diffusion '{problem.diffusion}', which {solver!r} does not "
@@ -380,7 +392,8 @@ def likelihood_name(problem: Problem, solver: Solver, likelihood: str | None = N
 def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """Return the solver of an identification that names none: `EKF0`, or the likelihood's.
 
-    With process noise it is that of the first likelihood that takes it.
+    With process noise it is that of the first likelihood that takes it, with noise of another
+    density that of the classical one.
 
     Raises
     ------
@@ -389,6 +402,8 @@ def default_solver(problem: Problem, likelihood: str | None) -> Solver:
     """
     if likelihood is None:
         fitting = _with_process_noise() if problem.model.process_noise is not None else []
+        if not fitting and problem.model.density is not None:
+            fitting = ["classical"]
         return LIKELIHOODS[fitting[0]].default_solver(problem) if fitting else EKF0()
     check_likelihood(likelihood)
     return LIKELIHOODS[likelihood].default_solver(problem)

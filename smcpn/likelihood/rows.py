@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from smcpn.codegen.kernel import Rows
 from smcpn.codegen.row_code import RowGraph
+from smcpn.model.delay import inputs_before
 from smcpn.model.expression import applied
 from smcpn.model.hold import interval_derivatives, start_derivatives, substep_inputs, substep_times
 from smcpn.model.record import Record
@@ -60,12 +61,16 @@ class Window(Protocol):
         """Time derivatives 1..order of the input after each sample, (m - 1, order, n)."""
         ...
 
+    def inputs_before(self, number: int) -> Array:
+        """The last inputs before the first sample of the whole, (number, n)."""
+        ...
+
 
 class RecordWindow:
     """A whole record as a `Window`."""
 
     def __init__(self, record: Record, n_outputs: int) -> None:
-        self._record, self.begin = record, 0
+        self._record, self._whole, self.begin = record, record, 0
         self.t, self.u, self.spacing = record.t, record.u, np.diff(record.t)
         self.y = record.y if record.n_outputs else np.full((len(record), n_outputs), np.nan)
 
@@ -81,12 +86,17 @@ class RecordWindow:
         """See `Window.derivatives`."""
         return interval_derivatives(self._record, order)
 
+    def inputs_before(self, number: int) -> Array:
+        """See `Window.inputs_before`."""
+        return inputs_before(self._whole, number)
+
 
 class RecordPiece(RecordWindow):
     """The samples ``[a, b)`` of a record as a `Window`; its input is known by its samples."""
 
     def __init__(self, record: Record, n_outputs: int, a: int, b: int) -> None:
         super().__init__(record[a:b], n_outputs)
+        self._whole = record
         # A record of its own counts time from its first sample, which rounds otherwise.
         self.begin, self.t, self.spacing = a, record.t[a:b], np.diff(record.t[a:b])
 

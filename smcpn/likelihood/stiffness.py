@@ -80,7 +80,7 @@ def _adaptive(problem: Problem) -> AdaptiveEKF1 | None:
     for order in (AdaptiveEKF1.order, 3, 2):
         solver = AdaptiveEKF1(order=order)
         try:
-            Adaptive(problem, solver.begun(), Grid.of(problem.records))
+            Adaptive(problem, solver.begun(), Grid.of(problem.records, problem.model.delay))
         except InputError:
             continue
         return solver

@@ -1,8 +1,8 @@
 """Frames of a stream for browsers, handed to a server in a process of its own.
 
-The identifying thread only appends to a bounded queue. Another thread makes ten frames a second of
-it and writes them to the server's standard input; while the server is slow, or being started
-again, frames are left out. However many look on, the identification does not wait.
+The identifying thread only appends to a bounded queue. Another thread makes a frame of it seven
+times a second and writes it to the server's standard input; while the server is slow, or being
+started again, frames are left out. However many look on, the identification does not wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from importlib.util import find_spec
 from typing import IO, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
 from smcpn.io.events import Event
@@ -29,12 +30,13 @@ from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
 
-FRAME_SECONDS = 0.1
-MOST_SAMPLES = 256
-"""Samples in a frame; of more, evenly spaced ones."""
+FRAME_SECONDS = 0.15
+STATE_FRAMES = 4
+"""Every so many frames have the posterior: its summaries take longer than all the rest."""
 RECENT = 4096
 """Samples that wait for a frame, and those whose latency is summed up."""
 EVENTS = 20
+Array = NDArray[np.float64]
 SCRIPTS = ("uplot/uPlot.iife.min.js", "live.js")
 
 
@@ -104,7 +106,7 @@ class LivePage:
             "run": secrets.token_hex(8),
             "page": rendered("live.html", SCRIPTS, title=title, outputs=outputs),
         }
-        self._samples: deque[tuple[float, Any, Any, Any]] = deque(maxlen=RECENT)
+        self._samples: deque[tuple[float, Any, Any]] = deque(maxlen=RECENT)
         self._latencies: deque[float] = deque(maxlen=RECENT)
         self._events: deque[str] = deque(maxlen=EVENTS)
         self._state: Any = None
@@ -129,9 +131,7 @@ class LivePage:
 
     def sample(self, sample: Sample, t: float, state: Any, waiting: int) -> None:
         """Take note of a sample; called by the identifying thread."""
-        sd = state.output_sd
-        y = np.atleast_1d(np.asarray(sample.y, dtype=float))
-        self._samples.append((t, y, y - state.innovation * sd, sd))
+        self._samples.append((t, sample.y, state.prediction))
         self._latencies.append(state.latency)
         self._count += 1
         self._late += state.late
@@ -183,39 +183,64 @@ class LivePage:
                         self._server = self._started()
 
     def _frame(self, over: bool) -> str:
-        """What is new as JSON, and the posterior."""
-        samples: list[tuple[float, Any, Any, Any]] = []
-        while self._samples:
-            samples.append(self._samples.popleft())
-        samples = samples[:: -(-len(samples) // MOST_SAMPLES) or 1]
+        """What is new as JSON, and now and then the posterior."""
         now, (before, count) = time.monotonic(), self._before
         if now - before >= 1.0:
             self._rate, self._before = (self._count - count) / (now - before), (now, self._count)
         self._frames += 1
-        t, y, predicted, sd = zip(*samples, strict=True) if samples else ((), (), (), ())
         fields: dict[str, Any] = {
             "frame": self._frames, "samples": self._count, "rate": self._rate, "over": over,
             "waiting": self._waiting, "alarms": self._alarms, "events": list(self._events),
-            "t": t, "y": y, "predicted": predicted, "sd": sd,
         }  # fmt: skip
-        return json_text(fields | self._posterior())
+        fields |= self._shown_samples()
+        if over or self._frames % STATE_FRAMES == 1:
+            fields["state"] = self._posterior()
+        return json_text(fields)
 
-    def _posterior(self) -> dict[str, Any]:
+    def _shown_samples(self) -> dict[str, Array]:
+        """Columns of the samples since the last frame; of many those of extreme value or residual.
+
+        A frame is as wide as ten pixels: what lies between would not be seen.
+        """
+        samples: list[tuple[float, Any, Any]] = []
+        while self._samples:
+            samples.append(self._samples.popleft())
+        if not samples:
+            return dict.fromkeys(("t", "y", "predicted", "sd"), np.empty(0))
+        t, y, prediction = (np.array(column) for column in zip(*samples, strict=True))
+        y = y.reshape(len(t), -1)
+        some = extremes(np.hstack([y, (y - prediction[:, 0]) / prediction[:, 1]]))
+        columns = {"t": t, "y": y, "predicted": prediction[:, 0], "sd": prediction[:, 1]}
+        return {name: column[some] for name, column in columns.items()}
+
+    def _posterior(self) -> dict[str, Any] | None:
         state, latencies = self._state, list(self._latencies)
         if state is None:
-            return {"state": None}
+            return None
         p50, p99 = np.quantile(latencies, [0.5, 0.99])
         mean, sd = state.mean, state.sd
         rows = [
             [name, mean[name], sd[name], *state.quantile(name, [0.025, 0.975])]
             for name in state.names
         ]
-        found = {
+        return {
             "parameters": rows, "ess": state.ess, "degraded": state.degraded, "lag": state.lag,
             "time": state.t, "p50": p50, "p99": p99, "approximate": state.approximate,
             "in_time": 1.0 - self._late / max(self._count, 1),
         }  # fmt: skip
-        return {"state": found}
+
+
+def extremes(values: Array) -> NDArray[np.intp]:
+    """Return the rows of (T, c) that hold the least or the largest value of a column, in order.
+
+    All rows where there are not more of them than these can be.
+    """
+    n, columns = values.shape
+    if n <= 2 * columns:
+        return np.arange(n)
+    # What is missing is neither the largest nor the least.
+    low, high = np.where(np.isnan(values), [[[np.inf]], [[-np.inf]]], values)
+    return np.unique([low.argmin(axis=0), high.argmax(axis=0)])
 
 
 def _input(server: subprocess.Popen[str]) -> IO[str]:

@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import ipaddress
 import json
+import os
 import signal
 import socket
 import sys
@@ -30,6 +31,8 @@ HISTORY = 200
 SILENCE = 5.0
 """Seconds after which a comment keeps a connection open."""
 MOST_CONNECTIONS = 100
+NICE = 5
+"""Lower priority than the stream's."""
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -169,6 +172,9 @@ async def serve(settings: dict[str, Any]) -> None:
 def main() -> None:
     """Read the settings and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        # Whoever looks on waits for the stream, not the stream for them.
+        os.nice(NICE)
     settings = json.loads(sys.stdin.readline())
     try:
         asyncio.run(serve(settings))

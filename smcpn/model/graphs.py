@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.expression import ExpressionTable
@@ -56,6 +57,8 @@ class Model:
         Noise densities of the outputs, where not all are Gaussian.
     process_noise : ProcessNoise or None
         G of dx = f dt + G dW, where the state is disturbed.
+    delay : Delay or None
+        Dead times of the inputs: ``u`` is that of so much earlier.
     """
 
     x: ca.SX
@@ -73,6 +76,7 @@ class Model:
     diffusion: ca.SX | None = None
     density: OutputDensity | None = None
     process_noise: ProcessNoise | None = None
+    delay: Delay | None = None
 
     @cached_property
     def kernels(self) -> dict[Any, Any]:
@@ -121,7 +125,10 @@ class Model:
     def depends_on(self) -> NDArray[np.bool_]:
         """Which parameters, (d,), any of the graphs depends on: the prior alone has the others."""
         graphs = ca.vertcat(*map(ca.densify, self._graphs))
-        return np.array(ca.which_depends(graphs, self.theta, 1), dtype=bool)
+        used = np.array(ca.which_depends(graphs, self.theta, 1), dtype=bool)
+        sources = () if self.delay is None else self.delay.sources
+        used[[place for place in sources if isinstance(place, int)]] = True
+        return used
 
     def table(self) -> ExpressionTable:
         """The graphs as plain data, absent ones as empty; ``constant_values`` is not in it."""
@@ -133,7 +140,12 @@ class Model:
         return ExpressionTable.of(ca.Function("model", arguments, results))
 
     @classmethod
-    def from_table(cls, table: ExpressionTable, constant_values: Sequence[float]) -> Model:
+    def from_table(
+        cls,
+        table: ExpressionTable,
+        constant_values: Sequence[float],
+        delay: Delay | None = None,
+    ) -> Model:
         """Make the graphs again, over new symbols.
 
         Raises
@@ -153,10 +165,13 @@ class Model:
             diffusion=diffusion if diffusion.numel() else None,
             density=OutputDensity(y, output, log_density) if y.numel() else None,
             process_noise=_process_noise(columns, x),
+            delay=delay,
         )  # fmt: skip
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"table": self.table(), "constant_values": self.constant_values}
+        return {
+            "table": self.table(), "constant_values": self.constant_values, "delay": self.delay,
+        }  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(vars(Model.from_table(**state)))
@@ -171,6 +186,40 @@ class Model:
         variance = self.with_numbers().noise_variance
         function = ca.Function("variance", [self.theta], [variance])
         return np.array(function(values.T))
+
+    def density_scatter(
+        self, values: NDArray[np.float64], outputs: NDArray[np.float64], y: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Variance of the noise about the outputs where it has a density, and residuals, (T, q).
+
+        The variance is the reciprocal of a sample's information; the residuals are those of the
+        deviance, with the sign of y - output, which for Gaussian noise and its logarithm are
+        standard normal (McCullagh and Nelder 1989, section 2.4.3). NaN where a density is not
+        largest at an output that is y, as of counts whose output is the logarithm of their mean.
+
+        Parameters
+        ----------
+        values : ndarray, (d,)
+            Parameters.
+        outputs, y : ndarray, (T, q)
+        """
+        density = self.with_numbers().density
+        assert density is not None
+        at, own = ca.substitute, (density.y, density.output)
+        gradient, information = density.expansion()[0], density.information()
+        graphs = [
+            at(information, *own),
+            at(gradient, *own),
+            2.0 * (at(density.log_density, *reversed(own)) - density.log_density),
+        ]
+        function = ca.Function("scatter", [*own, self.theta], graphs)
+        with np.errstate(all="ignore"):
+            found = function(y.T, outputs.T, np.tile(values[:, None], len(y)))
+            curvature, slope, deviance = (np.array(one).T for one in found)
+            variance = 1.0 / curvature
+            residual = np.sign(y - outputs) * np.sqrt(np.maximum(deviance, 0.0))
+            central = np.abs(slope) <= 1e-6 * np.sqrt(curvature)
+        return np.where(central, variance, np.nan), np.where(central, residual, np.nan)
 
 
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
@@ -365,6 +414,7 @@ def make_model(
     diffusion: str | None = None,
     interval: float = 1.0,
     disturbance: Disturbance | None = None,
+    delay: Delay | None = None,
 ) -> tuple[Model, dict[str, Distribution], list[str]]:
     """Trace everything over one set of symbols.
 
@@ -382,6 +432,8 @@ def make_model(
         Sampling interval, for which a correlation of noise holds that names none.
     disturbance : Disturbance, optional
         Process noise of an ODE that has none of its own.
+    delay : Delay, optional
+        Of the inputs.
 
     Returns
     -------
@@ -444,7 +496,14 @@ def make_model(
         diffusion=spread,
         density=density,
         process_noise=disturbed,
+        delay=delay,
     )
+    if delay is not None:
+        if disturbed is not None:
+            raise InputError(
+                "delay does not go with process noise: leave one of them out", argument="delay"
+            )
+        used.update(delay.names)
     unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
     return model, added.distributions, unused
 

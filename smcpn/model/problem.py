@@ -18,6 +18,7 @@ from smcpn.card import Card, WithCard
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.delay import Delay
 from smcpn.model.distribution import Distribution, describe
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import ByName, by_scalar, is_name
@@ -98,6 +99,12 @@ class Problem(WithCard):
         unit per square root of a second; a vector has one for all entries or a list.
         ``("x1", "x2")`` maps to the correlation of two of them.
         Where it depends on the state, write the model with `smcpn.sde`.
+    delay : mapping of str to float or str, optional
+        Dead times, ``{"u": "tau"}``: the equation's u(t) is the record's u(t - tau), exact for its
+        hold, ``"zoh"`` or ``"foh"``, whatever part of a sampling interval tau is. An input maps to
+        seconds, or to the name of a parameter whose prior has bounds. Before the first sample the
+        input is the first one; of a record that was cut from a longer one it is what came before,
+        up to 64 samples, of a periodic one the period before.
 
     Attributes
     ----------
@@ -141,6 +148,7 @@ class Problem(WithCard):
         coordinates: Mapping[str, str] | None = None,
         diffusion: str | None = None,
         process_noise: Mapping[Any, float | str] | None = None,
+        delay: Mapping[str, float | str] | None = None,
     ) -> None:
         check_ode(ode)
         self.ode = ode
@@ -150,6 +158,7 @@ class Problem(WithCard):
             {
                 "observe": observe, "noise": noise, "prior": prior, "initial": initial,
                 "coordinates": coordinates, "diffusion": diffusion, "process_noise": process_noise,
+                "delay": delay,
             },
         )  # fmt: skip
         given_outputs = scalar_outputs(observe, ode)
@@ -178,7 +187,9 @@ class Problem(WithCard):
             diffusion=diffusion,
             interval=interval,
             disturbance=disturbance,
+            delay=Delay.of(delay, ode, free, fixed),
         )
+        self._check_delay()
         _check_model(self.model, unused, ode)
         if isinstance(coordinates, Mapping):
             # Entries of a vector that are fixed have none.
@@ -223,6 +234,7 @@ class Problem(WithCard):
         problem.process_noise = dict(process_noise)
         problem._made_of = None
         problem._check_records()
+        problem._check_delay()
         return problem
 
     @checked
@@ -278,7 +290,8 @@ class Problem(WithCard):
     def card(self) -> Card:
         """See `WithCard.card`."""
         given = [("observed", self.observe), ("noise", self.noise), ("initial state", self.initial),
-                 ("process noise", self.process_noise), ("fixed", self.fixed)]  # fmt: skip
+                 ("process noise", self.process_noise), ("delay", self.delay),
+                 ("fixed", self.fixed)]  # fmt: skip
         return Card(
             f"Problem: {counted(len(self.names), 'unknown parameter')} of '{self.ode.name}', "
             f"{counted(len(self.records), 'record')} of {self.n_samples} samples",
@@ -333,6 +346,12 @@ class Problem(WithCard):
         return given and self.ode.function is other.ode.function
 
     @property
+    def delay(self) -> dict[str, float | str]:
+        """Dead times by input: seconds, or the name of a parameter; empty where there are none."""
+        delay = self.model.delay
+        return {} if delay is None else delay.labelled(self.ode.inputs, self.names)
+
+    @property
     def n_samples(self) -> int:
         """Samples of all records together."""
         return sum(len(record) for record in self.records)
@@ -370,6 +389,10 @@ class Problem(WithCard):
                     "leave this column out of y and its entry out of observe and noise",
                     argument="observe",
                 )
+
+    def _check_delay(self) -> None:
+        if self.model.delay is not None:
+            self.model.delay.intervals(self.records)
 
     def _check_values(self, densities: list[Density | None]) -> None:
         """Refuse measurements that a density cannot have made."""

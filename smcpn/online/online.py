@@ -413,6 +413,7 @@ class Online:
             t=self.axis.last,
             ess=population.last_ess,
             innovation=windows.innovation,
+            prediction=windows.prediction,
             latency=time.perf_counter() - begin,
             lag=current.tracker.lag,
             alarm=windows.alarm,

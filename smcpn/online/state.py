@@ -78,6 +78,9 @@ class State:
         Effective sample size.
     innovation : ndarray, (q,)
         Measured minus predicted output, in predictive standard deviations; nan where missing.
+    prediction : ndarray, (2, q)
+        Mean and standard deviation of the outputs of this sample, given the samples before it:
+        parameters, solver and noise together; nan before the first.
     latency : float
         Seconds that the update took.
     lag : int
@@ -94,6 +97,7 @@ class State:
     t: float
     ess: float
     innovation: Array
+    prediction: Array
     latency: float
     lag: int
     alarm: Alarm | None
@@ -186,39 +190,21 @@ class State:
         return dict(zip(self.state_names, self._mixture[1].tolist(), strict=True))
 
     @property
-    def output_sd(self) -> Array:
-        """Predictive standard deviation of each output at the last sample, (q,); nan before any.
-
-        Solver, noise and the spread of the particles, weighted with what the sample told.
-        """
-        return self._summaries[1]
-
-    @property
     def _mixture(self) -> tuple[Array, Array]:
-        return self._summaries[0]
+        if "mixture" not in self._known:
+            unknown = np.full(len(self.state_names), np.nan)
+            known = self._hidden.mixture() if self._position else (unknown, unknown)
+            self._known["mixture"] = known
+        return self._known["mixture"]
 
     @property
-    def _summaries(self) -> tuple[tuple[Array, Array], Array]:
-        """Mean and standard deviation of the states, and standard deviation of the outputs."""
-        if "summaries" not in self._known:
-            unknown = np.full(len(self.state_names), np.nan)
-            found = (unknown, unknown), np.full(len(self.innovation), np.nan)
-            if self._position:
-                likelihood, moments = self._moments()
-                q = likelihood.history.n_outputs
-                weights, mean = self.weights, moments[:q]
-                spread = np.square(mean - (mean @ weights)[:, None])
-                sd = np.sqrt((moments[q : 2 * q] + spread) @ weights)
-                found = HiddenStates.of(likelihood, moments, weights).mixture(), sd
-            self._known["summaries"] = found
-        return self._known["summaries"]
-
-    def _moments(self) -> tuple[Any, Array]:
-        """The likelihood, and its moments (m, N) of all particles at the last sample."""
+    def _hidden(self) -> HiddenStates:
+        """The states of the model at the last sample, of all particles."""
         system = self._particles.system
         likelihood = self._shared.sampler.likelihood.keyed(system.keys)
         columns = likelihood.columns(self._shared.window.prior.natural(system.theta))
-        return likelihood, likelihood.moments(columns, system.state, self._position - 1)
+        moments = likelihood.moments(columns, system.state, self._position - 1)
+        return HiddenStates.of(likelihood, moments, self.weights)
 
     def quantile(self, name: str, q: float | list[float]) -> Array:
         """Weighted quantile(s) of a parameter.

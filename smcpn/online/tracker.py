@@ -99,7 +99,7 @@ class StreamIbis(Ibis):
     likelihood: StreamLikelihood
     particles: Reweighted
     last_ess = float("nan")
-    innovation = np.empty(0)
+    innovation, prediction = np.empty(0), np.empty((2, 0))
 
     @property
     def system(self) -> ParticleSystem:
@@ -143,7 +143,8 @@ class StreamIbis(Ibis):
         if self._keyed:
             self._with_keys(self.sample + 1)
         population = self._reweighting(self.particles, self.sample)
-        self.innovation, (ess, log_mean) = population.innovation, population.summary
+        self.innovation, self.prediction = population.innovation, population.prediction
+        ess, log_mean = population.summary
         if ess < self._least:
             return False
         self.particles, self.last_ess = Reweighted(self.particles.base, population), ess
@@ -233,7 +234,7 @@ class Interim:
     def __init__(self, sampler: StreamIbis) -> None:
         self.particles, self.sample = sampler.particles, sampler.sample
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
-        self.innovation = sampler.innovation
+        self.innovation, self.prediction = sampler.innovation, sampler.prediction
         self.likelihood = sampler.likelihood
         self._reweighting = Reweighting(sampler.prior, sampler.likelihood)
         # Keys of its own, for the thread at work uses the sampler's generator.
@@ -252,7 +253,8 @@ class Interim:
             self.particles = self.particles.with_keys(keys)
         population = self._reweighting(self.particles, self.sample)
         self.particles = Reweighted(self.particles.base, population)
-        self.innovation, (self.last_ess, _) = population.innovation, population.summary
+        self.innovation, self.prediction = population.innovation, population.prediction
+        self.last_ess, _ = population.summary
         self.sample += 1
 
     def states(self) -> HiddenStates:

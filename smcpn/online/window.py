@@ -263,6 +263,8 @@ class Windows:
         Raised since it was last set to None.
     innovation : ndarray, (q,)
         Of the last sample.
+    prediction : ndarray, (2, q)
+        Mean and standard deviation of its outputs, given the samples before.
     """
 
     def __init__(
@@ -279,13 +281,20 @@ class Windows:
         self._problem, self._settings, self._change = problem, settings, change
         self._seeds = np.random.SeedSequence(entropy)
         self.alarm: Alarm | None = None
-        self._observed, self.innovation = 0, np.full(len(problem.observe), np.nan)
+        self._observed, q = 0, len(problem.observe)
+        self.innovation, self.prediction = np.full(q, np.nan), np.full((2, q), np.nan)
         likelihood = empty(problem, folder)
         sampler = self._sampler(likelihood, problem.prior, self._seeds)
         tracker = Tracker(likelihood, sampler, self._observe)
         self._forgetting: Forgetting | None = None
         self._enter(Window(0, tracker, problem.prior))
         if length is not None:
+            if problem.model.delay is not None:
+                raise InputError(
+                    "forget does not go with delay: a new window does not know the inputs before "
+                    "it; leave forget out",
+                    argument="forget",
+                )
             start = FreeStart(problem)
             free = empty(start.problem, None)
             self._forgetting = Forgetting(length, free, start, self._begin_tracking)
@@ -349,11 +358,11 @@ class Windows:
         }
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the samples of the current window, the last innovation, and means of states."""
+        """Return the samples of the current window, the last prediction, and means of states."""
         history = self.current.likelihood.history
         t, u, y = history.samples(0, len(history))
         found: dict[str, NDArray[Any]] = {"t": t, "u": u, "y": y, "start": self.current.start}
-        found["innovation"] = self.innovation
+        found |= {"innovation": self.innovation, "prediction": self.prediction}
         if self._forgetting is not None:
             found["noted"], found["states"] = self._forgetting.states()
         return found
@@ -368,7 +377,8 @@ class Windows:
         entropy, spawned = self._seeds.entropy, document["spawned"]
         self._seeds = np.random.SeedSequence(entropy, n_children_spawned=spawned)
         self._change.resume(document["change"])
-        self._observed, self.innovation = document["observed"], arrays["innovation"]
+        self._observed = document["observed"]
+        self.innovation, self.prediction = arrays["innovation"], arrays["prediction"]
         likelihood, prior = self.current.likelihood, self._problem.prior
         if self._forgetting is not None:
             self._forgetting.resume(arrays["noted"], arrays["states"], document["awaited"])
@@ -421,7 +431,8 @@ class Windows:
         sample = current.begin + population.sample - 1
         if sample < self._observed:
             return
-        self._observed, self.innovation = sample + 1, population.innovation
+        self._observed = sample + 1
+        self.innovation, self.prediction = population.innovation, population.prediction
         if self._forgetting is not None:
             self._forgetting.observe(sample, population)
         tracker = current.tracker

@@ -39,8 +39,8 @@ from smcpn.validation.reweighting import Reweighted, compare_likelihoods
 
 TEMPLATE = "report.html"
 NOT_VALIDATED = (
-    "Not done: the noise has a density of its own, so that no innovation would be normal. Compare "
-    "simulations of the test records with what was measured."
+    "Not done: the noise has a density that is not about the output, so that no innovation is "
+    "normal. Compare simulations of the test records with what was measured."
 )
 PACKAGES = ("numpy", "scipy", "numba", "casadi", "matplotlib")
 
@@ -55,6 +55,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         "observed": _text(problem.observe),
         "noise sd": _text(problem.noise),
         "process noise": _process_noise(problem),
+        **({"delay": _text(problem.delay)} if problem.delay else {}),
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
         "solver": str(posterior.solver),
@@ -209,7 +210,7 @@ def write_report(
     simulations : mapping of str to Simulation
         Of the test records, by name.
     validation : Validation, optional
-        On the records learned from; none where the noise has a density of its own.
+        On the records learned from; none where the noise is not about the output.
     published, truth, title, likelihoods, robust
         As of `smcpn.Posterior.report`.
     states : sequence of States

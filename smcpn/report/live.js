@@ -1,11 +1,19 @@
 /* The live page: frames of `smcpn.live.page` by server-sent events. */
 "use strict";
 (() => {
-  const SECONDS = 10, MOST_POINTS = 6000, MOST_FRAMES = 1200, MOST_PLOTS = 12, SILENT_MS = 3000;
+  const SECONDS = 10, MOST_POINTS = 6000, MOST_STATES = 600, MOST_PLOTS = 12, SILENT_MS = 3000;
+  const HEADS = ["mean", "sd", "2.5 %", "97.5 %"];
   const by = (id) => document.getElementById(id);
-  const colour = (name) => () => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const short = (value, digits = 4) => (value == null ? "–" : Number(value.toPrecision(digits)).toString());
   const element = (name, className, text = "") => Object.assign(document.createElement(name), { className, textContent: text });
+  const write = (place, text) => { if (place.textContent !== text) place.textContent = text; };
+
+  /* Colours of the style: read once, as each reading has the browser work out the whole page's. */
+  const known = new Map();
+  const colour = (name) => () => {
+    if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim());
+    return known.get(name);
+  };
 
   /* Columns of the last values; bounded, so that a page may stay open for days. */
   class Ring {
@@ -48,12 +56,12 @@
     by("outputs").append(place);
     return {
       ring: new Ring(6, MOST_POINTS),
-      over: plotIn(place, `${name}: measured and predicted one sample ahead, 95 % band`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["measured", "data", 2], ["predicted", "model", 1]], 230, true),
+      over: plotIn(place, `${name}: measured and predicted one sample ahead, 95 % band`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["measured", "data", 1.5], ["predicted", "model", 1]], 230, true),
       residual: plotIn(place, `${name}: residual in predicted standard deviations; 95 % lie in the band`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["residual", "model", 1]], 150),
     };
   });
-  const histories = new Map();
-  let latest = null, heard = 0, run = "", ended = false, dirty = false;
+  const histories = new Map(), boxes = new Map(), rows = new Map();
+  let latest = null, state = null, changed = false, asked = false, heard = 0, run = "", ended = false;
   window.drawn = 0;
 
   function take(frame) {
@@ -63,63 +71,96 @@
       const known = m != null && s != null;
       ring.push([t, known ? m + 1.96 * s : null, known ? m - 1.96 * s : null, y, m, known && y != null ? (y - m) / s : null]);
     }));
-    for (const [name, mean, , low, high] of (frame.state?.parameters ?? []).slice(0, MOST_PLOTS)) {
+    ended = frame.over;
+    if (frame.state) note(frame.state);
+  }
+
+  function note(found) {
+    state = found;
+    changed = true;
+    for (const [name, mean, , low, high] of state.parameters.slice(0, MOST_PLOTS)) {
       if (!histories.has(name)) {
         const place = element("div", "plot");
         by("histories").append(place);
-        histories.set(name, { ring: new Ring(4, MOST_FRAMES), plot: plotIn(place, `${name}, mean and 95 % interval`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["mean", "model", 1.5]], 150) });
+        histories.set(name, { ring: new Ring(4, MOST_STATES), plot: plotIn(place, `${name}, mean and 95 % interval`, [["97.5 %", "band", 1], ["2.5 %", "band", 1], ["mean", "model", 1.5]], 150) });
       }
       const { ring } = histories.get(name), times = ring.columns[0];
-      if (!times.length || frame.state.time > times[times.length - 1]) ring.push([frame.state.time, high, low, mean]);
+      if (!times.length || state.time > times[times.length - 1]) ring.push([state.time, high, low, mean]);
     }
-    ended = frame.over;
-    dirty = true;
   }
 
-  function facts(frame) {
-    const state = frame.state;
-    const rows = [["samples", frame.samples], ["samples per second", short(frame.rate, 3)], ["waiting", frame.waiting], ["alarms", frame.alarms]];
-    if (state) rows.push(["time (s)", short(state.time, 6)], ["effective particles", short(state.ess, 3)],
-      ["latency, median (ms)", short(1e3 * state.p50, 3)], ["latency, 99 % (ms)", short(1e3 * state.p99, 3)],
-      ["within the budget", `${(100 * state.in_time).toFixed(2)} %`], ["rejuvenation behind by", state.lag]);
-    by("facts").replaceChildren(...rows.map(([name, value]) => {
-      const box = element("div", name === "alarms" && value ? "bad" : "");
-      box.append(element("dt", "", name), element("dd", "", String(value)));
-      return box;
-    }));
-    by("parameters").replaceChildren(...(state?.parameters ?? []).map(([name, ...values]) => {
-      const row = element("tr", "");
-      row.append(element("td", "", name));
-      values.forEach((value, i) => {
-        const cell = element("td", "", short(value, 5));
-        cell.dataset.head = ["mean", "sd", "2.5 %", "97.5 %"][i];
-        row.append(cell);
-      });
-      return row;
-    }));
-    if (frame.events.length) by("events").replaceChildren(...frame.events.slice().reverse().map((text) => element("p", "", text)));
-    const words = state && [state.degraded ? "degraded: few particles count" : "", state.approximate].filter(Boolean).join("; ");
-    by("state").hidden = !state;
-    by("state").textContent = words || "not degraded";
-    by("state").className = state?.degraded ? "pill bad" : "pill";
+  function fact(name, value) {
+    if (!boxes.has(name)) {
+      const box = element("div", "");
+      box.append(element("dt", "", name), element("dd", ""));
+      by("facts").append(box);
+      boxes.set(name, box);
+    }
+    const box = boxes.get(name);
+    write(box.lastChild, String(value));
+    box.className = name === "alarms" && value ? "bad" : "";
+  }
+
+  function facts() {
+    const frame = latest;
+    fact("samples", frame.samples);
+    fact("samples per second", short(frame.rate, 3));
+    fact("waiting", frame.waiting);
+    fact("alarms", frame.alarms);
+    const text = frame.events.join("\n");
+    if (text && by("events").dataset.text !== text) {
+      by("events").dataset.text = text;
+      by("events").replaceChildren(...frame.events.slice().reverse().map((one) => element("p", "", one)));
+    }
+    if (!state) return;
+    fact("time (s)", short(state.time, 6));
+    fact("effective particles", short(state.ess, 3));
+    fact("latency, median (ms)", short(1e3 * state.p50, 3));
+    fact("latency, 99 % (ms)", short(1e3 * state.p99, 3));
+    fact("within the budget", `${(100 * state.in_time).toFixed(2)} %`);
+    fact("rejuvenation behind by", state.lag);
+    const words = [state.degraded ? "degraded: few particles count" : "", state.approximate].filter(Boolean).join("; ");
+    by("state").hidden = false;
+    write(by("state"), words || "not degraded");
+    by("state").className = state.degraded ? "pill bad" : "pill";
+  }
+
+  function table() {
+    for (const [name, ...values] of state.parameters) {
+      if (!rows.has(name)) {
+        const row = element("tr", "");
+        row.append(element("td", "", name), ...HEADS.map((head) => { const cell = element("td", ""); cell.dataset.head = head; return cell; }));
+        by("parameters").append(row);
+        rows.set(name, row);
+      }
+      values.forEach((value, i) => write(rows.get(name).children[i + 1], short(value, 5)));
+    }
   }
 
   function draw() {
-    if (dirty && latest) {
-      dirty = false;
-      facts(latest);
-      for (const { ring, over, residual } of outputs) {
-        const all = ring.columns[0], [t, high, low, y, m, e] = ring.since(all[all.length - 1] - SECONDS);
-        over.setData([t, high, low, y, m]);
-        residual.setData([t, t.map(() => 1.96), t.map(() => -1.96), e]);
-      }
-      for (const { ring, plot } of histories.values()) plot.setData(ring.since(-Infinity));
-      window.drawn += 1;
+    asked = false;
+    for (const { ring, over, residual } of outputs) {
+      const all = ring.columns[0], [t, high, low, y, m, e] = ring.since(all[all.length - 1] - SECONDS);
+      over.setData([t, high, low, y, m]);
+      residual.setData([t, t.map(() => 1.96), t.map(() => -1.96), e]);
     }
-    requestAnimationFrame(draw);
+    if (changed || ended || !state) facts();
+    if (changed) {
+      changed = false;
+      table();
+      for (const { ring, plot } of histories.values()) plot.setData(ring.since(-Infinity));
+    }
+    window.drawn += 1;
   }
 
-  function show(text, className) { by("status").textContent = text; by("status").className = `pill ${className}`; }
+  /* Once for all that came since: never while nobody sees the page. */
+  function ask() {
+    if (!asked) requestAnimationFrame(draw);
+    asked = true;
+  }
+
+  function show(text, className) { write(by("status"), text); by("status").className = `pill ${className}`; }
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { known.clear(); if (latest) ask(); });
   const source = new EventSource("events");
   source.addEventListener("run", ({ data }) => {
     if (run && run !== data) {
@@ -133,10 +174,10 @@
     JSON.parse(data).forEach(take);
     show(ended ? "stream ended" : "live", ended ? "" : "good");
     if (ended) source.close();
+    ask();
   };
   source.onerror = () => { if (!ended) show("connection lost, trying again", "bad"); };
   setInterval(() => {
     if (!ended && source.readyState === EventSource.OPEN && heard && Date.now() - heard > SILENT_MS) show("nothing received", "bad");
   }, 1000);
-  requestAnimationFrame(draw);
 })();

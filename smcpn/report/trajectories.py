@@ -42,6 +42,7 @@ def simulation_figure(
     upper: Array,
     scores: tuple[float, float, float],
     diverged: float = 0.0,
+    kind: str = "free simulation",
 ) -> Figure:
     """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
 
@@ -56,6 +57,8 @@ def simulation_figure(
         Fit in %, RMSE, and share of the samples inside the band.
     diverged : float
         Share of the simulations that diverged, and are not shown.
+    kind : str
+        What was simulated, for the title.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def simulation_figure(
         one without measurements.
     """
     t, unit, half = record.t, record.y_unit, upper - mean
-    title = f"{plain(record.name)}: free simulation"
+    title = f"{plain(record.name)}: {kind}"
     if diverged:
         title += f" ({100 * diverged:.2g} % diverged)"
     y = record.y[:, output] if record.n_outputs else np.full(len(t), np.nan)
@@ -110,7 +113,12 @@ def simulation_figure(
 
 @styled
 def outputs_figure(
-    record: Record, names: Sequence[str], mean: Array, upper: Array, fit: Array
+    record: Record,
+    names: Sequence[str],
+    mean: Array,
+    upper: Array,
+    fit: Array,
+    kind: str = "free simulation",
 ) -> Figure:
     """Every measured and simulated output with the 95 % predictive band, the error below each.
 
@@ -123,6 +131,8 @@ def outputs_figure(
         Simulated outputs, and the upper ends of their bands, which are symmetric.
     fit : ndarray, (q,)
         In %.
+    kind : str
+        What was simulated, for the title.
 
     Returns
     -------
@@ -143,13 +153,14 @@ def outputs_figure(
         curves.set_ylabel(with_unit(plain(names[j]), units[j]))
         if measured[j]:
             curves.set_title(f"{plain(names[j])}: fit {fit[j]:.2f} %")
-            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, units[j])
+            # The unit is that of the panel above; two would run into each other.
+            _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
     drawing.axes[-1].set_xlabel("time (s)")
     rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
     first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))
     drawing.legend(
         *first.get_legend_handles_labels(), loc="outside upper left", ncols=3,
-        title=f"{plain(record.name)}: free simulation{rest}", alignment="left",
+        title=f"{plain(record.name)}: {kind}{rest}", alignment="left",
     )  # fmt: skip
     drawing.align_ylabels(drawing.axes)
     return drawing

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.model.record import Record
+from smcpn.results.handed_over import HandedOver
 from smcpn.results.posterior import Posterior
 from smcpn.results.tables import ParameterTable, Tabulated
 from smcpn.simulation.particles import Simulation
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @checked
-class Analysed(Tabulated):
+class Analysed(Tabulated, HandedOver):
     """A result that does what a `Posterior` does, by its `posterior`: one draw, or many."""
 
     @cached_property
@@ -34,6 +35,9 @@ class Analysed(Tabulated):
     @abstractmethod
     def _drawn(self) -> Posterior:
         """Make these draws."""
+
+    def _particles(self) -> Posterior:
+        return self.posterior
 
     def table(self) -> ParameterTable:
         """The parameter table as data, as of a `Posterior`."""

@@ -14,11 +14,13 @@ from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
+from smcpn.results.handed_over import HandedOver
 from smcpn.results.robust import Robust, remark, robust_of, suspicion
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.simulation.states import States, states_of_particles
+from smcpn.status import status
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.sandwich import Sandwich, sandwich
 
@@ -31,7 +33,7 @@ DRAWN = 8
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Posterior(WeightedDraws):
+class Posterior(WeightedDraws, HandedOver):
     """The posterior of an identification as weighted particles.
 
     Attributes
@@ -246,6 +248,9 @@ class Posterior(WeightedDraws):
         write_posterior(file, self)
         return file
 
+    def _particles(self) -> Posterior:
+        return self
+
     def validate(self, record: Record | None = None) -> Validation:
         """Test the posterior: innovations, frequency response, error budget, ridges, verdict.
 
@@ -420,6 +425,7 @@ class Posterior(WeightedDraws):
         likelihoods: Sequence[str] = (),
         robust: Robust | None = None,
         figures: str | Path | None = None,
+        progress: bool | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
 
@@ -446,6 +452,8 @@ class Posterior(WeightedDraws):
             What `robust` returned, to show beside.
         figures : str or Path, optional
             Folder that receives every figure as SVG and PDF too; made where there is none.
+        progress : bool, optional
+            A line of status on standard error, as of `maximise`.
 
         Returns
         -------
@@ -463,16 +471,24 @@ class Posterior(WeightedDraws):
         check_destination(path)
         folder = None if figures is None else figure_folder(figures)
         check_truth(self, truth)
-        simulations = {
-            name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
-            for name, test in (tests or {}).items()
-        }
-        disturbed = self.problem.model.process_noise is not None
-        states = [self.states(one) for one in self.problem.records] if disturbed else []
-        # Noise with a density of its own has no innovations that could be normal.
-        validation = self.validate() if self.problem.model.density is None else None
-        return write_report(
-            self, path, simulations, validation, published=published or {},
-            truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
-            figures=folder,
-        )  # fmt: skip
+        with status(progress) as say:
+            say("report: simulations")
+            simulations = {
+                name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
+                for name, test in (tests or {}).items()
+            }
+            disturbed = self.problem.model.process_noise is not None
+            states = [self.states(one) for one in self.problem.records] if disturbed else []
+            say("report: validation")
+            try:
+                validation = self.validate()
+            except InputError:
+                # A density that is not about the output, as of counts, has no innovations.
+                if self.problem.model.density is None:
+                    raise
+                validation = None
+            return write_report(
+                self, path, simulations, validation, published=published or {},
+                truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
+                figures=folder,
+            )  # fmt: skip

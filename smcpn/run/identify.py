@@ -6,7 +6,6 @@ import time
 import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Any, cast
@@ -22,6 +21,7 @@ from smcpn.model.problem import Problem, check_problem
 from smcpn.results.draws import Timing
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
+from smcpn.run.interrupted import InMemory
 from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
 from smcpn.run.restore import checkpoint_of, locked, written_run
@@ -62,7 +62,7 @@ def identify(
     """Return the posterior of the parameters of a problem, by sequential Monte Carlo.
 
     Where the model has networks, it is that of the problem which is linear in their weights about a
-    maximum, see `linearise`; ``method="tempering"`` keeps the weights themselves, in which
+    maximum, see `linearise_networks`; ``method="tempering"`` keeps the weights themselves, in which
     particles hardly move.
 
     Parameters
@@ -112,8 +112,9 @@ def identify(
         mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
         a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four
         to six searches, on a short record too. Where the Pareto k of the importance weights says
-        that the mixture misses what matters, the run begins again at the prior, and a warning says
-        so. An approximation brings its solver and likelihood, where none is given.
+        that the mixture is not near enough to the posterior, the run begins again at modes three
+        times as wide; or at the prior, and a warning says so, if a few particles from there end
+        where no mode is. An approximation brings its solver and likelihood, where none is given.
     state_particles : int or "auto", optional
         Of the particle filter that each particle has with ``likelihood="particle"``, which is
         SMC^2. By default ``"auto"``: 32, doubled while the variance of the log-likelihood at the
@@ -170,6 +171,12 @@ def identify(
     Chopin, N. (2002). A sequential particle filter method for static models. Biometrika 89.
     Longbottom et al. (2024), arXiv:2404.12923, for the likelihood.
     Chopin, N., Jacob, P. E., Papaspiliopoulos, O. (2013). SMC^2. JRSS B 75.
+
+    Notes
+    -----
+    An interrupt (Ctrl-C, the stop button of a notebook) raises `KeyboardInterrupt`. The run is kept
+    in its checkpoint, or without one in memory until another is interrupted: `resume` goes on to
+    the same bytes, and `load` returns the posterior of the samples so far where there is one.
     """
     check_problem(problem)
     # Before a search of minutes.
@@ -200,7 +207,10 @@ def identify(
             problem, given = start.problem, given.model_copy(update={"method": None})
         settings = _starting(given, start, problem).resolved(problem)
         if settings.checkpoint is None:
-            return identified(lambda: Run(problem, settings, settings.threads, workers), progress)
+            memory = InMemory(problem, settings)
+            return identified(
+                lambda: Run(problem, settings, settings.threads, workers), progress, memory
+            )
         file = file_path("checkpoint", settings.checkpoint)
         with locked(file):
             stored = checkpoint_of(file, problem, settings, settings.existing)
@@ -225,7 +235,7 @@ def _starting(given: Settings, start: Laplace | str | None, problem: Problem) ->
 def identified(
     begin: Callable[[], Run],
     progress: bool | Callable[[Progress], None] | None,
-    writer: CheckpointWriter | None = None,
+    kept: CheckpointWriter | InMemory,
 ) -> Posterior:
     """Advance a run to its end and return its posterior.
 
@@ -235,22 +245,21 @@ def identified(
         Makes the run; what it compiles is counted.
     progress
         As of `identify`.
-    writer : CheckpointWriter, optional
+    kept : CheckpointWriter or InMemory
         Receives a snapshot after every part.
     """
     began, before = time.perf_counter(), replace(CLOCK)
-    with progress_line(progress) as report, writer or nullcontext():
+    with progress_line(progress) as report, kept:
         run = begin()
-        if writer is not None and run.plan is None:
-            writer.offer(run.snapshot())
+        if run.plan is None:
+            kept.offer(run.snapshot())
         while run.outcome is None:
             run.advance()
-            if writer is not None:
-                writer.offer(run.snapshot())
+            kept.offer(run.snapshot())
             state = run.progress()
             if report is not None and state is not None:
                 report(state)
-    posterior = posterior_of(run, () if writer is None else writer.warnings)
+    posterior = posterior_of(run, kept.warnings)
     work = CLOCK.since(before)
     timing = Timing(
         wall=time.perf_counter() - began - work.compile_seconds,

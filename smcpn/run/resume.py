@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.results.posterior import Posterior
 from smcpn.run.identify import identified, posterior_of
+from smcpn.run.interrupted import LEAST, InMemory, InterruptedRun, forget, last_interrupted
 from smcpn.run.restore import locked, restored, stored_problem, stored_settings, written_run
 from smcpn.run.run import Run
 from smcpn.smc.sampler import Progress
@@ -30,7 +32,7 @@ MOST_UNSEEN = 1_000_000
 
 
 def resume(
-    path: str | PathLike[str],
+    path: str | PathLike[str] | None = None,
     *,
     data: Record | None = None,
     threads: int | None = None,
@@ -40,13 +42,15 @@ def resume(
 ) -> Posterior:
     """Continue the run of a checkpoint, to the result of an uninterrupted run.
 
+    Without a path it is the run without a checkpoint that was interrupted last in this process.
+
     Everything is read from the file and its file of records; no code is run from
     either. Where a part of the run could not be stored, such as a prior of your own class, run
     the script again instead: ``identify(problem, checkpoint=path)`` goes on as well.
 
     Parameters
     ----------
-    path : path
+    path : path, optional
         Of the checkpoint. If it is damaged its previous version is used, with a warning.
     data : Record, optional
         Samples that follow the last record. A finished run then goes on with them; one whose moves
@@ -63,13 +67,23 @@ def resume(
     Raises
     ------
     InputError
-        If the file cannot be used, in one sentence.
+        If the file cannot be used, in one sentence; without one, if no run was interrupted.
+
+    Examples
+    --------
+    >>> posterior = smcpn.identify(problem)  # interrupted by Ctrl-C  # doctest: +SKIP
+    >>> posterior = smcpn.resume()  # doctest: +SKIP
     """
-    file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    threads = THREADS("threads", threads)
     if data is not None and not isinstance(data, Record):
         raise InputError(f"data is {shown(data)}: give a smcpn.Record", argument="data")
     checked_executor(executor)
     every = real_number("checkpoint_every", checkpoint_every, "give seconds, 0 or more")
+    if path is None:
+        if data is not None:
+            raise InputError("data is given without a checkpoint: give its path", argument="data")
+        return _resumed_in_memory(last_interrupted(), threads, executor, progress)
+    file = FILE_NAME("path", path)
     with locked(file):
         stored = read_run(file)
         problem = stored_problem(stored.header, file)
@@ -86,11 +100,30 @@ def resume(
             return identified(begin, progress, writer)
 
 
-def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
+def _resumed_in_memory(
+    kept: InterruptedRun,
+    threads: int | None,
+    executor: Executor | str | None,
+    progress: bool | Callable[[Progress], None] | None,
+) -> Posterior:
+    """Continue a run that was kept in memory."""
+    problem, settings = kept.problem, kept.settings
+    with compiling_for(settings.cpu), workers_of(executor) as workers:
+        posterior = identified(
+            lambda: Run.resumed(problem, settings, kept.snapshot, threads, workers),
+            progress,
+            InMemory(problem, settings),
+        )
+    forget(kept)
+    return posterior
+
+
+def load(path: str | PathLike[str] | None = None, *, threads: int | None = None) -> Posterior:
     """Return the posterior in a file: that of `Posterior.save`, or of the checkpoint of a run.
 
     A checkpoint has the posterior of all samples, or of those assimilated so far. Nothing is
-    written, and a run at work on the file is not disturbed.
+    written, and a run at work on the file is not disturbed. Without a path it is that of the run
+    without a checkpoint that was interrupted last in this process.
 
     Raises
     ------
@@ -101,7 +134,13 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     --------
     >>> smcpn.load("run.h5").plot_corner()  # doctest: +SKIP
     """
-    file, threads = FILE_NAME("path", path), THREADS("threads", threads)
+    threads = THREADS("threads", threads)
+    if path is None:
+        kept = last_interrupted()
+        with compiling_for(kept.settings.cpu):
+            run = Run.resumed(kept.problem, kept.settings, kept.snapshot, threads)
+            return _posterior_so_far(run, "the interrupted run")
+    file = FILE_NAME("path", path)
     kinds = {kind_of(file), kind_of(previous_of(file))}
     if POSTERIOR in kinds and RUN not in kinds:
         return _verified(read_posterior(file), file, threads)
@@ -109,12 +148,16 @@ def load(path: str | PathLike[str], *, threads: int | None = None) -> Posterior:
     problem = stored_problem(stored.header, file)
     settings = stored_settings(stored.header, file)
     with compiling_for(settings.cpu):
-        run = restored(stored, problem, settings, file, threads)
-        finished = [sampler for sampler in run.samplers if sampler.sample == problem.n_samples]
-        if finished:
-            run.samplers = finished
-            return posterior_of(run)
-        return posterior_of(_so_far(run, file))
+        return _posterior_so_far(restored(stored, problem, settings, file, threads), str(file))
+
+
+def _posterior_so_far(run: Run, origin: str) -> Posterior:
+    """Return the posterior of the finished populations, or of the samples assimilated so far."""
+    finished = [sampler for sampler in run.samplers if sampler.sample == run.problem.n_samples]
+    if finished:
+        run.samplers = finished
+        return posterior_of(run)
+    return posterior_of(_so_far(run, origin))
 
 
 def _verified(posterior: Posterior, path: Path, threads: int | None) -> Posterior:
@@ -137,20 +180,21 @@ def _verified(posterior: Posterior, path: Path, threads: int | None) -> Posterio
     return posterior
 
 
-def _so_far(run: Run, path: Path) -> Run:
+def _so_far(run: Run, origin: str) -> Run:
     """Cut the records to what the population at work has assimilated."""
     assimilated = run.samplers[0].sample if run.samplers else 0
-    if assimilated < 2:
+    if assimilated < LEAST:
         raise InputError(
-            f"{path} has assimilated {assimilated} samples: there is no posterior to show yet"
+            f"{origin} has assimilated {assimilated} samples: there is no posterior to show yet"
         )
     snapshot, left, records = run.snapshot(), assimilated, []
+    at_work = tuple(one.without_part() for one in snapshot.samplers)
     for record in run.problem.records:
-        if left >= 2:
+        if left >= LEAST:
             records.append(record[:left])
         left -= len(record)
     problem = run.problem.with_records(records)
-    return Run.resumed(problem, run.settings, snapshot, run.threads)
+    return Run.resumed(problem, run.settings, replace(snapshot, samplers=at_work), run.threads)
 
 
 def _extended(problem: Problem, data: Record) -> Problem:

@@ -55,7 +55,8 @@ def row_pieces(writer: ClassicalRowWriter, record: Record) -> Iterator[Rows]:
     if length >= len(record):
         yield writer.whole(record)
         return
-    start = writer.start(record)
+    start, memory = writer.start(record), writer.memory
     for a in range(0, len(record) - 1, length):
         window = RecordPiece(record, writer.n_outputs, a, min(a + length + 1, len(record)))
-        yield writer.joined(start, writer.rows(window, writer.memory)[0])
+        rows, memory = writer.rows(window, memory)
+        yield writer.joined(start, rows)

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.codegen.lower import LaneProgram
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
+from smcpn.likelihood.classical import (
+    line_of,
+    outputs_at,
+    runge_kutta_program,
+    runge_kutta_rows,
+)
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem, check_record
 from smcpn.model.record import Record
@@ -114,7 +119,7 @@ class _Sensitivity:
         target = window.y[None] if outputs is None else outputs
         self._target = np.nan_to_num(target).reshape(len(target), -1)
         self._rows = runge_kutta_rows(window, model, steps)
-        self._kernel = LaneKernel(_sensitivity_program(model))
+        self._kernel = LaneKernel(_sensitivity_program(model, window))
 
     def __call__(self, initial: Array) -> tuple[Array, Array]:
         """Errors (N, M) of the M measured outputs and Jacobians (N, M, n), for states (N, n)."""
@@ -128,20 +133,22 @@ class _Sensitivity:
         return self._target[:, self._measured] - seen[..., 0], seen[..., 1:]
 
 
-def _sensitivity_program(model: Model) -> LaneProgram:
+def _sensitivity_program(model: Model, window: Record) -> LaneProgram:
     n = model.x.numel()
     sample = SampleSymbols.of(model)
-    outputs = outputs_at(model, model.x, sample)
-    plain = runge_kutta_program(model, sample, outputs)
+    line = line_of(model, window)
+    outputs = outputs_at(model, model.x, sample, line)
+    plain = runge_kutta_program(model, sample, outputs, line=line)
     start, moved = ca.SX.sym("start", n, 1), ca.SX.sym("moved", n, n)
     rates = ca.jacobian(outputs, model.x) @ moved
     emitted = [ca.vertcat(outputs[j], rates[j, :].T) for j in range(outputs.numel())]
-    step = ca.vertcat(plain.step, ca.vec(ca.jacobian(plain.step, model.x) @ moved))
+    step = ca.vertcat(plain.step, ca.vec(ca.jacobian(plain.step[:n], model.x) @ moved))
     return replace(
         plain,
         theta=ca.vertcat(model.theta, start),
-        state=ca.vertcat(model.x, ca.vec(moved)),
-        start=ca.vertcat(start, ca.vec(ca.SX.eye(n))),
+        state=ca.vertcat(plain.state, ca.vec(moved)),
+        start=ca.vertcat(start, plain.start[n:], ca.vec(ca.SX.eye(n))),
+        interval=None if plain.interval is None else ca.vertcat(plain.interval, ca.vec(moved)),
         step=ca.densify(step),
         emitted=ca.densify(ca.vertcat(*emitted)),
     )

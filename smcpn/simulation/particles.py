@@ -67,7 +67,8 @@ class Simulation(WithCard):
         problem has none.
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
-        the problem does.
+        the problem does. Of noise with a density that at the posterior mean, by the information of
+        a sample about the output; 0 where the output is not in the unit of y, as of counts.
     solver_variance : ndarray, (T, q)
         Squared change of the outputs at the posterior mean when the Runge-Kutta step of this
         simulation is halved: the error of the curve that is shown, not of the `EKF0` that
@@ -91,6 +92,8 @@ class Simulation(WithCard):
         from visit.
     outputs : tuple of str
         Names of the outputs, where they are known.
+    kind : str
+        What was simulated, for titles.
     """
 
     record: Record
@@ -109,6 +112,7 @@ class Simulation(WithCard):
     diverged: float = 0.0
     warnings: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    kind: str = "free simulation"
 
     @property
     def lower(self) -> Array:
@@ -139,7 +143,9 @@ class Simulation(WithCard):
         """See `WithCard.picture`: every output and its error."""
         from smcpn.report.trajectories import outputs_figure
 
-        return outputs_figure(self.record, self.names_of_outputs, self.mean, self.upper, self.fit)
+        return outputs_figure(
+            self.record, self.names_of_outputs, self.mean, self.upper, self.fit, self.kind
+        )
 
     @property
     def names_of_outputs(self) -> tuple[str, ...]:
@@ -182,8 +188,9 @@ class Simulation(WithCard):
 
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
-            self.record, output, self.mean[:, output], self.upper[:, output], scores, self.diverged
-        )
+            self.record, output, self.mean[:, output], self.upper[:, output], scores,
+            self.diverged, self.kind,
+        )  # fmt: skip
 
 
 def simulate_particles(
@@ -228,10 +235,13 @@ def simulate_particles(
     while moments.spoiled_by(simulator(theta)):
         if not moments.weights.any():
             raise InputError(f"{record.name}: the simulation diverges for every particle")
-    # A density has no variance in the unit of the output: the band is then that of the output.
+    centre = moments.weights @ values
     noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
+    if model.density is not None:
+        # That of a density whose output is not in the unit of y is left out of the band.
+        noise = np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
     process = simulator.process_variance(problem, theta, moments.weights)
-    change = simulator.halving_change((moments.weights @ values)[:, None])
+    change = simulator.halving_change(centre[:, None])
     chosen, solver = int(simulator.steps), np.square(change)
     # Of a long record either takes as much memory as a result.
     del simulator, change

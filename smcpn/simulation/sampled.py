@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import casadi as ca
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import NotNegative, checked
 from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram
+from smcpn.columns import counted
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import outputs_at, runge_kutta_program, runge_kutta_rows
 from smcpn.likelihood.lanes import SampleSymbols
@@ -119,6 +120,12 @@ class WrittenOutSteps:
     @classmethod
     def of(cls, model: Model, steps: int) -> WrittenOutSteps:
         """Write out ``steps`` Runge-Kutta steps."""
+        if model.delay is not None:
+            raise InputError(
+                "delay does not go with a controller or with predictions over a horizon: use "
+                "simulate, or shift the input of the record by a known dead time",
+                argument="delay",
+            )
         sample = SampleSymbols.of(model)
         outputs = outputs_at(model, model.x, sample)
         one = runge_kutta_program(model, sample, outputs)
@@ -274,7 +281,8 @@ def predict_particles(
             )
         check_record(record, problem.ode, model.outputs.numel())
         windows = WindowFilter(problem, model, record, window_begins(record, horizon), steps)
-        return simulate_particles(problem, record, values, weights, simulator=windows)
+        found = simulate_particles(problem, record, values, weights, simulator=windows)
+        return replace(found, kind=_ahead(horizon))
     if model.process_noise is not None:
         raise InputError(
             "filter is given, but the problem has process noise, which is what its own filter "
@@ -283,7 +291,12 @@ def predict_particles(
         )
     initial = model.initial_states(values)
     simulator = WindowPrediction(model, record, initial, horizon, filter, steps)
-    return simulate_particles(problem, record, values, weights, simulator=simulator)
+    found = simulate_particles(problem, record, values, weights, simulator=simulator)
+    return replace(found, kind=_ahead(horizon))
+
+
+def _ahead(horizon: int) -> str:
+    return f"{counted(horizon, 'sample')} ahead"
 
 
 class WindowPrediction(SampledSimulator):

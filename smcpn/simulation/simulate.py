@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, real_number, shown, whole_number
+from smcpn.model.delay import Delay
 from smcpn.model.disturbance import Disturbance
 from smcpn.model.entries import by_scalar
 from smcpn.model.graphs import Model, make_model
@@ -33,6 +34,7 @@ def simulate(
     initial: Any = "rest",
     steps: int | str = "auto",
     process_noise: Mapping[Any, float | str] | None = None,
+    delay: Mapping[str, float | str] | None = None,
     seed: int | None = None,
 ) -> Array:
     """Integrate an ODE with known parameters over the input of a record.
@@ -57,6 +59,8 @@ def simulate(
         Where noise depends on the state, the distribution of a path has an error of the order of
         the step.
     process_noise : mapping, optional
+        As for `Problem`, with numbers or parameter names.
+    delay : mapping, optional
         As for `Problem`, with numbers or parameter names.
     seed : int, optional
         Of the process noise; the same seed and steps give the same path.
@@ -89,10 +93,29 @@ def simulate(
         raise InputError(f"parameters is {shown(parameters)}: give a dict of name to number")
     seed = None if seed is None else whole_number("seed", seed, 0)
     what = scalar_outputs(observe, ode)
-    parameters = by_scalar(parameters, ode, "parameters")
     # Its outputs are not used: they may be other ones than are simulated.
     record = record.unmeasured(len(what))
     check_record(record, ode, len(what))
+    model, values = known_model(ode, parameters, what, initial, process_noise, delay)
+    return _path(model, record, values[:, None], steps, seed)
+
+
+def known_model(
+    ode: ODE,
+    parameters: Mapping[str, Any],
+    observe: list[Any],
+    initial: Any,
+    process_noise: Mapping[Any, float | str] | None,
+    delay: Mapping[str, float | str] | None = None,
+) -> tuple[Model, Array]:
+    """Trace an ODE whose parameters are all known, and return it with their values (p,).
+
+    Raises
+    ------
+    InputError
+        If a parameter is missing, unknown or no number.
+    """
+    parameters = by_scalar(parameters, ode, "parameters")
     values = {
         name: real_number(f"parameter '{name}'", value)
         for name, value in {**ode.defaults, **parameters}.items()
@@ -102,13 +125,14 @@ def simulate(
         disturbance.check({}, values)
     model, added, unused = make_model(
         ode,
-        observe=what,
+        observe=observe,
         noise=[1.0],
         initial=scalar_initial(initial, ode),
         n_records=1,
         free=list(values),
         fixed={},
         disturbance=disturbance,
+        delay=Delay.of(delay, ode, {}, values),
         lacking="parameter '{name}' has no value: give parameters={{'{name}': ...}} a number",
     )
     if unused or added:
@@ -116,8 +140,7 @@ def simulate(
             f"'{[*unused, *added][0]}' belongs to no parameter of model '{ode.name}' "
             f"({listed(ode.parameters)})"
         )
-    theta = np.array(list(values.values()), dtype=float)[:, None]
-    return _path(model, record, theta, steps, seed)
+    return model, np.array(list(values.values()), dtype=float)
 
 
 def simulate_problem(

@@ -13,7 +13,12 @@ from numpy.typing import NDArray
 from smcpn.codegen.emit import LEAST_LANES
 from smcpn.codegen.kernel import LaneKernel
 from smcpn.errors import InputError
-from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
+from smcpn.likelihood.classical import (
+    classical_writer,
+    line_of,
+    outputs_at,
+    runge_kutta_program,
+)
 from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
@@ -68,7 +73,9 @@ class Simulator:
             wanted = round(float(np.diff(record.t).mean()) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         sample = SampleSymbols.of(model)
-        self._program = runge_kutta_program(model, sample, outputs_at(model, model.x, sample))
+        self._line = line = line_of(model, record)
+        outputs = outputs_at(model, model.x, sample, line)
+        self._program = runge_kutta_program(model, sample, outputs, line=line)
 
     def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
         """Yield (a, b, outputs (b - a, q, N)) over the record, for parameters (p, N).
@@ -125,7 +132,7 @@ class Simulator:
     def _run(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
         kernel = self._narrow_kernel if narrow else self._kernel
-        writer = ClassicalRowWriter(self._model, self._record, steps)
+        writer = classical_writer(self._line, self._model, self._record, steps)
         rows = row_pieces(writer, self._record)
         return output_chunks(kernel, theta, rows, self._model.outputs.numel())
 

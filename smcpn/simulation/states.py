@@ -249,7 +249,7 @@ def _by_kalman(
     rng: np.random.Generator,
 ) -> dict[str, Array]:
     """Moments and draws of `States` by filter and smoother."""
-    recursion = kind.traced(problem, solver, Grid.of([record]))
+    recursion = kind.traced(problem, solver, Grid.of([record], problem.model.delay))
     rows = written_rows(recursion, problem, solver, record, initial_number(problem, start))
     run = FilterRun(recursion, solver, rows, values)
     n = len(problem.ode.states)

@@ -297,6 +297,18 @@ class Snapshot:
     estimate_variance: float
     random_state: dict[str, Any]
 
+    def without_part(self) -> Snapshot:
+        """Return the state weighed by whole samples, without the part of one that is under way."""
+        if self.exponent is None or self.refining:
+            return self
+        system, n = self.system, len(self.system)
+        alive = np.isfinite(system.log_weights)
+        with np.errstate(invalid="ignore"):
+            without = system.log_weights - tempered(system.log_increment, self.exponent)
+        weights = np.where(alive, without, -np.inf)
+        whole = replace(system, log_weights=weights, log_increment=np.zeros(n))
+        return replace(self, system=whole, exponent=None)
+
 
 class Sampler(ABC):
     """A population of particles, moved from the prior, or another start, to the posterior.

@@ -26,7 +26,7 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.likelihood.expected import Prediction, predictions
-from smcpn.model.problem import Problem
+from smcpn.model.problem import Model, Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
 
@@ -233,20 +233,42 @@ def innovations(
     Raises
     ------
     InputError
-        If the measurements are not Gaussian, so that no innovation is normal.
+        If the noise has a density whose output is not in the unit of y, as of counts.
     """
-    if problem.model.density is not None:
-        raise InputError(
-            "innovations need Gaussian noise, a standard deviation per output: the problem's noise "
-            "has a density of its own"
-        )
     chosen = list(enumerate(problem.records))
     if record is not None:
         own = [(number, one) for number, one in chosen if one is record]
         chosen = own or [(0, record)]
     found = predictions(problem, solver, chosen, likelihood)
     disturbed = problem.model.process_noise is not None
+    if problem.model.density is not None:
+        return tuple(_residuals(one, problem.model, values, int(solver.steps)) for one in found)
     return tuple(_normalised(one, values, int(solver.steps), disturbed) for one in found)
+
+
+def _residuals(one: Prediction, model: Model, values: Array, steps: int) -> Innovations:
+    """Innovations of noise with a density: residuals of the deviance, `Model.density_scatter`.
+
+    They are less by the share of the solver or of the disturbed states in their variance.
+    """
+    record, (mean, covariance) = one.record, one.moments(values, steps)
+    noise, residual = model.density_scatter(values, mean, record.y)
+    if np.isnan(noise).all(axis=0).any():
+        raise InputError(
+            "innovations need noise that is about the output: that of the problem has a density "
+            "which is largest elsewhere, as Poisson's, whose output is the logarithm of the mean"
+        )
+    states = np.diagonal(covariance, axis1=1, axis2=2).copy()
+    variance, nothing = states + noise, np.zeros_like(states)
+    disturbed = model.process_noise is not None
+    return Innovations(
+        record=record,
+        mean=mean,
+        variance=variance,
+        solver_variance=nothing if disturbed else states,
+        process_variance=states if disturbed else nothing,
+        normalised=residual * np.sqrt(noise / variance),
+    )
 
 
 def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> Innovations:

@@ -141,7 +141,7 @@ def log_likelihood_of(
 
     It starts from the initial state of the problem's first record.
     """
-    grid = Grid.of([record])
+    grid = Grid.of([record], problem.model.delay)
     recursion = suitable_likelihood(problem, solver, likelihood)(problem, solver, grid)
     kernel = LaneKernel(recursion.program(recursion.log_density()))
     return _evaluated(recursion.over([record], solver, kernel), values)

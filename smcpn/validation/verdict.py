@@ -42,7 +42,10 @@ def number_of_tests(outputs: Sequence[Whiteness], learned: Sequence[bool]) -> in
 
 
 def judge(
-    outputs: Sequence[Whiteness], learned: Sequence[bool], others: Sequence[str] = ()
+    outputs: Sequence[Whiteness],
+    learned: Sequence[bool],
+    others: Sequence[str] = (),
+    names: Sequence[str] = (),
 ) -> Verdict:
     """Judge the tests of all outputs together.
 
@@ -53,12 +56,15 @@ def judge(
         Of each output, whether its noise was learned: the variance then fits whatever the model.
     others : sequence of str
         What else is to be looked at, such as the steps of the solver.
+    names : sequence of str
+        Of the outputs; by default their numbers.
     """
     tests = number_of_tests(outputs, learned)
     reasons: list[str] = []
     wrong = False
     for number, (output, own) in enumerate(zip(outputs, learned, strict=True)):
-        label = "" if len(outputs) == 1 else f" of output {number + 1}"
+        name = names[number] if names else f"output {number + 1}"
+        label = "" if len(outputs) == 1 else f" of {name}"
         structure = [*_structure(output, FALSE_ALARMS / tests)]
         wrong |= min(_structural(output)) * tests < OVERWHELMING
         reasons += [f"{reason}{label}" for reason in structure]

@@ -106,7 +106,7 @@ def test_methods_in_the_help_are_those_there_are():
 def test_records_are_read_as_their_files_are_written(tmp_path, text, options):
     path = tmp_path / "data.csv"
     path.write_text(text, "utf-8")
-    record = Source({}, BOTH, **options).record(path)
+    record = Source({}, BOTH, **options).records(path)[0]
     np.testing.assert_allclose(record.t, [0.0, 0.1, 0.2])
     np.testing.assert_array_equal(record.y, [[1, 2], [np.nan, 3], [np.nan, 4]])
     assert record.uniform
@@ -119,8 +119,8 @@ def test_records_are_read_as_their_files_are_written(tmp_path, text, options):
         ("0,1,2\n0.1,3,4\n", "--columns"),
         ("", "is empty"),
         ("t,x,v\n0,1\n1,2,3\n", "line 2: 2 columns"),
-        ("t,x,v\n0,one,2\n1,2,3\n", "line 2: 'one' is not a number"),
-        ("t,x,v\n1,1,2\n0,2,3\n", "sort the times"),
+        ("t,x,v\n0,one,2\n1,2,3\n", "line 2: 'x' is 'one', no number"),
+        ("t,x,v\n1,1,2\n0,2,3\n", "line 3: .*sort the samples"),
         ("t,x,v\n1,1,2\n", "at least two"),
     ],
     ids=str,
@@ -129,4 +129,4 @@ def test_files_that_cannot_be_read_are_told(tmp_path, text, message):
     path = tmp_path / "data.csv"
     path.write_text(text, "utf-8")
     with pytest.raises(smcpn.InputError, match=message):
-        Source({}, BOTH).record(path)
+        Source({}, BOTH).records(path)

@@ -93,6 +93,8 @@ def test_an_update_is_an_advance_and_weights(stream, n):
             spread = np.sqrt(share @ (np.square(mean - share @ mean) + variance))
             expected = (measured[sample] - share @ mean) / spread
             np.testing.assert_allclose(population.innovation, expected, rtol=1e-10, atol=1e-12)
+            predicted = [share @ mean], [spread]
+            np.testing.assert_allclose(population.prediction, predicted, rtol=1e-10, atol=1e-15)
 
 
 def test_what_does_not_fit_is_refused(stream):

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from scipy import io, stats
 
 import smcpn
-from smcpn.config import files, load_system
+from smcpn.config import load_system
 from smcpn.config.document import Document, key_lines
-from smcpn.config.files import Layout, read_columns
+from smcpn.io import files
+from smcpn.io.files import Layout, read_columns
 from smcpn.settings import RunSettings, Settings
 
 MODEL = """import smcpn
@@ -269,6 +270,14 @@ def test_process_noise_is_a_table_of_states(folder):
             smcpn.identify(case.problem, likelihood=name, particles=50, progress=False)
 
 
+def test_delay_is_a_table_of_inputs(folder):
+    table = '[delay]\nu = "tau"\n[prior]\ntau = {uniform = {low = 0, high = 0.2}}'
+    changed(folder, "[prior]", table)
+    case = load_system("config.toml")
+    assert case.problem.names == ("tau", "c", "k")
+    assert case.problem.delay == {"u": "tau"}
+
+
 def test_a_model_file_may_have_a_stochastic_equation(folder):
     model = (folder / "model.py").read_text()
     (folder / "model.py").write_text(model.replace("@smcpn.ode", "@smcpn.sde").replace(
@@ -329,7 +338,7 @@ def write_npz(path):
 )
 def test_arrays_of_every_format(tmp_path, name, write):
     write(tmp_path / name)
-    columns = read_columns(tmp_path / name, Layout("rig.t", ("rig.force",), ("y[1]",)))
+    (columns,) = read_columns(tmp_path / name, Layout("rig.t", ("rig.force",), ("y[1]",)))
     np.testing.assert_array_equal(columns.t, T)
     np.testing.assert_array_equal(columns.u[:, 0], FORCE)
     np.testing.assert_array_equal(columns.y[:, 0], -POSITION)
@@ -450,6 +459,8 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("scale = 4.0", 'scale = 4.0, coordinate = "logit"', "line 16, prior.k: coordinate"),
         ("[prior]", "[initial]\nq = 1\n[prior]", "line 15, initial.q: initial names 'q'"),
         ("[prior]", "[process_noise]\nw = 1\n[prior]", "line 15, process_noise.w: .*no state"),
+        ("[prior]", "[delay]\nw = 1\n[prior]", "line 15, delay.w: .*no input"),
+        ("[prior]", '[delay]\nu = "tau"\n[prior]', "line 15, delay.u: .*no prior"),
         ("[prior]", "[process_noise]\nv = -1\n[prior]", "line 15, process_noise.v: .*positive"),
         ("[prior]", '[process_noise]\nv = 1\n"x,v" = 0.5\n[prior]', "line 14, .*noise of its own"),
         ("[prior]", '[run]\nseed = "a"\n[prior]', "line 15, run.seed: seed is 'a'"),
@@ -544,7 +555,7 @@ def test_a_broken_line_of_the_data_is_named(folder):
     rows = (folder / "data.csv").read_text().splitlines()
     rows[3] = "0.1,abc,1"
     (folder / "data.csv").write_text("\n".join(rows))
-    with pytest.raises(smcpn.InputError, match=r"data.csv, line 4: 'abc' is not a number"):
+    with pytest.raises(smcpn.InputError, match=r"data.csv, line 4: 'force' is 'abc', no number"):
         load_system("config.toml")
 
 

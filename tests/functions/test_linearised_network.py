@@ -178,17 +178,17 @@ def test_refuses_priors_of_single_weights():
     problem = problem_of(**{"smooth[2]": stats.norm(0, 2)})
     maximum = smcpn.maximise(problem, solver=RK4, starts=1, search="shooting", iterations=2)
     with pytest.raises(InputError, match=r"prior 'smooth\[2\]'"):
-        smcpn.linearise(maximum)
+        smcpn.linearise_networks(maximum)
 
 
 def test_another_scale_stays():
     problem = problem_of(smooth={"scale": stats.lognorm(0.1, scale=3.0)})
     maximum = smcpn.maximise(problem, solver=RK4, starts=1, search="shooting", iterations=2)
-    linear = smcpn.linearise(maximum)
+    linear = smcpn.linearise_networks(maximum)
     assert linear.prior.distributions["smooth.scale"].kwds == {"scale": 3.0}
     fixed = problem_of(smooth={"scale": 3.0})
     maximum = smcpn.maximise(fixed, solver=RK4, starts=1, search="shooting", iterations=2)
-    assert smcpn.linearise(maximum).fixed == {"smooth.scale": 3.0}
+    assert smcpn.linearise_networks(maximum).fixed == {"smooth.scale": 3.0}
 
 
 def test_a_problem_with_other_functions():

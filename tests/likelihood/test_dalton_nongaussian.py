@@ -332,5 +332,5 @@ def test_counts_are_identified():
     assert 0.0 <= posterior.shift.worst < 0.5
     simulation = posterior.simulate(posterior.problem.records[0])
     assert np.isfinite(simulation.sd).all()
-    with pytest.raises(InputError, match="innovations need Gaussian noise"):
+    with pytest.raises(InputError, match="innovations need noise that is about the output"):
         posterior.validate()

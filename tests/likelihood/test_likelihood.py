@@ -162,13 +162,13 @@ def test_mean_and_covariance_against_a_textbook_kalman_filter(order):
 @pytest.mark.parametrize(("order", "expected"), [(1, 2), (2, 3), (3, 4), (4, 5), ("rk4", 4)])
 def test_order_of_convergence(order, expected):
     """Global order of the mean on x'' = -2 x - 0.4 x' + sin(1.3 t), against the exact solution."""
-    record = Record(u=lambda t: np.sin(1.3 * t), t=0.2 * np.arange(60))
+    record = Record(u=lambda t: np.sin(1.3 * t), t=0.2 * np.arange(30))
     model = linear_problem().model
     block = np.zeros((4, 4))
     block[:2, :2], block[1, 2], block[2, 3], block[3, 2] = F, 1.0, 1.3, -1.3
     exact = np.array([(linalg.expm(block * t) @ [0, 0, 0, 1.0])[0] for t in record.t])
     errors = []
-    for steps in (8, 16, 32):
+    for steps in (16, 32):
         if order == "rk4":
             mean = smcpn.simulate(linear_model(F), record, {"k": 1.0}, observe="x", steps=steps)[
                 :, 0
@@ -176,7 +176,7 @@ def test_order_of_convergence(order, expected):
         else:
             mean = ekf0(model, record, np.ones(1), order, steps).mean[:, 0]
         errors.append(np.abs(mean - exact).max())
-    slope = np.log2(errors[1] / errors[2])
+    slope = np.log2(errors[0] / errors[1])
     assert abs(slope - expected) < 0.3, (slope, errors)
 
 

@@ -38,9 +38,15 @@ def space(problem: Problem, theta, solver, **options) -> StateSpace:
 @pytest.mark.parametrize(
     ("likelihood", "solver", "golden"),
     [
-        (fenrir, EKF0(2, 20, diffusion=1.0), 103.8924701),
         (fenrir, EKF1(2, 20, diffusion=1.0), 104.0160325),
-        (fenrir, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.9117110478),
+        # The kernels meet these in every run.
+        pytest.param(fenrir, EKF0(2, 20, diffusion=1.0), 103.8924701, marks=pytest.mark.nightly),
+        pytest.param(
+            fenrir,
+            EKF1(2, 20, diffusion=1.0, jacobian="diagonal"),
+            103.9117110478,
+            marks=pytest.mark.nightly,
+        ),
         (dalton, EKF1(2, 20, diffusion=1.0, jacobian="diagonal"), 103.91366479),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
@@ -76,8 +82,8 @@ SMALL_STEPS = {
     "solver",
     [
         EKF0(2, 1, diffusion=1.0),
-        EKF1(2, 1, diffusion=1.0, jacobian="diagonal"),
-        EKF1(3, 1, diffusion=1.0),
+        pytest.param(EKF1(2, 1, diffusion=1.0, jacobian="diagonal"), marks=pytest.mark.nightly),
+        pytest.param(EKF1(3, 1, diffusion=1.0), marks=pytest.mark.nightly),
         EKF1(3, 1, diffusion=1.0, form="chain"),
     ],
     ids=str,

@@ -16,7 +16,7 @@ import pytest
 
 import smcpn
 from smcpn.io.events import Event
-from smcpn.live.page import RECENT, Address, LivePage
+from smcpn.live.page import RECENT, Address, LivePage, extremes
 from tests import models
 
 pytest.importorskip("uvicorn", reason="the extra web is not installed")
@@ -28,7 +28,7 @@ HOSTILE = """</script><script>document.title = "taken"</script>"""
 
 def state(k: int) -> SimpleNamespace:
     return SimpleNamespace(
-        output_sd=np.array([0.1]), innovation=np.array([0.5]), latency=1e-4, late=False, t=0.1 * k,
+        prediction=np.array([[0.95], [0.1]]), latency=1e-4, late=False, t=0.1 * k,
         names=("k",), mean={"k": 4.0}, sd={"k": 0.1}, ess=100.0, degraded=False, lag=0,
         approximate="", quantile=lambda name, q: np.array([3.8, 4.2]),
     )  # fmt: skip
@@ -194,24 +194,36 @@ def test_a_browser_sees_the_server_die_and_come_back(page, tmp_path):
         browser.close()
 
 
-def test_the_predictive_deviation_of_the_outputs_is_that_of_the_innovations():
+def test_a_sample_is_compared_with_what_was_predicted_of_it():
     problem = models.oscillator_problem(models.oscillator_record())
     live, record = smcpn.Online(problem, particles=100, seed=1), problem.records[0]
-    found = None
-    for u, y in zip(record.u[:150], record.y[:150], strict=True):
-        found = live.update(u, y)
-    ahead = live.predict(record.u[150:151])
-    # Late in a record one sample tells little: the next one's deviation is nearly the same.
-    np.testing.assert_allclose(found.output_sd, ahead.sd[0], rtol=0.1)
-    assert found.output_sd[0] >= models.OSCILLATOR_NOISE
+    live.update(record.u[0], record.y[0])
+    for k in range(1, 40):
+        ahead = live.predict(record.u[k : k + 1])
+        missing = k == 30
+        found = live.update(record.u[k], None if missing else record.y[k])
+        mean, sd = found.prediction
+        np.testing.assert_allclose([mean, sd], [ahead.mean[0], ahead.sd[0]], rtol=1e-9)
+        expected = np.nan if missing else (record.y[k] - mean) / sd
+        np.testing.assert_allclose(found.innovation, expected, rtol=1e-9)
+
+
+def test_extremes_are_kept_in_order():
+    values = np.random.default_rng(0).normal(size=(60, 2))
+    values[[7, 8]] = np.nan
+    kept = extremes(values).tolist()
+    assert kept == sorted({f(values[:, j]) for f in (np.nanargmin, np.nanargmax) for j in (0, 1)})
+    assert extremes(values[:4]).tolist() == [0, 1, 2, 3]
+    assert 0 < len(extremes(np.full((60, 2), np.nan))) <= 4
 
 
 def test_frames_hold_every_sample_with_its_prediction(page):
-    feed(page, 0, 5)
-    time.sleep(0.25)
+    feed(page, 0, 4)
+    time.sleep(0.8)
     with urllib.request.urlopen(page.url + "events") as response:
         frames = json.loads(next(line for line in response if line.startswith(b"data: ["))[6:])
-    assert [t for frame in frames for t in frame["t"]] == pytest.approx(0.1 * np.arange(5))
+    assert [t for frame in frames for t in frame["t"]] == pytest.approx(0.1 * np.arange(4))
     shown = next(frame for frame in frames if frame["t"])
     assert shown["predicted"][0] == [pytest.approx(0.95)]
-    assert shown["state"]["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]
+    state = next(frame["state"] for frame in reversed(frames) if frame.get("state"))
+    assert state["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]

@@ -5,6 +5,7 @@ import pytest
 
 import smcpn
 from smcpn.datasets.models import duffing
+from smcpn.likelihood.classical import ClassicalRowWriter
 from smcpn.simulation import chunks, simulator
 from tests.models import forced_input
 
@@ -42,13 +43,13 @@ def test_a_record_in_pieces_is_simulated_as_one(record, steps, monkeypatch):
 def test_pieces_are_no_longer_than_wanted(monkeypatch):
     monkeypatch.setattr(chunks, "PIECE", 100)
     record = smcpn.Record(u=forced_input(700, 0.2), dt=0.2, hold="zoh")
-    sizes, rows = [], simulator.ClassicalRowWriter.rows
+    sizes, rows = [], ClassicalRowWriter.rows
 
     def counted(self, window, memory):
         sizes.append(len(window.t))
         return rows(self, window, memory)
 
-    monkeypatch.setattr(simulator.ClassicalRowWriter, "rows", counted)
+    monkeypatch.setattr(ClassicalRowWriter, "rows", counted)
     parameters = {"m": 1.0, "c": 0.4, "k": 2.0, "k3": 0.5}
     smcpn.simulate(duffing, record, parameters, observe="x", steps=4)
     assert max(sizes) == 26

@@ -146,7 +146,9 @@ def native_density(density: LogDensity, centre: Array, factor: Array) -> NativeD
 def _gradient_kernel(function: LogLikelihood) -> tuple[LaneKernel, list[Rows]]:
     """Kernel of value and derivative alone, with as many lanes as the directions of one point."""
     problem, solver = function.problem, function.solver
-    recursion = LIKELIHOODS[function.likelihood].traced(problem, solver, Grid.of(problem.records))
+    recursion = LIKELIHOODS[function.likelihood].traced(
+        problem, solver, Grid.of(problem.records, problem.model.delay)
+    )
     lanes = next((n for n in (4, 8) if n >= len(problem.names)), TANGENT_LANES)
     kernel = recursion.kernel(solver, 1, gradient_program, lanes)
     return kernel, recursion.over(problem.records, solver, kernel).rows

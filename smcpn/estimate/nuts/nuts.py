@@ -62,10 +62,11 @@ def nuts(
     """Return the posterior of a problem as draws of the No-U-Turn sampler, by `nutpie`.
 
     Chains start at the modes of the posterior, as `laplace` finds them, and begin with its
-    covariance for a metric. Networks are linear in their weights about a maximum, see `linearise`.
-    Where there are few parameters, and the densities of their priors are smooth, the log density
-    is machine code that nutpie calls; where not, all chains are evaluated together. Gradients serve
-    many parameters; for several modes, and for the evidence, take `identify`.
+    covariance for a metric. Networks are linear in their weights about a maximum, see
+    `linearise_networks`. Where there are few parameters, and the densities of their priors are
+    smooth, the log density is machine code that nutpie calls; where not, all chains are evaluated
+    together. Gradients serve many parameters; for several modes, and for the evidence, take
+    `identify`.
 
     Parameters
     ----------

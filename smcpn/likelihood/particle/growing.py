@@ -56,7 +56,7 @@ def growing_estimate(
     number_of_steps(solver)
     template = problem.records[0]
     kind = cast(type[Particle], suitable_likelihood(problem, solver, likelihood))
-    recursion = kind.traced(problem, solver, Grid.of([template]))
+    recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
     filters = StreamFilters(recursion, solver, template, threads)
     rows = GrowingRows(filters.rows, history, samples_ahead(template, lookahead))
     return GrowingEstimate(filters, rows, STATE_PARTICLES)
@@ -358,6 +358,7 @@ class EstimatedPopulation(NamedTuple):
     log_likelihood: Array
     summary: tuple[float, float]
     innovation: Array
+    prediction: Array
 
 
 class EstimateUpdate:
@@ -385,10 +386,11 @@ class EstimateUpdate:
         self, state: Array, log_weights: Array, log_likelihood: Array
     ) -> EstimatedPopulation:
         """Return a population; see `Update.population`."""
-        nothing = np.full(self._likelihood.estimate.filters.n_outputs, np.nan)
+        innovation, *prediction = np.full((3, self._likelihood.estimate.filters.n_outputs), np.nan)
         return EstimatedPopulation(
-            state, log_weights, log_likelihood, _summary(log_weights), nothing
-        )
+            state, log_weights, log_likelihood, _summary(log_weights), innovation,
+            np.array(prediction),
+        )  # fmt: skip
 
     def __call__(self, before: EstimatedPopulation, sample: int) -> EstimatedPopulation:
         """Assimilate a sample."""
@@ -396,30 +398,32 @@ class EstimateUpdate:
         state, increments, moments = likelihood.assimilated(self._values, before.state, sample)
         increments = np.where(np.isfinite(increments), increments, -np.inf)
         log_weights = before.log_weights + increments
+        mean, sd = prediction = _prediction(len(measured), moments, before.log_weights)
         return EstimatedPopulation(
             state,
             log_weights,
             before.log_likelihood + increments,
             _summary(log_weights),
-            _innovation(measured, moments, before.log_weights),
+            (measured - mean) / sd,
+            prediction,
         )
 
 
-def _innovation(measured: Array, moments: Array, log_weights: Array) -> Array:
-    """What is measured, (q,), less its prediction, in predictive standard deviations.
+def _prediction(q: int, moments: Array, log_weights: Array) -> Array:
+    """Mean and standard deviation of q outputs, (2, q).
 
     Parameters
     ----------
     moments : ndarray, (m, N)
         Means and variances of the outputs, then others.
     """
-    q, weights = len(measured), np.exp(log_weights - log_weights.max())
+    weights = np.exp(log_weights - log_weights.max())
     # A diverged particle has no weight, but nan times zero is nan.
     mean, variance = np.where(weights > 0.0, moments[: 2 * q].reshape(2, q, -1), 0.0)
     weights /= weights.sum()
     expected = mean @ weights
     spread = (np.square(mean - expected[:, None]) + variance) @ weights
-    return (measured - expected) / np.sqrt(spread)
+    return np.stack([expected, np.sqrt(spread)])
 
 
 def _summary(log_weights: Array) -> tuple[float, float]:

@@ -81,7 +81,7 @@ class Particle(Kalman):
             If the steps of the solver are still to be chosen, or for another number of particles.
         """
         number_of_steps(solver)
-        recursion = cls.traced(problem, solver, Grid.of(problem.records))
+        recursion = cls.traced(problem, solver, Grid.of(problem.records, problem.model.delay))
         return ParticleLikelihood(
             recursion, problem.records, solver, threads, state_particles, cls.looks_ahead
         )

@@ -67,7 +67,7 @@ class ParticleStream:
                 "record hold='zoh' or 'foh' to filter its stream without delay"
             )
         kind = cast(type[Particle], suitable_likelihood(problem, solver, Particle.name))
-        recursion = kind.traced(problem, solver, Grid.of([template]))
+        recursion = kind.traced(problem, solver, Grid.of([template], problem.model.delay))
         self._filters, self._threads = recursion.filters, threads
         self._constants = np.array(recursion.constant_values(solver))
         self._writer = ClassicalRowWriter(recursion.model, template, number_of_steps(solver))

@@ -1,0 +1,468 @@
+"""Columns of measurements from CSV, MAT, HDF5 and NPZ files."""
+
+from __future__ import annotations
+
+import math
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, listed, nearest
+from smcpn.io.table import TextTable
+
+Array = NDArray[np.float64]
+
+_INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
+
+
+class ColumnError(InputError):
+    """A column that is not there, or is no column of numbers; ``argument`` is its name."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(reason, argument=column)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are wanted, and how a text file is written.
+
+    Attributes
+    ----------
+    time : str or None
+    inputs, outputs : tuple of str
+    header : tuple of str or None
+        Names of the columns of a text file that has no line of names.
+    delimiter, decimal : str or None
+        Of a text file; None is guessed.
+    experiment : str or None
+        Column that tells experiments apart; or the struct array, cell or group of a MAT or HDF5
+        file that has one experiment in each of its members, which hold the columns.
+    """
+
+    time: str | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    header: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
+    experiment: str | None = None
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """All columns of numbers that are wanted."""
+        return (*(() if self.time is None else (self.time,)), *self.inputs, *self.outputs)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of an experiment, as measured.
+
+    Attributes
+    ----------
+    t : ndarray, (T,), or None
+    u : ndarray, (T, n_inputs)
+    y : ndarray, (T, n_outputs)
+    units : mapping of str to str
+        Units that the file states, by column.
+    label : str
+        Of the experiment, where a file has several.
+    """
+
+    t: Array | None
+    u: Array
+    y: Array
+    units: Mapping[str, str] = field(default_factory=dict[str, str])
+    label: str = ""
+
+
+def read_columns(path: Path, layout: Layout) -> list[Columns]:
+    """Read the experiments of a file by the reader of its suffix.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, it is not what its suffix says, times do not increase, an input
+        is missing, or an output is infinite: the line or the sample is named.
+    ColumnError
+        If a column is missing.
+    """
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(
+            f"{path} ends in '{path.suffix}': save it as one of {', '.join(READERS)}, or read it "
+            "with pandas and use smcpn.Record.from_dataframe"
+        )
+    if not path.is_file():
+        raise InputError(f"{path} is no file: correct its name")
+    return reader(path, layout)
+
+
+def read_text(path: Path, layout: Layout) -> list[Columns]:
+    """Read a text file."""
+    known = layout.wanted if layout.experiment is None else (*layout.wanted, layout.experiment)
+    labels = {layout.experiment, layout.time} - {None}
+    table = TextTable.open(
+        path,
+        known,
+        header=layout.header,
+        delimiter=layout.delimiter,
+        decimal=layout.decimal,
+        labels={str(one) for one in labels},
+    )
+    names = list(table.dialect.names)
+    if not any(names):
+        raise InputError(
+            f"{path}, line {table.dialect.first} holds numbers, and no line names the columns: "
+            f'name all {len(names)} with header = ["t", "u", ...] (--columns t,u,...)',
+            argument="header",
+        )
+    for column in known:
+        if column not in names:
+            raise _no_column(path, column, names, f"; read with {table.dialect.told()}")
+        if names.count(column) > 1:
+            raise ColumnError(column, f"{path} has several columns '{column}': rename one")
+    numbers = [*layout.inputs, *layout.outputs]
+    found = table.read(numbers, layout.time, layout.experiment)
+    table.tell()
+    length = len(next(iter(found.values())))
+    every = Columns(
+        t=None if layout.time is None else found[layout.time],
+        u=_matrix(found, layout.inputs, length),
+        y=_matrix(found, layout.outputs, length),
+        units=table.dialect.units,
+    )
+    place = lambda sample: f", line {table.line_of(sample)}"  # noqa: E731
+    return _separated(path, layout, every, found.get(layout.experiment or ""), place)
+
+
+def _matrix(found: Mapping[str, Array], names: Sequence[str], length: int) -> Array:
+    """Columns as a matrix, (T, n)."""
+    matrix = np.empty((length, len(names)))
+    for j, name in enumerate(names):
+        matrix[:, j] = found[name]
+    return matrix
+
+
+def _separated(
+    path: Path,
+    layout: Layout,
+    every: Columns,
+    labels: NDArray[Any] | None,
+    place: Callable[[int], str],
+) -> list[Columns]:
+    """Columns of each experiment, in the order in which they begin, checked."""
+    if labels is None:
+        _check(path, layout, every, np.arange(len(every.y)), place)
+        return [every]
+    names, begins, numbers = np.unique(labels, return_index=True, return_inverse=True)
+    found: list[Columns] = []
+    for k in np.argsort(begins):
+        samples = np.flatnonzero(numbers == k)
+        one = replace(
+            every,
+            t=None if every.t is None else every.t[samples],
+            u=every.u[samples],
+            y=every.y[samples],
+            label=_label(names[k]),
+        )
+        _check(path, layout, one, samples, place)
+        found.append(one)
+    return found
+
+
+def _label(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (float, np.floating)) else str(value)
+
+
+def _check(
+    path: Path,
+    layout: Layout,
+    columns: Columns,
+    samples: NDArray[np.int_],
+    place: Callable[[int], str],
+) -> None:
+    """Refuse what no record can have, with its line.
+
+    Parameters
+    ----------
+    samples : ndarray of int
+        Numbers of the samples in the file.
+    place : callable
+        The line or the place of a sample, for the message.
+    """
+    of = f" of experiment '{columns.label}'" if columns.label else ""
+    if len(samples) < 2:
+        count = f"{len(samples)} sample" + "s" * (len(samples) != 1)
+        raise InputError(f"{path} has {count}{of}: give at least two")
+    where = lambda k: f"{path}{place(int(samples[k]))}"  # noqa: E731
+    t = columns.t
+    if t is not None:
+        for k in np.flatnonzero(~np.isfinite(t))[:1]:
+            raise InputError(f"{where(k)}: time '{layout.time}' is {t[k]}: remove the sample")
+        for k in np.flatnonzero(np.diff(t) <= 0)[:1] + 1:
+            raise InputError(
+                f"{where(k)}: time '{layout.time}' is {t[k]:.12g} after {t[k - 1]:.12g}{of}: sort "
+                "the samples and remove repeated ones; where another experiment begins, name the "
+                "column that tells them apart, experiment"
+            )
+    for j, name in enumerate(layout.inputs):
+        for k in np.flatnonzero(~np.isfinite(columns.u[:, j]))[:1]:
+            raise InputError(
+                f"{where(k)}: input '{name}' is {columns.u[k, j]}, and an input must be known at "
+                "every sample: fill it in, or remove the samples before or after"
+            )
+    for j, name in enumerate(layout.outputs):
+        for k in np.flatnonzero(np.isinf(columns.y[:, j]))[:1]:
+            raise InputError(
+                f"{where(k)}: output '{name}' is infinite: leave it empty (NaN), as a missing "
+                "sample"
+            )
+
+
+def _read_mat(path: Path, layout: Layout) -> list[Columns]:
+    from scipy.io import loadmat, whosmat
+
+    try:
+        sizes = (math.prod(shape) * _MAT_BYTES for _, shape, _ in whosmat(path))
+        _check_size(path, sizes)
+        tree = loadmat(path, simplify_cells=True)
+    except InputError:
+        raise
+    except NotImplementedError:
+        # MATLAB's version 7.3 is HDF5.
+        return _read_hdf5(path, layout)
+    except Exception as error:
+        raise InputError(
+            f"{path} is no MAT file ({_one_line(error)}): save it again with MATLAB's save"
+        ) from error
+    tree = {name: value for name, value in tree.items() if not name.startswith("__")}
+    return _columns_of(path, tree, layout)
+
+
+MOST_BYTES = 2 << 30
+"""Of all variables of a file together; a compressed one can hold any size in a few bytes."""
+_MAT_BYTES = 8
+"""Of a number, at most."""
+
+
+def _check_size(path: Path, sizes: Iterable[int]) -> None:
+    total = sum(sizes)
+    if total > MOST_BYTES:
+        raise InputError(
+            f"{path} holds {total:.3g} bytes when unpacked, and the most is {MOST_BYTES}: "
+            "save the columns needed in a file of their own"
+        )
+
+
+def _read_hdf5(path: Path, layout: Layout) -> list[Columns]:
+    import h5py
+
+    from smcpn.io.hdf5 import Measurements, NotPlainError
+
+    try:
+        with h5py.File(path, "r") as file:
+            return _columns_of(path, Measurements(file), layout)
+    except NotPlainError as error:
+        raise InputError(f"{path}: {error}; copy the data into a plain file") from None
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as HDF5 ({_one_line(error)}): write the file again, or correct "
+            "its suffix"
+        ) from error
+
+
+def _read_npz(path: Path, layout: Layout) -> list[Columns]:
+    try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                _check_size(path, (info.file_size for info in archive.infolist()))
+        with np.load(path, allow_pickle=False) as archive:
+            if not isinstance(archive, Mapping):
+                raise InputError(f"{path} holds one array without a name: save it with np.savez")
+            return _columns_of(path, archive, layout)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"{path} cannot be read as NPZ ({_one_line(error)}): save arrays with np.savez"
+        ) from error
+
+
+READERS: dict[str, Callable[[Path, Layout], list[Columns]]] = {
+    ".csv": read_text,
+    ".txt": read_text,
+    ".tsv": read_text,
+    ".dat": read_text,
+    ".mat": _read_mat,
+    ".h5": _read_hdf5,
+    ".hdf5": _read_hdf5,
+    ".npz": _read_npz,
+}
+"""Readers by the suffix of the file."""
+
+
+def _columns_of(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Columns]:
+    """Find the columns among named variables, which may be nested, of every experiment."""
+    if layout.experiment is None:
+        return _experiments(path, tree, layout)
+    members, _ = _found(path, tree, layout.experiment)
+    if isinstance(members, Mapping):
+        named = {str(name): one for name, one in members.items() if isinstance(one, Mapping)}
+    elif _is_list(members):
+        named = {str(k): one for k, one in enumerate(members, 1) if isinstance(one, Mapping)}
+    else:
+        labels = np.squeeze(np.asarray(members))
+        alone = replace(layout, experiment=None)
+        every = _one_experiment(path, {c: _variable(path, tree, c) for c in layout.wanted}, alone)
+        if labels.shape != (len(every.y),):
+            raise ColumnError(
+                layout.experiment,
+                f"'{layout.experiment}' in {path} has shape {labels.shape}: give one label for "
+                f"each of {len(every.y)} samples",
+            )
+        return _separated(path, layout, every, labels, lambda k: f", sample {k}")
+    if not named:
+        raise ColumnError(
+            layout.experiment,
+            f"'{layout.experiment}' in {path} holds no experiments: name a struct array, a group "
+            "of groups, or labels of the samples",
+        )
+    alone = replace(layout, experiment=None)
+    return [
+        replace(one, label=f"{name} {one.label}".strip())
+        for name, member in named.items()
+        for one in _experiments(path, member, alone)
+    ]
+
+
+def _experiments(path: Path, tree: Mapping[str, Any], layout: Layout) -> list[Columns]:
+    """Columns of every experiment, where cells and arrays of structures have one in each."""
+    variables = {column: _variable(path, tree, column) for column in layout.wanted}
+    counts = {name: len(found) for name, (found, _) in variables.items() if isinstance(found, list)}
+    if not counts:
+        one = _one_experiment(path, variables, layout)
+        return _separated(path, layout, one, None, lambda k: f", sample {k}")
+    if len(set(counts.values())) > 1:
+        each = listed(f"'{name}' has {count}" for name, count in counts.items())
+        raise InputError(f"{path}: unequal numbers of experiments ({each})")
+    found: list[Columns] = []
+    for k in range(next(iter(counts.values()))):
+        # What there is once, such as the times, holds for all.
+        own = {
+            name: (values[k] if isinstance(values, list) else values, unit)
+            for name, (values, unit) in variables.items()
+        }
+        one = replace(_one_experiment(path, own, layout), label=str(k + 1))
+        where = lambda sample, k=k: f", sample {sample} of experiment {k + 1}"  # noqa: E731
+        _check(path, layout, one, np.arange(len(one.y)), where)
+        found.append(one)
+    return found
+
+
+def _one_experiment(
+    path: Path, variables: Mapping[str, tuple[Any, str]], layout: Layout
+) -> Columns:
+    values: dict[str, Array] = {}
+    for column, (found, _) in variables.items():
+        if isinstance(found, list):
+            raise ColumnError(
+                column, f"'{column}' in {path} is a list of arrays: leave experiment out"
+            )
+        values[column] = found
+    lengths = {column: len(series) for column, series in values.items()}
+    if len(set(lengths.values())) > 1:
+        counts = listed(f"'{column}' has {length}" for column, length in lengths.items())
+        raise InputError(
+            f"{path}: unequal numbers of samples ({counts}): cut them to the same length"
+        )
+    length = next(iter(lengths.values()))
+    return Columns(
+        t=None if layout.time is None else values[layout.time],
+        u=_matrix(values, layout.inputs, length),
+        y=_matrix(values, layout.outputs, length),
+        units={column: unit for column, (_, unit) in variables.items() if unit},
+    )
+
+
+def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, str]:
+    """Return a variable, (T,), and the unit stored with it; a list of them for experiments."""
+    found, index = _found(path, tree, column)
+    held = found[0] if _is_list(found) and len(found) else found
+    if isinstance(held, Mapping):
+        inside = listed(f"{column}.{part}" for part in held)
+        raise ColumnError(column, f"'{column}' in {path} holds variables: choose one of {inside}")
+    attributes = getattr(found, "attrs", {})
+    unit = attributes.get("unit", attributes.get("units", ""))
+    unit = unit.decode() if isinstance(unit, bytes) else str(unit)
+    if _is_list(found):
+        return [_series(path, column, np.asarray(one), index) for one in found], unit
+    return _series(path, column, np.asarray(found), index), unit
+
+
+def _found(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, int | None]:
+    """Return what has a name, which may be in structures, and the column of it that is meant."""
+    match = None if column in tree else _INDEXED.fullmatch(column)
+    name, index = (column, None) if match is None else (match["name"], int(match["index"]))
+    found: Any = tree
+    for part in [name] if name in tree else re.split(r"[./]", name):
+        several = _is_list(found)
+        inside = [_member(path, one, part, column) for one in (found if several else [found])]
+        found = inside if several else inside[0]
+    return found, index
+
+
+def _member(path: Path, holder: Any, part: str, column: str) -> Any:
+    if not isinstance(holder, Mapping) or part not in holder:
+        known = list(holder) if isinstance(holder, Mapping) else []
+        raise _no_column(path, column, known, "", part)
+    return holder[part]
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a cell, or an array of structures."""
+    return isinstance(value, list) or (
+        isinstance(value, np.ndarray) and value.dtype == object and value.ndim <= 1
+    )
+
+
+def _series(path: Path, column: str, values: NDArray[Any], index: int | None) -> Array:
+    """Return real numbers, (T,); of a matrix the samples go along its longer axis."""
+    if values.dtype.kind not in "fiub":
+        raise ColumnError(column, f"'{column}' in {path} holds {values.dtype}, not real numbers")
+    values = np.squeeze(values)
+    if values.ndim == 2 and values.shape[0] < values.shape[1]:
+        values = values.T
+    if values.ndim == 2 and index is not None:
+        if index >= values.shape[1]:
+            raise ColumnError(
+                column, f"'{column}' in {path}: it has {values.shape[1]} columns, the first is 0"
+            )
+        values = values[:, index]
+    if values.ndim != 1:
+        raise ColumnError(
+            column,
+            f"'{column}' in {path} has shape {values.shape}: choose a column, as '{column}[0]'",
+        )
+    return values.astype(float)
+
+
+def _no_column(
+    path: Path, column: str, known: list[str], remedy: str, part: str | None = None
+) -> ColumnError:
+    """Return the error for a column, or a part of its nested name, that the file lacks."""
+    has = f"it has {listed(known)}" if known else "it has none"
+    close = nearest(part or column, known)
+    meant = f", {close}" if close.startswith("did") else ""
+    return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{remedy}")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,68 @@
+"""Bode diagram of a linear model with the band of its draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from smcpn.report.style import DARK, LIGHT, figure, plain, styled
+from smcpn.simulation.state_space import Bode
+
+Array = NDArray[np.float64]
+
+QUARTERS = [1, 1.5, 3, 4.5, 9, 10]
+"""Distances of ticks at degrees, but for powers of ten: parts and multiples of 90."""
+
+
+@styled
+def bode_figure(
+    bode: Bode, inputs: Sequence[str], outputs: Sequence[str], title: str = ""
+) -> Figure:
+    """Magnitude and phase over frequency, a pair of axes for every output and input.
+
+    Returns
+    -------
+    Figure
+        Two rows of axes an output, magnitude in decibels above phase in degrees, a column an input.
+    """
+    q, m = bode.response.shape[1:]
+    drawing = figure(0.6 + 2.9 * q)
+    panels = drawing.subplots(
+        2 * q, m, sharex=True, sharey="row", squeeze=False, height_ratios=[1.5, 1.0] * q
+    )
+    rows = (
+        (bode.magnitude, bode.magnitude_interval(), "magnitude (dB)"),
+        (bode.phase, bode.phase_interval(), "phase (°)"),
+    )
+    for i in range(q):
+        for k, (curve, (lower, upper), label) in enumerate(rows):
+            for j in range(m):
+                axes = panels[2 * i + k, j]
+                _draw(axes, bode.frequency, curve[:, i, j], lower[:, i, j], upper[:, i, j])
+                if j == 0:
+                    axes.set_ylabel(label)
+        panels[2 * i + 1, 0].yaxis.set_major_locator(MaxNLocator(nbins=4, steps=QUARTERS))
+        for j in range(m):
+            panels[2 * i, j].set_title(f"{plain(inputs[j])} to {plain(outputs[i])}")
+    for axes in panels[-1]:
+        axes.set_xlabel("frequency (Hz)")
+    drawing.suptitle(plain(title), fontsize=9.0)
+    handles, labels = panels[0, 0].get_legend_handles_labels()
+    drawing.legend(handles, labels, loc="outside lower left", ncols=2)
+    drawing.align_ylabels(list(panels[:, 0]))
+    return drawing
+
+
+def _draw(axes: Axes, frequency: Array, curve: Array, lower: Array, upper: Array) -> None:
+    finite = [np.where(np.isfinite(one), one, np.nan) for one in (curve, lower, upper)]
+    axes.fill_between(frequency, finite[1], finite[2], color=LIGHT, lw=0, label="95 % of the draws")
+    axes.plot(frequency, finite[0], color=DARK, label="at the mean parameters")
+    axes.set_xscale("log")
+    if frequency[0] < frequency[-1]:
+        axes.set_xlim(float(frequency[0]), float(frequency[-1]))
+    axes.grid(visible=True, which="major", lw=0.3, color=LIGHT)

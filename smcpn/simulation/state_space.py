@@ -1,0 +1,364 @@
+"""A linear state-space model with the draws of a posterior: poles, frequency response, its bands.
+
+x' = A (x - x0) + B (u - u0),    y = y0 + C (x - x0) + D (u - u0)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import Numbers, Probability, checked
+from smcpn.card import Card, WithCard
+from smcpn.columns import align, counted
+from smcpn.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from scipy import signal
+
+Array = NDArray[np.float64]
+Complex = NDArray[np.complex128]
+
+POINTS = 200
+"""Default frequencies, from a tenth of the slowest pole to ten times the fastest."""
+AT_RESONANCE = 21
+"""Further ones at every resonance, within five half-widths."""
+HIGHEST = 1e100
+"""Bound of frequencies in Hz, beyond which numbers end."""
+LARGEST = 20_000_000
+"""Entries of the matrices that are solved with at once."""
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A, B, C, D of N draws: (N, n, n), (N, n, m), (N, q, n), (N, q, m); and where they hold.
+
+    Attributes
+    ----------
+    state, output : ndarray, (N, n), (N, q)
+        Operating point of each draw.
+    """
+
+    A: Array
+    B: Array
+    C: Array
+    D: Array
+    state: Array
+    output: Array
+
+
+@dataclass(frozen=True)
+class Pole:
+    """A pole, or a pair of conjugate ones, with the central 95 % of the draws.
+
+    Attributes
+    ----------
+    pole : complex
+        At the mean parameters, 1/s; of a pair the one with the positive imaginary part.
+    frequency : float
+        Natural frequency |pole| / 2 pi, Hz.
+    damping : float
+        Damping ratio -Re(pole) / |pole|; negative where it is unstable, nan of a pole at 0.
+    frequency_interval, damping_interval : tuple of float
+    """
+
+    pole: complex
+    frequency: float
+    damping: float
+    frequency_interval: tuple[float, float]
+    damping_interval: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Bode:
+    """Frequency response from every input to every output, with that of every draw.
+
+    Attributes
+    ----------
+    frequency : ndarray, (F,)
+        Hz.
+    response : complex ndarray, (F, q, m)
+        C (2 pi i f I - A)^-1 B + D at the mean parameters.
+    draws : complex ndarray, (N, F, q, m)
+    """
+
+    frequency: Array
+    response: Complex
+    draws: Complex = field(repr=False)
+
+    @property
+    def magnitude(self) -> Array:
+        """20 log10 of the magnitude at the mean parameters, dB; -inf of a response that is 0."""
+        return _decibel(self.response)
+
+    @property
+    def phase(self) -> Array:
+        """Phase at the mean parameters in degrees, unwrapped."""
+        return _degrees(self.response, axis=0)
+
+    def magnitude_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
+        """Lower and upper end of the central ``level`` of the draws, each (F, q, m), dB."""
+        return _interval(_decibel(self.draws), level)
+
+    def phase_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
+        """Lower and upper end of the central ``level`` of the draws, each (F, q, m), degrees."""
+        phases, centre = _degrees(self.draws, axis=1), self.phase
+        # A whole turn is no difference.
+        turns = np.round(np.median(phases - centre, axis=1, keepdims=True) / 360.0)
+        return _interval(phases - 360.0 * turns, level)
+
+
+@checked
+@dataclass(frozen=True, eq=False, repr=False)
+class StateSpace(WithCard):
+    """A model linearised at an operating point, at the mean parameters and at every draw.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    states, inputs, outputs : tuple of str
+    A, B, C, D : ndarray, (n, n), (n, m), (q, n), (q, m)
+        At the mean parameters: derivatives of the state and the outputs by the state and the
+        inputs. D is not 0 where an output contains a derivative, as an acceleration does.
+    state, input, output : ndarray, (n,), (m,), (q,)
+        The operating point at the mean parameters.
+    time : float
+        At which a model that depends on time was linearised, s.
+    at_rest : bool
+        Whether the operating point is an equilibrium. Where it is not, the derivative of the state
+        there is missing from the linear model.
+    draws : Matrices
+        The same of N equally weighted draws, each at its own operating point.
+    """
+
+    name: str
+    states: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    A: Array
+    B: Array
+    C: Array
+    D: Array
+    state: Array
+    input: Array
+    output: Array
+    time: float
+    at_rest: bool
+    draws: Matrices
+
+    def to_scipy(self) -> signal.StateSpace:
+        """Return it at the mean parameters as a `scipy.signal.StateSpace`."""
+        from scipy import signal  # its import takes half a second
+
+        return signal.StateSpace(self.A, *self._shaped())
+
+    def to_control(self) -> Any:
+        """Return it at the mean parameters as a ``control.StateSpace``, with names.
+
+        Raises
+        ------
+        InputError
+            If the package ``control`` (python-control) is not installed.
+        """
+        try:
+            import control  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise InputError(
+                "to_control needs python-control, which is not installed: pip install control"
+            ) from None
+        return control.ss(
+            self.A, *self._shaped(), name=self.name, states=list(self.states),
+            inputs=list(self.inputs) or 1, outputs=list(self.outputs),
+        )  # fmt: skip
+
+    def _shaped(self) -> tuple[Array, Array, Array]:
+        """B, C and D; of a model without input with an input that does nothing."""
+        if self.inputs:
+            return self.B, self.C, self.D
+        return np.zeros((len(self.A), 1)), self.C, np.zeros((len(self.C), 1))
+
+    def poles(self) -> list[Pole]:
+        """Return the eigenvalues of A, the slowest first, with the intervals of the draws.
+
+        A pole of a draw belongs to the nearest one at the mean parameters, no two to the same.
+        """
+        found = np.linalg.eigvals(self.A).astype(complex)
+        centre: Complex = found[np.lexsort((-np.imag(found), np.abs(found)))]
+        matched = _matched(np.linalg.eigvals(self.draws.A).astype(complex), centre)
+        return [
+            _pole(one, draws)
+            for one, draws in zip(centre.tolist(), matched.T, strict=True)
+            if one.imag >= 0.0
+        ]
+
+    def bode(self, frequencies: Numbers | None = None) -> Bode:
+        """Return the frequency response at the mean parameters and of every draw.
+
+        Parameters
+        ----------
+        frequencies : array_like, (F,), optional
+            Hz, above 0; by default from a tenth of the slowest pole to ten times the fastest.
+
+        Raises
+        ------
+        InputError
+            If the model has no input, or a frequency is not a number above 0.
+        """
+        if not self.inputs:
+            raise InputError(f"model '{self.name}' has no input: it has no frequency response")
+        chosen = self._frequencies() if frequencies is None else np.sort(frequencies, axis=None)
+        if not (chosen.size and (chosen > 0).all() and (chosen < HIGHEST).all()):
+            raise InputError("frequencies has a value that is no frequency: give Hz, above 0")
+        mean = Matrices(
+            *(one[None] for one in (self.A, self.B, self.C, self.D)), *[np.empty(0)] * 2
+        )
+        return Bode(chosen, _responses(mean, chosen)[0], _responses(self.draws, chosen))
+
+    def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
+        """Plot magnitude and phase from every input to every output, with their 95 % bands.
+
+        Parameters
+        ----------
+        frequencies : array_like, (F,), optional
+            As of `bode`.
+
+        Raises
+        ------
+        InputError
+            As `bode`.
+        """
+        from smcpn.report.bode import bode_figure
+
+        return bode_figure(self.bode(frequencies), self.inputs, self.outputs, self._heading)
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        return Card(self._heading, self._pole_rows(), [*self._point(), "all: print(x.summary())"])
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.plot_bode() if self.inputs else None
+
+    def summary(self) -> str:
+        """The operating point, the poles with their intervals, and the matrices, as text."""
+        matrices = [
+            f"{name} =\n{np.array2string(matrix, precision=5, suppress_small=True)}"
+            for name, matrix in (("A", self.A), ("B", self.B), ("C", self.C), ("D", self.D))
+            if matrix.size
+        ]
+        table = align(self._pole_rows(), left=())
+        return "\n".join([self._heading, *self._point(), "", table, "", *matrices])
+
+    @property
+    def _heading(self) -> str:
+        where = "an equilibrium" if self.at_rest else "a point that is no equilibrium"
+        return (
+            f"'{self.name}' linearised at {where}: {counted(len(self.states), 'state')}, "
+            f"{counted(len(self.inputs), 'input')}, {counted(len(self.outputs), 'output')}"
+        )
+
+    def _point(self) -> list[str]:
+        kinds = (
+            ("state", self.states, self.state),
+            ("input", self.inputs, self.input),
+            ("output", self.outputs, self.output),
+        )
+        return [
+            f"{kind:<7} " + ", ".join(f"{n} {v:.5g}" for n, v in zip(names, values, strict=True))
+            for kind, names, values in kinds
+            if names
+        ]
+
+    def _pole_rows(self) -> list[list[str]]:
+        ends = ["2.5 %", "97.5 %"]
+        rows = [
+            [
+                _shown(one.pole),
+                *(f"{value:.5g}" for value in (one.frequency, *one.frequency_interval)),
+                *(f"{value:.4g}" for value in (one.damping, *one.damping_interval)),
+            ]
+            for one in self.poles()
+        ]
+        return [["pole (1/s)", "frequency (Hz)", *ends, "damping ratio", *ends], *rows]
+
+    def _frequencies(self) -> Array:
+        """Frequencies that show every pole at the mean parameters, with points at resonances."""
+        poles = np.linalg.eigvals(self.A)
+        size = np.abs(poles)
+        size = size[size > 1e-12 * size.max(initial=0.0)] / (2 * np.pi)
+        low, high = (size.min(), size.max()) if size.size else (1.0, 1.0)
+        spread = np.geomspace(low / 10, high * 10, POINTS)
+        around = [
+            (one.imag + np.linspace(-5, 5, AT_RESONANCE) * one.real) / (2 * np.pi)
+            for one in poles
+            if one.imag > 0
+        ]
+        every = np.unique(np.concatenate([spread, *around]))
+        return every[(every >= spread[0]) & (every <= spread[-1])]
+
+
+def _shown(pole: complex) -> str:
+    return f"{pole.real:.4g} ± {pole.imag:.4g}i" if pole.imag else f"{pole.real:.4g}"
+
+
+def _damping(poles: Complex) -> Array:
+    size = np.abs(poles)
+    return np.where(size > 0, -poles.real / np.where(size > 0, size, 1.0), np.nan)
+
+
+def _pole(centre: complex, draws: Complex) -> Pole:
+    frequency, damping = np.abs(draws) / (2 * np.pi), _damping(draws)
+    known = damping[np.isfinite(damping)]
+    low, high = np.quantile(known, [0.025, 0.975]) if known.size else (np.nan, np.nan)
+    least, most = np.quantile(frequency, [0.025, 0.975])
+    return Pole(
+        pole=centre,
+        frequency=abs(centre) / (2 * np.pi),
+        damping=float(_damping(np.array([centre]))[0]),
+        frequency_interval=(float(least), float(most)),
+        damping_interval=(float(low), float(high)),
+    )
+
+
+def _matched(poles: Complex, centre: Complex) -> Complex:
+    """Poles (N, n), each in the place of the one of ``centre`` (n,) that it belongs to."""
+    from scipy import optimize
+
+    matched = np.empty_like(poles)
+    for one, into in zip(poles, matched, strict=True):
+        _, places = optimize.linear_sum_assignment(np.abs(centre[:, None] - one[None, :]))
+        into[:] = one[places]
+    return matched
+
+
+def _responses(linear: Matrices, frequencies: Array) -> Complex:
+    """C (s I - A)^-1 B + D, (N, F, q, m), in pieces of the draws."""
+    n, s = linear.A.shape[-1], 2j * np.pi * frequencies
+    size = max(1, LARGEST // (n * n * len(s)))
+    parts: list[Complex] = []
+    for a in range(0, len(linear.A), size):
+        A, B, C, D = (one[a : a + size, None] for one in (linear.A, linear.B, linear.C, linear.D))
+        states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, np.broadcast_to(
+            B, (len(B), len(s), *B.shape[2:])
+        ).astype(complex))  # fmt: skip
+        parts.append(C @ states + D)
+    return np.concatenate(parts)
+
+
+def _decibel(response: Complex) -> Array:
+    with np.errstate(divide="ignore"):
+        return 20.0 * np.log10(np.abs(response))
+
+
+def _degrees(response: Complex, axis: int) -> Array:
+    return np.degrees(np.unwrap(np.angle(response), axis=axis))
+
+
+def _interval(draws: Array, level: float) -> tuple[Array, Array]:
+    lower, upper = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    return lower, upper

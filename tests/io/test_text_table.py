@@ -1,0 +1,123 @@
+"""Tables in text files: what is guessed, told and refused."""
+
+import logging
+import random
+
+import numpy as np
+import pytest
+
+import smcpn
+
+T, U, X = [0.0, 0.1, 0.2], [1.0, 2.0, 2.5], [0.25, np.nan, -1.5]
+GERMAN = "0,0;1,0;0,25\n0,1;2,0;\n0,2;2,5;-1,5\n"
+PLAIN = "0,1,0.25\n0.1,2,\n0.2,2.5,-1.5\n"
+TEKTRONIX = "Model,TDS2024\nRecord Length,3\nSample rate,10.0\n\nt,u,x\n"
+UNITS = "t [s],u [N],x [mm]\n"
+
+FILES = {
+    "plain": ("t,u,x\n" + PLAIN, ""),
+    "units": (UNITS + PLAIN, ""),
+    "comment": ("# t u x of a rig\nt,u,x\n" + PLAIN, "header in line 2"),
+    "savetxt": ("# t,u,x\n" + PLAIN, ""),
+    "semicolons": ("t;u;x\n" + GERMAN, "semicolons, decimal comma, header in line 1, 3 columns"),
+    "trailing": ("t;u;x;\n" + GERMAN.replace("\n", ";\n"), "semicolons"),
+    "no trailing in header": ("t;u;x\n" + GERMAN.replace("\n", ";\n"), "semicolons"),
+    "tabs": ("t\tu\tx\n" + PLAIN.replace(",", "\t"), "tabs, decimal point"),
+    "bars": ("t | u | x\n" + PLAIN.replace(",", " | "), "bars"),
+    "spaces": ("  t (s)  u (N)  x (mm)\n  0 1 0.25\n 0.1  2 nan\n 0.2 2.5 -1.5", "spaces"),
+    "spaces and commas": ("t u x\n0 1 0,25\n0,1 2 -\n0,2 2,5 -1,5\n", "spaces, decimal comma"),
+    "tabs and commas": ("t\tu\tx\n" + GERMAN.replace(";", "\t"), "tabs, decimal comma"),
+    "oscilloscope": (TEKTRONIX + PLAIN, "commas, decimal point, header in line 5"),
+    "row of units": ("t;u;x\n(s);(N);(mm)\n\n" + GERMAN, r"t \[s\], u \[N\], x \[mm\]"),
+    "quoted": ('"t","u","x"\n"0,0","1,0","0,25"\n"0,1","2","-"\n"0,2","2,5","-1,5"\n', "comma"),
+    "byte order mark": ("\ufefft,u,x\n" + PLAIN, ""),
+    "other columns": ("no;t;note;u;x\n" + "".join(
+        f"{k}.;{row.replace(';', f';a.b {k} µ;', 1)}\n" for k, row in enumerate(GERMAN.split())
+    ), "decimal comma"),
+    "dates": ("t,u,x\n" + "".join(
+        f"2026-03-01 23:59:59.{row[2:3] if row[1] == '.' else 0}{row[row.index(','):]}\n"
+        for row in PLAIN.split()
+    ), ""),
+    "windows": ("t,u,x\r\n" + PLAIN.replace("\n", "\r\n"), ""),
+    "missing marks": ("t,u,x\n" + PLAIN.replace("2,\n", "2,N/A\n"), ""),
+    "one quoted field": ("t,u,x\n" + PLAIN.replace("0.25", '"0.25"'), ""),
+    "header again": ("t,u,x\n" + PLAIN.replace("0.2,", "t,u,x\n# more\n0.2,"), ""),
+}  # fmt: skip
+
+
+def written(tmp_path, text, encoding="utf-8"):
+    path = tmp_path / "data.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def read(path, **options):
+    return smcpn.read_record(path, **{"time": "t", "inputs": "u", "outputs": "x"} | options)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_how_a_file_is_written_is_guessed_and_told(tmp_path, caplog, name):
+    text, told = FILES[name]
+    caplog.set_level(logging.WARNING)
+    record = read(written(tmp_path, text))
+    np.testing.assert_allclose(record.t, T, atol=1e-12)
+    np.testing.assert_array_equal(record.u[:, 0], U)
+    np.testing.assert_array_equal(record.y[:, 0], X)
+    assert record.dt == 0.1
+    assert len(caplog.messages) == bool(told)
+    assert all(message.startswith("data.csv: ") for message in caplog.messages)
+    import re
+
+    assert not told or re.search(told, caplog.text)
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-8-sig"])
+def test_encodings(tmp_path, encoding):
+    path = written(tmp_path, "Größe;x [µm]\n" + GERMAN[: GERMAN.index("\n")][:7] + "\n0,1;2,0\n",
+                   encoding)  # fmt: skip
+    record = smcpn.read_record(path, time="Größe", outputs="x", to={"x": "mm"})
+    np.testing.assert_allclose(record.y[:, 0], [1e-3, 2e-3])
+    assert record.y_unit == "mm"
+
+
+def test_a_table_without_names(tmp_path):
+    header = ["t", "u", "x"]
+    for text in (PLAIN, GERMAN, "device 7\n\n" + GERMAN, "a,b,c\n" + PLAIN):
+        record = read(written(tmp_path, text), header=header)
+        np.testing.assert_array_equal(record.y[:, 0], X)
+
+
+def test_what_is_stated_is_not_guessed(tmp_path, caplog):
+    path = written(tmp_path, "t;x\n1,234;5\n2,468;6\n3,702;7\n")
+    record = smcpn.read_record(path, time="t", outputs="x", decimal=",", delimiter=";")
+    assert record.dt == 1.234
+    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+
+
+def test_every_way_of_writing_numbers_reads_the_same(tmp_path):
+    """Numbers written with any separator, decimal mark and preamble come back to the last bit."""
+    rng = random.Random(3)
+    for delimiter in (",", ";", "\t", " ", "|"):
+        for decimal in (".", ","):
+            if delimiter == decimal:
+                continue
+            values = [[rng.gauss(0, 10 ** rng.uniform(-3, 3)) for _ in range(3)] for _ in range(40)]
+            rows = [delimiter.join(repr(v).replace(".", decimal) for v in row) for row in values]
+            preamble = "".join(f"Setting{k}{delimiter}{k}\n" for k in range(rng.randint(0, 9)))
+            text = preamble + delimiter.join(["a", "b", "c"]) + "\n" + "\n".join(rows)
+            path = written(tmp_path, text)
+            record = smcpn.read_record(path, dt=1.0, inputs="c", outputs=["a", "b"])
+            np.testing.assert_array_equal(np.hstack([record.y, record.u]), values)
+
+
+def test_long_tables_are_read_in_pieces(tmp_path, monkeypatch):
+    rows = np.random.default_rng(0).normal(size=(500, 3)).round(6)
+    text = "x,t,u\n" + "\n".join(f"{a},{k},{b}" for k, (a, _, b) in enumerate(rows))
+    path = written(tmp_path, text)
+    monkeypatch.setattr("smcpn.io.table.CHUNK", 100)
+    record = read(path)
+    np.testing.assert_array_equal(np.hstack([record.y, record.u]), rows[:, [0, 2]])
+    lines = text.split("\n")
+    lines[400] = "1,2,oops"
+    with pytest.raises(smcpn.InputError, match=r"data.csv, line 401: 'u' is 'oops'"):
+        read(written(tmp_path, "\n".join(lines)))

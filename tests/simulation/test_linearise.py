@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from scipy import signal, stats
+
+import smcpn
+from smcpn import RK4, InputError
+from smcpn.results.maximum import StartResult
+
+
+@smcpn.ode(sizes={"x": 2, "v": 2, "F": 2, "k": 3})
+def chain(x, v, F, *, k, c=0.3, hard=0.5):
+    """Two masses between walls, with hardening springs to the ground."""
+    return v, np.diff(k * np.diff(x, prepend=0.0, append=0.0)) - c * v + F - hard * x**3
+
+
+@smcpn.ode
+def pendulum(angle, rate, torque, *, damping):
+    return rate, torque - np.sin(angle) - damping * rate
+
+
+@smcpn.ode
+def well(x, v, u, *, c=0.1, k=1.0):
+    return v, u - c * v + k * x - x**3
+
+
+@smcpn.ode
+def coulomb(x, v, u, *, c=1.0):
+    return v, u - c * np.tanh(v / 0.01)
+
+
+def test_matrices_are_those_of_the_textbook():
+    k, c, hard, force = np.array([3.0, 1.0, 2.0]), 0.3, 0.5, np.array([1.0, 0.2])
+    linear = smcpn.linearise(chain, {"k": k}, observe=["x", "v[0]'"], input={"F": force})
+    x = linear.state[:2]
+    stiffness = np.array([[k[0] + k[1], -k[1]], [-k[1], k[1] + k[2]]])
+    np.testing.assert_allclose(stiffness @ x + hard * x**3, force, rtol=1e-12)
+    assert linear.at_rest
+    assert (linear.state[2:] == 0.0).all()
+    slope = stiffness + np.diag(3 * hard * x**2)
+    A = np.block([[np.zeros((2, 2)), np.eye(2)], [-slope, -c * np.eye(2)]])
+    B = np.vstack([np.zeros((2, 2)), np.eye(2)])
+    np.testing.assert_allclose(linear.A, A, rtol=1e-14)
+    np.testing.assert_array_equal(linear.B, B)
+    np.testing.assert_allclose(linear.C, np.vstack([np.eye(2, 4), A[2]]), rtol=1e-14)
+    np.testing.assert_array_equal(linear.D, np.vstack([np.zeros((2, 2)), B[2]]))
+    np.testing.assert_allclose(linear.output, [*x, 0.0], atol=1e-14)
+    assert linear.outputs == ("x[0]", "x[1]", "v[0]'")
+    # Of K phi = w^2 phi with this damping: poles s^2 + c s + w^2 = 0.
+    w = np.sqrt(np.linalg.eigvalsh(slope))
+    assert [one.frequency for one in linear.poles()] == pytest.approx(w / (2 * np.pi))
+    assert [one.damping for one in linear.poles()] == pytest.approx(c / (2 * w))
+
+
+def test_response_is_that_of_the_transfer_function():
+    linear = smcpn.linearise(pendulum, {"damping": 0.1}, observe="angle", input=0.5)
+    f = np.array([0.01, 0.1, 0.3])
+    transfer = signal.TransferFunction([1.0], [1.0, 0.1, np.cos(np.arcsin(0.5))])
+    _, size, phase = signal.bode(transfer, 2 * np.pi * f)
+    bode = linear.bode(f)
+    np.testing.assert_allclose(bode.magnitude[:, 0, 0], size, rtol=1e-10)
+    np.testing.assert_allclose(bode.phase[:, 0, 0], phase, rtol=1e-10)
+
+
+def test_a_small_step_about_the_point_is_that_of_the_linear_model():
+    linear = smcpn.linearise(pendulum, {"damping": 0.3}, observe="angle", input=0.5)
+    n, dt, small = 100, 0.1, 1e-4
+    record = smcpn.Record(u=np.full(n, 0.5 + small), dt=dt, hold="zoh")
+    simulated = smcpn.simulate(
+        pendulum, record, {"damping": 0.3}, observe="angle", initial=list(linear.state), steps=20
+    )
+    _, step, _ = signal.lsim(linear.to_scipy(), np.full(n, small), dt * np.arange(n))
+    # What is left is quadratic in the step.
+    np.testing.assert_allclose(simulated[:, 0] - linear.output[0], step, atol=20 * small**2)
+
+
+def test_the_equilibrium_is_that_nearby():
+    assert smcpn.linearise(well, {}, observe="x").state[0] == 0.0
+    for sign in (-1, 1):
+        linear = smcpn.linearise(well, {}, observe="x", near={"x": 2.0 * sign})
+        np.testing.assert_allclose(linear.state, [sign, 0.0], rtol=1e-12)
+    # Any position is one where nothing pulls back.
+    stays = smcpn.linearise(coulomb, {}, observe="x", near={"x": 2.0, "v": 0.1})
+    np.testing.assert_allclose(stays.state, [2.0, 0.0])
+    assert np.isnan(stays.poles()[0].damping)
+
+
+def test_a_point_that_is_no_equilibrium():
+    linear = smcpn.linearise(well, {}, observe="x", state=[0.5, 0.2], input=0.3)
+    assert not linear.at_rest
+    assert "no equilibrium" in repr(linear)
+    np.testing.assert_allclose(linear.A, [[0, 1], [1 - 3 * 0.25, -0.1]])
+    unstable = smcpn.linearise(well, {}, observe="x")
+    assert unstable.poles()[-1].damping == pytest.approx(1.0)
+    assert min(one.damping for one in unstable.poles()) == pytest.approx(-1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"input": 2.0}, "no equilibrium at input .2."),
+        ({"input": "a"}, "input is 'a'"),
+        ({"state": {"y": 1.0}}, "state names 'y'"),
+        ({"near": [1.0, 2.0, 3.0]}, "near has 3 entries"),
+    ],
+)
+def test_what_cannot_be_linearised_is_refused(options, says):
+    with pytest.raises(InputError, match=says):
+        smcpn.linearise(coulomb, {}, observe="x", **options)
+
+
+def test_no_derivative_is_refused():
+    @smcpn.ode
+    def root(x, u):
+        return u - np.sqrt(x)
+
+    with pytest.raises(InputError, match="no derivative"):
+        smcpn.linearise(root, {}, observe="x", state=0.0)
+    assert smcpn.linearise(root, {}, observe="x", input=2.0, near=1.0).state == pytest.approx(4.0)
+
+
+def test_python_control_has_the_same_model():
+    control = pytest.importorskip("control")
+    linear = smcpn.linearise(chain, {"k": 1.0}, observe="x")
+    made = linear.to_control()
+    assert isinstance(made, control.StateSpace)
+    assert made.input_labels == list(linear.inputs)
+    np.testing.assert_array_equal(made.A, linear.A)
+
+
+def well_problem():
+    u = np.sin(0.3 * np.arange(40))
+    record = smcpn.Record(u=u, y=np.cos(u), dt=0.1, hold="zoh")
+    prior = {"c": stats.uniform(0.2, 0.2), "k": stats.uniform(1.0, 0.5)}
+    return smcpn.Problem(well, record, observe="x", noise=10.0, prior=prior, initial=[1.0, 0.0])
+
+
+@pytest.fixture(scope="module")
+def posterior():
+    """Hardly more than the prior: k is uniform from 1 to 1.5, c from 0.2 to 0.4."""
+    return smcpn.identify(well_problem(), solver=RK4(1), particles=300, seed=1, progress=False)
+
+
+def test_every_draw_has_its_own_equilibrium(posterior):
+    linear = posterior.linearise(draws=200)
+    k, c = posterior.equal_draws(200).T[[posterior.names.index(one) for one in ("k", "c")]]
+    np.testing.assert_allclose(linear.draws.state[:, 0], np.sqrt(k), rtol=1e-12)
+    np.testing.assert_allclose(linear.draws.A[:, 1], np.stack([-2 * k, -c], axis=1), rtol=1e-12)
+    (pole,) = linear.poles()
+    ends = np.quantile(np.sqrt(2 * k) / (2 * np.pi), [0.025, 0.975])
+    assert pole.frequency_interval == pytest.approx(tuple(ends))
+    assert pole.frequency == pytest.approx(np.sqrt(2 * posterior.mean["k"]) / (2 * np.pi))
+
+
+def test_the_band_is_that_of_the_draws(posterior):
+    linear = posterior.linearise(draws=200)
+    bode = linear.bode([0.05, 5.0])
+    each = [signal.bode(([1.0], [1.0, *-A[1, ::-1]]), [0.1 * np.pi]) for A in linear.draws.A]
+    sizes, phases = np.array([(size[0], phase[0]) for _, size, phase in each]).T
+    for (lower, upper), found in (
+        (bode.magnitude_interval(), sizes),
+        (bode.phase_interval(), phases),
+    ):
+        ends = np.quantile(found, [0.025, 0.975])
+        assert (lower[0, 0, 0], upper[0, 0, 0]) == pytest.approx(tuple(ends), abs=1e-9)
+
+
+def test_the_figure_shows_magnitude_and_phase(posterior):
+    figure = posterior.plot_bode(draws=50)
+    assert isinstance(figure, Figure)
+    magnitude, phase = figure.axes
+    assert (magnitude.get_ylabel(), phase.get_ylabel()) == ("magnitude (dB)", "phase (°)")
+    # At rest at x = sqrt(k), the stiffness is 2 k.
+    curve = magnitude.lines[0].get_ydata()
+    assert curve[0] == pytest.approx(-20 * np.log10(2 * posterior.mean["k"]), abs=0.2)
+
+
+def test_a_maximum_is_linearised():
+    problem = well_problem()
+    function = smcpn.LogLikelihood(problem, solver=RK4(1), threads=1)
+    values = np.array([0.3, 1.2])
+    start = StartResult(values, values, 0.0, "", True, 1, values[None], np.zeros(1))
+    theta = problem.prior.unconstrained(values[None])[0]
+    maximum = smcpn.Maximum(function, "posterior", "l-bfgs-b", theta, 0.0, 0.0, (start,))
+    linear = maximum.linearise()
+    np.testing.assert_allclose(linear.A, [[0, 1], [-2.4, -0.3]], rtol=1e-9, atol=1e-12)
+    with pytest.raises(InputError, match="no frequency"):
+        maximum.plot_bode(frequencies=[0.0, 1.0])

@@ -1,0 +1,70 @@
+"""Bands and residuals of noise with a density, against their closed forms."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import smcpn
+from smcpn.likelihood.stiffness import chosen_solver
+
+
+@smcpn.ode
+def decay(x, *, rate):
+    """Something that decays."""
+    return -rate * x
+
+
+T = 0.1 * np.arange(60)
+
+
+def _problem(y, noise):
+    record = smcpn.Record(y=y, t=T)
+    prior = {"rate": stats.lognorm(0.5, scale=0.5)}
+    return smcpn.Problem(decay, record, observe="x", noise=noise, prior=prior, initial=[3.0])
+
+
+def _measured(seed=0, correlation=0.0):
+    z = np.random.default_rng(seed).normal(size=len(T))
+    for k in range(1, len(T)):
+        z[k] = correlation * z[k - 1] + np.sqrt(1 - correlation**2) * z[k]
+    return 3.0 * np.exp(-0.5 * T) * np.exp(0.2 * z)
+
+
+def test_log_normal_noise_has_residuals_of_the_logarithm():
+    problem = _problem(_measured(), smcpn.LogNormal(0.2))
+    y, output = problem.records[0].y, np.linspace(0.5, 3.0, len(T))[:, None]
+    variance, residual = problem.model.density_scatter(np.array([0.5]), output, y)
+    np.testing.assert_allclose(variance, (0.2 * output) ** 2, rtol=1e-12)
+    np.testing.assert_allclose(residual, np.log(y / output) / 0.2, rtol=1e-9, atol=1e-7)
+
+
+def test_residuals_of_students_t_are_those_of_its_deviance():
+    problem = _problem(_measured(), smcpn.StudentT(0.2, 4.0))
+    y, output = problem.records[0].y, np.linspace(0.5, 3.0, len(T))[:, None]
+    variance, residual = problem.model.density_scatter(np.array([0.5]), output, y)
+    z = (y - output) / 0.2
+    np.testing.assert_allclose(variance, 0.2**2 * 4 / 5 * np.ones_like(y), rtol=1e-12)
+    np.testing.assert_allclose(residual, np.sign(z) * np.sqrt(5 * np.log1p(z**2 / 4)), rtol=1e-8)
+
+
+def test_counts_are_not_about_the_logarithm_of_their_mean():
+    problem = _problem(np.ones(len(T)), smcpn.Poisson())
+    ones = np.ones((len(T), 1))
+    assert np.isnan(problem.model.density_scatter(np.array([0.5]), ones, ones)).all()
+
+
+def test_a_density_needs_no_likelihood_named():
+    problem = _problem(_measured(), smcpn.LogNormal(0.2))
+    assert chosen_solver(problem, None) == smcpn.RK4()
+
+
+@pytest.mark.numerics
+def test_the_band_counts_the_noise_and_validate_tests_it():
+    right = smcpn.maximise(_problem(_measured(), smcpn.LogNormal(0.2)), starts=2)
+    # 60 samples, each inside with probability 0.95: 0.87 is three standard errors below.
+    assert 0.87 < right.simulate(right.problem.records[0]).coverage[0] <= 1.0
+    assert right.validate().verdict.level == "usable"
+    small = smcpn.maximise(_problem(_measured(), smcpn.LogNormal(0.1)), starts=2)
+    assert "larger than it explains" in str(small.validate().verdict)
+    coloured = smcpn.maximise(_problem(_measured(correlation=0.8), smcpn.LogNormal(0.2)), starts=2)
+    assert "correlated in time" in str(coloured.validate().verdict)
