@@ -342,6 +342,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "more": record, "index": slice(0, 5), "a": 1, "b": 2, "n_outputs": 1, "hold": "zoh",
         "times": 2, "interval": 0.1, "steps": 2, "u_function": None, "solver": known["RK4"],
         "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"], "draws": 3,
+        "folder": "made",
     }  # fmt: skip
     return {
         "": some,
