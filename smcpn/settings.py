@@ -275,9 +275,10 @@ class RunSettings(Settings, frozen=True):
         )
 
     def generator(self, number: int) -> np.random.Generator:
-        """Return the random generator of a population, fresh."""
+        """Return the random generator of a population, fresh; there is one beyond the last."""
         root = np.random.SeedSequence(self.entropy)
-        child = root if self.replicates == 1 else root.spawn(self.replicates)[number]
+        first = self.replicates == 1 and number == 0
+        child = root if first else root.spawn(self.replicates + 1)[number]
         return np.random.default_rng(child)
 
     @property
@@ -372,7 +373,9 @@ class RunSnapshot:
     checked : int
         Samples of the population at work at which its steps were found fine enough.
     refused_k : float or None
-        Pareto k of the start that was given up for the prior.
+        Pareto k of the start that was given up for a wider one, or for the prior.
+    widened : bool
+        Whether it is a wider one.
     plan : Plan or None
         None before it is known.
     work : int
@@ -384,6 +387,7 @@ class RunSnapshot:
     solvers: tuple[Solver, ...] = ()
     checked: int = 0
     refused_k: float | None = None
+    widened: bool = False
     plan: Plan | None = None
     work: int = 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ Say = Callable[[str], None]
 
 FIRST = 1.0
 """Seconds after which a line is shown for the first time."""
+AT_WORK = "at work"
+"""What is shown where nothing has been said by then."""
 SHOWN_EVERY, LOGGED_EVERY = 0.25, 10.0
 """Seconds between two lines where they replace each other, and where they do not."""
 
@@ -50,6 +53,13 @@ def routed(say: Say) -> Generator[Say]:
         _OUTER.reset(token)
 
 
+def tell(text: str) -> None:
+    """Show a text in the line of the computation that this is a part of, if it has one."""
+    say = _OUTER.get()
+    if say is not None:
+        say(text)
+
+
 def is_watched() -> bool:
     """Whether somebody sees lines that replace each other."""
     return in_notebook() or sys.stderr.isatty()
@@ -76,32 +86,48 @@ class Line:
     """
 
     def __init__(self, logged: bool) -> None:
-        self._logged = logged
-        self._due = time.monotonic() + (FIRST if is_watched() else LOGGED_EVERY)
+        self._logged, self._replaced = logged, is_watched()
+        self._due = time.monotonic() + (FIRST if self._replaced else LOGGED_EVERY)
         self._shown: Any = None
+        self._text, self._lock = AT_WORK, threading.Lock()
+        # What takes long may say nothing before it does, as the compiler.
+        self._first = threading.Timer(FIRST, self._show_first)
+        self._first.daemon = True
+        if self._replaced:
+            self._first.start()
 
     def say(self, text: str) -> None:
         """Show a text, unless one was shown just now."""
-        now = time.monotonic()
-        if now < self._due:
-            return
-        replaced = is_watched()
-        self._due = now + (SHOWN_EVERY if replaced else LOGGED_EVERY)
-        if in_notebook():
-            self._in_notebook(text)
-        elif replaced:
-            self._on_terminal(text)
-        elif self._logged:
-            print(text, file=sys.stderr, flush=True)
+        with self._lock:
+            self._text = text
+            if time.monotonic() >= self._due:
+                self._show()
 
     def end(self) -> None:
         """Remove what replaces itself."""
-        if self._shown is None:
-            return
+        self._first.cancel()
+        with self._lock:
+            self._due = float("inf")
+            if self._shown is None:
+                return
+            if in_notebook():
+                self._in_notebook("")
+            else:
+                self._shown.stop()
+
+    def _show_first(self) -> None:
+        with self._lock:
+            if self._shown is None and self._due < float("inf"):
+                self._show()
+
+    def _show(self) -> None:
+        self._due = time.monotonic() + (SHOWN_EVERY if self._replaced else LOGGED_EVERY)
         if in_notebook():
-            self._in_notebook("")
-        else:
-            self._shown.stop()
+            self._in_notebook(self._text)
+        elif self._replaced:
+            self._on_terminal(self._text)
+        elif self._logged:
+            print(self._text, file=sys.stderr, flush=True)
 
     def _in_notebook(self, text: str) -> None:
         display: Any = import_module("IPython.display").display

@@ -39,6 +39,7 @@ def test_notebooks_have_a_table_and_a_picture_of_what_can_be_drawn(shown):
     pictured = {
         type(one).__name__: one._repr_html_() for one in shown if isinstance(one, smcpn.Record)
     } | {name: world()[name]._repr_html_() for name in ("Posterior", "ModelComparison")}
+    pictured["Validation"] = world()["Posterior"].validate()._repr_html_()
     for html in pictured.values():
         assert 'src="data:image/png;base64,' in html
         assert len(html) < 120_000

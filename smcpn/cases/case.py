@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.cases import PAPER
+from smcpn.io.parse import StreamFormat
 from smcpn.likelihood.registry import default_solver
 from smcpn.likelihood.stiffness import chosen_solver
 from smcpn.model.problem import Problem
@@ -59,6 +60,8 @@ class Case:
         Scores that are not a free run of a test record: a posterior to a simulation.
     settings : Settings
         Those of a configuration; the defaults for a case study.
+    stream : callable, optional
+        Returns how lines of a stream are written; by names of inputs and outputs where left out.
     report, picture : Path, optional
         Files to write.
     """
@@ -76,6 +79,7 @@ class Case:
     initialise: int = 0
     protocols: Mapping[str, Callable[[Posterior], Simulation]] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
+    stream: Callable[[], StreamFormat] | None = None
     report: Path | None = None
     picture: Path | None = None
 

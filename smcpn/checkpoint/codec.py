@@ -452,6 +452,8 @@ class RunState(Document):
         See `RunSnapshot`.
     refused_k : float or None
         See `RunSnapshot`.
+    widened : bool
+        See `RunSnapshot`.
     plan : dict or None
         See `Plan.document`.
     work : int
@@ -464,6 +466,7 @@ class RunState(Document):
     solvers: list[dict[str, Any]]
     checked: Whole
     refused_k: float | None
+    widened: bool
     plan: PlanDocument | None
     work: Whole
 
@@ -513,6 +516,7 @@ def run_image(snapshot: RunSnapshot, status: Status, header: bytes, prior: Prior
         solvers=[solver_document(solver) for solver in snapshot.solvers],
         checked=snapshot.checked,
         refused_k=snapshot.refused_k,
+        widened=snapshot.widened,
         plan=None if snapshot.plan is None else PlanDocument(**snapshot.plan.document()),
         work=snapshot.work,
     )
@@ -555,6 +559,7 @@ def _run_of(file: Group) -> StoredRun:
         tuple(solver_of(solver) for solver in state.solvers),
         state.checked,
         state.refused_k,
+        state.widened,
         None if state.plan is None else Plan.of(state.plan.model_dump()),
         state.work,
     )
@@ -577,7 +582,8 @@ def _require_course(snapshot: RunSnapshot, n_samples: int) -> None:
         or snapshot.solver in snapshot.solvers
     )
     checked_within = snapshot.checked <= n_samples
-    if not (of_one and planned and on_the_way and in_force and checked_within):
+    widened = snapshot.refused_k is not None or not snapshot.widened
+    if not (of_one and planned and on_the_way and in_force and checked_within and widened):
         raise DamagedFileError(f"its populations are of no moment of a run: {DAMAGED}")
 
 

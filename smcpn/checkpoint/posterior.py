@@ -71,6 +71,7 @@ class MethodDocument(Document):
     searches: Whole
     modes: Whole
     pareto_k: float
+    width: Number
     fallback: Line
     weighings: float
     search_weighings: float

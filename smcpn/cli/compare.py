@@ -45,11 +45,7 @@ def compare(
     from smcpn.cli.comparing import as_dict, as_text, compared, written
     from smcpn.io.sink import json_text
 
-    def told(name: str) -> None:
-        if not as_json:
-            remark(f"fitting {name}")
-
-    found = compared(systems, cases, starts, seed, told)
+    found = compared(systems, cases, starts, seed)
     say(json_text(as_dict(found)) if as_json else as_text(found))
     if report is not None:
         remark(f"report: {written(found, report)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
 from smcpn.simulation.particles import Simulation
+from smcpn.status import routed, status
 
 ALIKE = 1.01
 """Ratio of test errors up to which two models are as good as each other."""
@@ -111,7 +112,6 @@ def compared(
     cases: Sequence[Case],
     starts: int,
     seed: int | None,
-    told: Callable[[str], None],
 ) -> Compared:
     """Fit every case and compare what is found.
 
@@ -123,8 +123,6 @@ def compared(
     starts : int
         Searches from draws of the prior, of each.
     seed : int, optional
-    told : callable
-        Is told the name of the model that is fitted next.
 
     Raises
     ------
@@ -137,9 +135,10 @@ def compared(
         for system, case in zip(systems, cases, strict=True)
     ]
     fits: dict[str, Fit] = {}
-    for name, case in zip(names, cases, strict=True):
-        told(name)
-        fits[name] = fitted(case, {"seed": seed}, starts, "auto", False)
+    with status(None) as say:
+        for name, case in zip(names, cases, strict=True):
+            with routed(lambda text, name=name: say(f"{name}: {text}")):
+                fits[name] = fitted(case, {"seed": seed}, starts, "auto", False)
     return Compared(fits, compare({name: fit.laplace for name, fit in fits.items()}))
 
 
@@ -189,7 +188,8 @@ def as_dict(found: Compared) -> dict[str, Any]:
 def as_text(found: Compared) -> str:
     """Return the tables and sentences that are printed for a person."""
     behind = found.comparison.relative("laplace_log_evidence")
-    header = ["model", "k", "log-evidence", "", "BIC", *(f"RMSE {test}" for test in found.tests)]
+    header = ["model", "k", "log-evidence", "to best", "BIC"]
+    header += [f"RMSE on {test}" for test in found.tests]
     rows = [
         [row.name, str(row.parameters), f"{row.laplace_log_evidence:.2f}",
          f"{behind[row.name]:+.2f}", f"{row.bic:.2f}",

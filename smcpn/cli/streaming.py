@@ -19,7 +19,7 @@ from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD, open_source
 from smcpn.io.events import Event, EventLog, Report
-from smcpn.io.parse import Channels
+from smcpn.io.parse import Channels, StreamFormat
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
 from smcpn.io.stream import Checkpoints, Observer, Run, Stream
@@ -51,7 +51,7 @@ def streamed(case: Case, options: StreamOptions) -> int:
         For a source or a checkpoint that cannot be used.
     """
     settings = settings_of(case, **options.settings)
-    source = _source(options, case.problem)
+    source = _source(options, case)
     with ExitStack() as cleanup:
         cleanup.enter_context(_quick_switching())
         stop = cleanup.enter_context(stop_on_signals())
@@ -93,12 +93,15 @@ def _both(first: Report, second: Report) -> Report:
     return report
 
 
-def _source(options: StreamOptions, problem: Problem) -> Source:
+def _source(options: StreamOptions, case: Case) -> Source:
+    written = StreamFormat(Channels.of(case.problem)) if case.stream is None else case.stream()
     return open_source(
         options.source,
-        Channels.of(problem),
+        written.channels,
         format=options.format,
-        columns=None if options.columns is None else options.columns.split(","),
+        columns=written.columns if options.columns is None else options.columns.split(","),
+        delimiter=written.delimiter,
+        decimal=written.decimal,
         follow=options.follow,
         announce=options.announce,
         give_up=options.give_up,

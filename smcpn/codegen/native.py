@@ -27,6 +27,7 @@ from smcpn.codegen.sweep_loops import SWEEP_ARGUMENTS, SweepPlan, write_sweep
 from smcpn.codegen.weights import write_update
 from smcpn.errors import InputError
 from smcpn.signals import uninterrupted
+from smcpn.status import tell
 
 _LOADED: dict[str, Code] = {}
 _LOCK = threading.RLock()
@@ -276,6 +277,7 @@ def _object(name: str, write: Callable[[ir.Module], object], level: int) -> byte
     content = store.load(entry)
     if content is None:
         CLOCK.compiled += 1
+        tell("compiling")
         content = compiled(write, level)
         store.save(entry, content)
     return content

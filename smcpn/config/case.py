@@ -111,6 +111,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
         split="",
         initialise=reader.data.optional("initialise", _samples) or 0,
         settings=settings,
+        stream=reader.of_stream,
         report=_file(run, "report"),
         picture=_file(run, "picture"),
     )

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import counted
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.errors import InputError, real_number, shown
-from smcpn.io.files import ColumnError, Columns, Layout, read_columns
+from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
+from smcpn.io.parse import Channels as LineChannels
+from smcpn.io.parse import Column, Kind, Slot, StreamFormat
 from smcpn.io.read import chosen, converted, matching, time_axis
-from smcpn.io.table import DECIMALS
+from smcpn.io.table import DECIMALS, TextTable
 from smcpn.model.entries import spanned
 from smcpn.model.record import HOLDS, Record
 
@@ -92,7 +95,8 @@ class Channel:
         if len(columns) != len(entries):
             raise section.error(
                 key,
-                f"it has {len(columns)} columns: name {len(entries)}, for {spanned(entries)}",
+                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for "
+                f"{spanned(entries)}",
             )
         unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
         return [
@@ -155,6 +159,53 @@ class Reader:
     data: Section
     channels: Channels
     hold: str | None = None
+    noted: dict[str, str] = field(default_factory=dict[str, str])
+    """Units that the files read so far state, by column."""
+
+    def of_stream(self) -> StreamFormat:
+        """Return how a stream is written: as the first file to learn from.
+
+        Raises
+        ------
+        InputError
+            If that file cannot be read any more.
+        """
+        entry = self.data.entries("train")[0]
+        _, time = self._clock(entry)
+        inputs = self._renamed(entry, self.channels.inputs)
+        outputs = self._renamed(entry, self.channels.outputs)
+        layout = self._layout(entry, time, inputs, outputs)
+        columns: dict[Slot, Column] = {}
+        if time is not None:
+            noted = self.noted.get(time.column, "")
+            columns["t", 0] = Column(time.column, time.unit, "s", noted)
+        kinds: tuple[tuple[Kind, tuple[Channel, ...]], ...] = (("u", inputs), ("y", outputs))
+        for kind, channels in kinds:
+            for j, one in enumerate(channels):
+                noted = self.noted.get(one.column, "")
+                to = one.to or one.unit or noted
+                columns[kind, j] = Column(one.column, one.unit, to, noted)
+        u, y = (tuple(one.name for one in channels) for channels in (inputs, outputs))
+        return StreamFormat(
+            LineChannels(u, y, columns),
+            None if layout.header is None else list(layout.header),
+            *self._marks(entry, layout),
+        )
+
+    def _marks(self, entry: Section, layout: Layout) -> tuple[str, str]:
+        """Separator and decimal mark of the first file of an entry; those of CSV for no text."""
+        path = matching(entry.document.beside(entry.read("file", text)))[0]
+        if READERS.get(path.suffix.lower()) is not read_text:
+            return layout.delimiter or ",", layout.decimal or "."
+        found = TextTable.open(
+            path,
+            layout.wanted,
+            header=layout.header,
+            delimiter=layout.delimiter,
+            decimal=layout.decimal,
+            labels=() if layout.time is None else (layout.time,),
+        ).dialect
+        return found.delimiter, found.decimal
 
     def records(self, key: str) -> dict[str, Record]:
         """Read the files of ``train`` or ``test``, by name.
@@ -192,6 +243,7 @@ class Reader:
             name = _name(entry, file if len(paths) == 1 else path.name, path, len(paths) > 1)
             several = len(found) > 1 or layout.experiment is not None
             for one in found:
+                self.noted.update(one.units)
                 u, _ = _converted(inputs, one.u, one.units)
                 y, units = _converted(outputs, one.y, one.units)
                 measured = {

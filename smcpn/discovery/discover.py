@@ -33,6 +33,7 @@ from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.solver import Solver, check_solver
+from smcpn.status import status
 
 Array = NDArray[np.float64]
 
@@ -71,6 +72,7 @@ def discover(
     seed: Seed = 0,
     threads: Count | None = None,
     executor: Annotated[Executor | str | None, ANYTHING] = None,
+    progress: bool | None = None,
 ) -> Discovery:
     """Return the equations that records obey, as probabilities of the terms of a library.
 
@@ -121,6 +123,8 @@ def discover(
     executor : concurrent.futures.Executor or str, optional
         Who evaluates large batches of trajectories, as of `identify`; the search, which follows
         none, stays here. The result does not depend on it.
+    progress : bool, optional
+        A line of status on standard error, as of `maximise`.
 
     Returns
     -------
@@ -157,27 +161,27 @@ def discover(
     system = CandidateSystem.of(terms, states, inputs, known=known, constraints=constraints)
     matrix = _observation(observe, system.candidates.states, every[0].n_outputs)
     known_noise = _known_noise(noise, every[0].n_outputs, method)
-    found = search(
-        every,
-        system,
-        observe=matrix,
-        noise=known_noise,
-        relative=noise == "relative",
-        slabs=tuple(slabs),
-        seed=seed,
-    )
-    if noise == "relative":
-        sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
-        found = replace(found, noise=found.noise * sizes)
-    result = _discovery(tuple(every), system, matrix, found)
-    if method == "smc":
-        own = partial(sample_posterior, slabs=tuple(slabs))
-        sample = own if shrinks is None else partial(shrunk_posterior, prior=shrinks)
-        options: dict[str, Any] = {
-            "noise": known_noise, "particles": particles, "replicates": replicates, "seed": seed,
-            "solver": solver, "likelihood": likelihood, "threads": threads,
-        }  # fmt: skip
-        with workers_of(executor) as workers:
+    with status(progress), workers_of(executor) as workers:
+        found = search(
+            every,
+            system,
+            observe=matrix,
+            noise=known_noise,
+            relative=noise == "relative",
+            slabs=tuple(slabs),
+            seed=seed,
+        )
+        if noise == "relative":
+            sizes = np.sqrt(np.mean((found.path @ matrix.T) ** 2, axis=0))
+            found = replace(found, noise=found.noise * sizes)
+        result = _discovery(tuple(every), system, matrix, found)
+        if method == "smc":
+            own = partial(sample_posterior, slabs=tuple(slabs))
+            sample = own if shrinks is None else partial(shrunk_posterior, prior=shrinks)
+            options: dict[str, Any] = {
+                "noise": known_noise, "particles": particles, "replicates": replicates,
+                "seed": seed, "solver": solver, "likelihood": likelihood, "threads": threads,
+            }  # fmt: skip
             result = _sampled(result, found, partial(sample, **options, workers=workers))
     settings: dict[str, Any] = {"method": method, "prior": str(shrinks or prior), "seed": seed}
     settings |= {} if shrinks else {"slabs": listed(f"{c:g}" for c in slabs)}

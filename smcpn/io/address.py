@@ -35,6 +35,8 @@ def open_source(
     *,
     format: str | None = None,
     columns: list[str] | None = None,
+    delimiter: str = ",",
+    decimal: str = ".",
     follow: bool = False,
     announce: bool = False,
     give_up: float | None = None,
@@ -52,7 +54,7 @@ def open_source(
         percent-decoded.
     channels : Channels
         Names of the inputs and outputs.
-    format, columns
+    format, columns, delimiter, decimal
         See `LineParser`.
     follow : bool
         Read a file as it grows.
@@ -73,7 +75,7 @@ def open_source(
     InputError
         For an address that is none of these, or an option that does not belong to it.
     """
-    parser = LineParser(channels, format, columns)
+    parser = LineParser(channels, format, columns, delimiter, decimal)
     parts = _parts(address) if "://" in address else None
     if follow and (parts is not None or address == STANDARD):
         raise InputError(f"follow is for files, not for {_without_login(address)}")

@@ -10,15 +10,17 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.errors import InputError, shown
+from smcpn.columns import counted
+from smcpn.errors import InputError, listed, shown
 from smcpn.model.problem import Problem
+from smcpn.units import conversion
 
 Array = NDArray[np.float64]
 
@@ -49,11 +51,55 @@ class Sample:
 
 Kind = Literal["t", "n", "u", "y"]
 Slot = tuple[Kind, int]
+Convert = Callable[[float], float]
 _LARGEST_EXACT = 2**53
 
 
 class BadLineError(ValueError):
     """A line that is no sample; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The name and the unit in which lines have an input, an output or the time.
+
+    Attributes
+    ----------
+    name : str
+        The one that it goes by; "" where every word for it does.
+    unit : str
+        In which a configuration says that it is.
+    to : str
+        That of the model, to which it is converted; "" where none is known.
+    usual : str
+        In which it is where neither configuration nor header say so.
+    """
+
+    name: str = ""
+    unit: str = ""
+    to: str = ""
+    usual: str = ""
+
+    def conversion(self, noted: str = "") -> Convert | None:
+        """Return the function that converts to the unit of the model; None where it is that.
+
+        Parameters
+        ----------
+        noted : str
+            Unit that a header states.
+
+        Raises
+        ------
+        InputError
+            If it contradicts the configuration, or is none that can be converted.
+        """
+        if self.unit and noted and noted != self.unit:
+            raise InputError(
+                f"column '{self.name}' is in '{noted}', but the configuration says that its unit "
+                f"is '{self.unit}': correct one of them"
+            )
+        unit = noted or self.unit or self.usual
+        return conversion(unit, self.to) if self.to and unit not in ("", self.to) else None
 
 
 @dataclass(frozen=True)
@@ -62,15 +108,18 @@ class Channels:
 
     Besides its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
     ``y1``...; time is ``t`` or ``time``, a sequence number ``n`` or ``seq``. A name of the problem
-    wins over such a word.
+    wins over such a word, and a column that a configuration names is the only one for its channel.
 
     Parameters
     ----------
     inputs, outputs : tuple of str
+    columns : mapping of tuple to Column
+        Names and units by channel, where they are known.
     """
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    columns: Mapping[Slot, Column] = field(default_factory=dict[Slot, Column], hash=False)
     slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -85,6 +134,9 @@ class Channels:
             slots.update({f"{kind}{j}": (kind, j) for j in range(len(names))})
         for kind, names in channels:
             slots.update({name: (kind, j) for j, name in enumerate(names)})
+        named = {slot: one.name for slot, one in self.columns.items() if one.name}
+        slots = {word: slot for word, slot in slots.items() if slot not in named}
+        slots.update({name: slot for slot, name in named.items()})
         object.__setattr__(self, "slots", slots)
 
     @classmethod
@@ -93,7 +145,27 @@ class Channels:
         outputs = tuple(
             what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
         )
-        return cls(problem.ode.inputs, outputs)
+        units = problem.records[0].y_unit.split(", ")
+        columns: dict[Slot, Column] = {}
+        if len(units) == len(outputs):
+            columns |= {("y", j): Column(to=unit) for j, unit in enumerate(units)}
+        return cls(problem.ode.inputs, outputs, columns)
+
+    def column(self, slot: Slot) -> Column:
+        """Name and unit of a channel; a time is in seconds."""
+        return self.columns.get(slot, Column(to="s" if slot[0] == "t" else ""))
+
+    def conversions(self, noted: Mapping[Slot, str]) -> dict[Slot, Convert]:
+        """Return what converts values to the units of the model, where a header states units.
+
+        Raises
+        ------
+        InputError
+            See `Column.conversion`.
+        """
+        known: set[Slot] = {("t", 0), *self.columns}
+        found = {slot: self.column(slot).conversion(noted.get(slot, "")) for slot in known}
+        return {slot: convert for slot, convert in found.items() if convert is not None}
 
     @property
     def in_order(self) -> tuple[Slot, ...]:
@@ -101,14 +173,42 @@ class Channels:
         inputs: list[Slot] = [("u", j) for j in range(len(self.inputs))]
         return (*inputs, *(("y", j) for j in range(len(self.outputs))))
 
-    def missing_from(self, slots: set[Slot]) -> str:
-        """Name a channel that a line lacks, or "": it must have every input and one output."""
+    def missing_from(self, slots: set[Slot], whole: bool = False) -> str:
+        """Name a channel that a line lacks, or "": it must have every input and one output.
+
+        And the time, where a configuration names its column and no number takes its place.
+
+        Parameters
+        ----------
+        whole : bool
+            It must have every output that a configuration names a column for.
+        """
         for j, name in enumerate(self.inputs):
             if ("u", j) not in slots:
-                return f"no input '{name}'"
-        if not any(("y", j) in slots for j in range(len(self.outputs))):
-            return f"no output ({', '.join(self.outputs)})"
+                return f"no input '{self.column(('u', j)).name or name}'"
+        outputs: dict[Slot, str] = {
+            ("y", j): self.column(("y", j)).name or name for j, name in enumerate(self.outputs)
+        }
+        if not slots.intersection(outputs):
+            return f"no output ({', '.join(outputs.values())})"
+        for slot, name in outputs.items():
+            if whole and self.column(slot).name and slot not in slots:
+                return f"no output '{name}'"
+        if self.column(("t", 0)).name and not slots.intersection({("t", 0), ("n", 0)}):
+            return f"no time '{self.column(('t', 0)).name}'"
         return ""
+
+    @property
+    def configured(self) -> list[str]:
+        """Columns that a configuration names."""
+        return [one.name for one in self.columns.values() if one.name]
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a line that lacks a column."""
+        if self.configured:
+            return f"the configuration has the columns {listed(self.configured)}"
+        return "name every column by its input, output or t"
 
     def sample(self, line: int, values: dict[Slot, float]) -> Sample:
         """Return the sample of these numbers, checked; an output that is not there is missing.
@@ -210,9 +310,9 @@ class CsvLines:
 
     A line of words that names the columns says which is which. It is believed before the first
     sample, and where it repeats what is known: files may be strung together. Other columns are
-    passed over, and a unit in brackets too. Without such a line the columns are the inputs and
+    passed over. Without such a line the columns are the inputs and
     then the outputs in the problem's order, with the time before them where there is one column
-    more.
+    more. Units in brackets are converted to those of the model.
 
     Parameters
     ----------
@@ -226,6 +326,11 @@ class CsvLines:
     ------
     InputError
         If ``columns`` lacks an input.
+
+    Attributes
+    ----------
+    unchecked : str
+        Columns of the header whose unit the problem does not know.
     """
 
     def __init__(
@@ -237,7 +342,9 @@ class CsvLines:
     ) -> None:
         self._channels, self._delimiter, self._decimal = channels, delimiter, decimal
         self._layout: list[Slot | None] | None = None
+        self._conversions = channels.conversions({})
         self._begun = False
+        self.unchecked = ""
         if columns is not None:
             self._layout = self._named([name.strip() for name in columns], "columns")
 
@@ -257,13 +364,13 @@ class CsvLines:
             return None
         layout = self._layout or self._in_order(fields)
         if len(fields) != len(layout):
-            raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
+            raise BadLineError(f"{counted(len(fields), 'column')} instead of {len(layout)}")
         values = {
             slot: read_number(field, self._decimal)
             for slot, field in zip(layout, fields, strict=True)
             if slot is not None
         }
-        sample = self._channels.sample(number, values)
+        sample = self._channels.sample(number, _converted(values, self._conversions))
         self._layout, self._begun = layout, True
         return sample
 
@@ -292,14 +399,24 @@ class CsvLines:
     def _named(self, fields: list[str], where: str) -> list[Slot | None]:
         layout = [self._channels.slots.get(split_unit(field)[0]) for field in fields]
         known = [slot for slot in layout if slot is not None]
-        missing = self._channels.missing_from(set(known))
+        missing = self._channels.missing_from(set(known), whole=True)
         if missing:
             raise InputError(
-                f"{where} ({shown(','.join(fields))}) names {missing}: name every column by its "
-                "input, output or t"
+                f"{where} ({shown(','.join(fields))}) names {missing}: {self._channels.remedy}"
             )
         if len(set(known)) < len(known):
             raise InputError(f"{where} ({shown(','.join(fields))}) names a column twice")
+        noted = {
+            slot: split_unit(field)[1]
+            for slot, field in zip(layout, fields, strict=True)
+            if slot is not None
+        }
+        self._conversions = self._channels.conversions(noted)
+        self.unchecked = ", ".join(
+            field
+            for slot, field in zip(layout, fields, strict=True)
+            if slot is not None and noted[slot] and not self._channels.column(slot).to
+        )
         return layout
 
     def _in_order(self, fields: list[str]) -> list[Slot | None]:
@@ -358,16 +475,25 @@ def _pointed(field: str, decimal: str) -> str:
     return field if decimal == "." else field.replace(".", "?").replace(decimal, ".")
 
 
+def _converted(values: dict[Slot, float], conversions: dict[Slot, Convert]) -> dict[Slot, float]:
+    return values | {slot: convert(values[slot]) for slot, convert in conversions.items()
+                     if slot in values}  # fmt: skip
+
+
 class JsonLines:
     """Reads samples from lines like ``{"t": 0.1, "u": 1.5, "y": [0.2, null]}``.
 
     ``u`` and ``y`` are a number where there is one channel, else a list; or every channel goes by
-    its own name. ``null`` and ``NaN`` mark a missing output. Other names are passed over.
+    its own name, or by its column of a configuration. ``null`` and ``NaN`` mark a missing output.
+    Other names are passed over.
     """
 
     def __init__(self, channels: Channels) -> None:
-        self._channels = channels
-        self._sizes: dict[str, int] = {"u": len(channels.inputs), "y": len(channels.outputs)}
+        self._channels, self._conversions = channels, channels.conversions({})
+        sizes = {"u": len(channels.inputs), "y": len(channels.outputs)}
+        named = {kind for (kind, _), one in channels.columns.items() if one.name}
+        self._sizes = {kind: size for kind, size in sizes.items() if kind not in named}
+        self._begun = False
 
     def parse(self, number: int, text: str) -> Sample:
         """Return the sample of a line.
@@ -376,6 +502,8 @@ class JsonLines:
         ------
         BadLineError
             For anything that is no sample.
+        InputError
+            If the first line with a name that a configuration gives lacks another one.
         """
         try:
             content = json.loads(text)
@@ -387,9 +515,14 @@ class JsonLines:
         for name, value in content.items():
             self._take(values, name, value)
         missing = self._channels.missing_from(set(values))
+        if missing and values and not self._begun and self._channels.configured:
+            raise InputError(
+                f"the first line ({shown(text)}) names {missing}: {self._channels.remedy}"
+            )
         if missing:
             raise BadLineError(missing)
-        return self._channels.sample(number, values)
+        self._begun = True
+        return self._channels.sample(number, _converted(values, self._conversions))
 
     def _take(self, values: dict[Slot, float], name: str, value: Any) -> None:
         size = self._sizes.get(name)
@@ -424,6 +557,25 @@ _BYTE_ORDER_MARK = "\ufeff"
 FORMATS = ("csv", "json")
 
 
+@dataclass(frozen=True)
+class StreamFormat:
+    """How a configuration says that the lines of a stream are written.
+
+    Attributes
+    ----------
+    channels : Channels
+    columns : list of str, optional
+        Names of the columns of CSV, instead of a line of names.
+    delimiter, decimal : str
+        Separator of columns of CSV, and decimal mark of its numbers.
+    """
+
+    channels: Channels
+    columns: list[str] | None = None
+    delimiter: str = ","
+    decimal: str = "."
+
+
 class LineParser:
     """Reads samples from lines of either format.
 
@@ -436,6 +588,8 @@ class LineParser:
     format : {"csv", "json"}, optional
     columns : sequence of str, optional
         Names of the columns of CSV, instead of a header.
+    delimiter, decimal : str
+        Separator of columns of CSV, and decimal mark of its numbers.
 
     Raises
     ------
@@ -448,11 +602,19 @@ class LineParser:
         channels: Channels,
         format: str | None = None,
         columns: list[str] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
     ) -> None:
         if format not in (None, *FORMATS):
             raise InputError(f"format is '{format}': choose one of {', '.join(FORMATS)}")
         self._format = format
-        self._csv, self._json = CsvLines(channels, columns), JsonLines(channels)
+        self._csv = CsvLines(channels, columns, delimiter, decimal)
+        self._json = JsonLines(channels)
+
+    def unchecked(self) -> str:
+        """Columns of a header since the last call whose unit the problem does not know, or ""."""
+        found, self._csv.unchecked = self._csv.unchecked, ""
+        return found
 
     def parse(self, line: Line) -> Sample | None:
         """Return the sample of a line, or None where it holds none.

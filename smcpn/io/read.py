@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from smcpn import units
 from smcpn.arguments import FileName, checked
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, one_of, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels, Slot
@@ -39,22 +39,7 @@ def converted(values: Array, unit: str, to: str) -> Array:
     InputError
         If a unit is not known, or they measure different things.
     """
-    known = [_known(name) for name in (unit, to)]
-    try:
-        measured = units.registry().Quantity(values, known[0])
-        return np.asarray(measured.to(known[1]).magnitude, dtype=float)
-    except Exception as error:
-        raise InputError(f"unit '{unit}' does not convert to '{to}': {error}") from error
-
-
-def _known(name: str) -> Any:
-    try:
-        return units.unit(name)
-    except InputError as error:
-        raise InputError(
-            f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
-            "'degC'), or leave 'to' out to carry it as a name"
-        ) from error
+    return np.asarray(units.conversion(unit, to)(values), dtype=float)
 
 
 def time_axis(t: Array) -> dict[str, Any]:
@@ -98,6 +83,12 @@ def chosen(path: Path, found: Sequence[Columns], labels: Sequence[str] | None) -
         return list(found)
     known = {one.label: one for one in found}
     for label in labels:
+        if known.keys() == {""}:
+            raise InputError(
+                f"{path} has one experiment: leave experiments out, or name the column that tells "
+                'them apart, experiment = "..."',
+                argument="experiments",
+            )
         if label not in known:
             raise InputError(
                 f"{path} has no experiment '{label}': choose from {listed(known)}",
@@ -339,8 +330,8 @@ def check_marks(delimiter: str | None, decimal: str | None) -> None:
             f"delimiter is {shown(delimiter)}: give one character, ',' ';' '\\t' '|' or ' '",
             argument="delimiter",
         )
-    if decimal is not None:
-        one_of("decimal", decimal, DECIMALS)
+    if decimal is not None and decimal not in DECIMALS:
+        raise InputError(f"decimal is {shown(decimal)}: give '.' or ','", argument="decimal")
 
 
 def following_record(path: Path, problem: Problem) -> Record:

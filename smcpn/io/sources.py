@@ -154,6 +154,10 @@ class Lines:
             begin = line.text.decode("utf-8", "replace")
             yield Event("bad-line", f"{error}, skipped: {shown(begin)}", line=line.number)
             return
+        unchecked = self._parser.unchecked()
+        if unchecked:
+            yield Event("units", f"the problem states no unit for {unchecked}: values are taken as "
+                        "they are", line=line.number)  # fmt: skip
         if sample is not None:
             self._timed = sample.t is not None or sample.number is not None
             self.position.advance(sample)

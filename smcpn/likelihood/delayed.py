@@ -13,7 +13,10 @@ particle picks its own at the beginning of an interval and keeps them in its sta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
+from math import log2
 
 import casadi as ca
 import numpy as np
@@ -27,9 +30,6 @@ from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
 Ranges = tuple[tuple[int, int], ...]
-
-KEPT = 5
-"""Numbers of a delayed input that a particle keeps."""
 
 
 class DelayLine:
@@ -51,7 +51,8 @@ class DelayLine:
     memory : int
         Samples before an interval that it may depend on.
     state : casadi.SX
-        Of each delayed input two samples, the increments to them and after them, and r.
+        Where the interval is cut, as fractions of it, and of each delayed input its value at the
+        beginning of each part and its slope there, for the interval as unit of time.
     row : casadi.SX
         What an interval brings: of each delayed input its latest samples, whether it is linear in
         between, and the length of the interval.
@@ -64,19 +65,16 @@ class DelayLine:
 
     def __init__(self, model: Model, ranges: Ranges, places: int) -> None:
         assert model.delay is not None
-        self.model, self.ranges, self.places, self.delay = model, ranges, places, model.delay
-        count = len(ranges)
+        self.model, self.ranges, self.delay = model, ranges, model.delay
         self.memory = 2 + max(most for _, most in ranges)
-        self._seconds = self.delay.seconds(model.theta)
-        self._kept = [ca.SX.sym(f"delayed_{i}", KEPT) for i in range(count)]
-        self.state = ca.vertcat(*self._kept)
         self._samples = [ca.SX.sym(f"samples_{i}", b - a + 3) for i, (a, b) in enumerate(ranges)]
         self._linear, self._interval = ca.SX.sym("linear"), ca.SX.sym("interval")
         self.row = ca.vertcat(*self._samples, self._linear, self._interval)
-        first = {source: i for i, source in reversed(list(enumerate(self.delay.sources)))}
-        self._fractions = [self._kept[i][-1] for i in sorted(first.values())]
-        self.parts = len(self._fractions) + 1
-        self._cuts = [ca.SX(0.0), *_sorted(self._fractions), ca.SX(1.0)]
+        self.parts = 1 + len(set(self.delay.keys))
+        self._cuts = ca.SX.sym("cuts", self.parts - 1)
+        shape = self.parts, len(ranges)
+        self._values, self._slopes = ca.SX.sym("values", *shape), ca.SX.sym("slopes", *shape)
+        self.state = ca.vertcat(self._cuts, ca.vec(self._values), ca.vec(self._slopes))
         self._part, self._points = ca.SX.sym("part", self.parts), ca.SX.sym("points", places)
         n = len(self.undelayed)
         self._u, self._rise = ca.SX.sym("u", n), ca.SX.sym("rise", n)
@@ -99,73 +97,85 @@ class DelayLine:
     @property
     def part(self) -> ca.SX:
         """Length of the part that a step is in, as a fraction of the interval."""
-        return ca.dot(self._part, ca.vertcat(*self.lengths))
+        return self.of_part(self.lengths)
 
     @property
     def lengths(self) -> list[ca.SX]:
-        """Lengths of all parts, as fractions of the interval, of the state."""
-        pairs = zip(self._cuts[:-1], self._cuts[1:], strict=True)
-        return [end - begin for begin, end in pairs]
+        """Lengths of all parts, as fractions of the interval."""
+        edges = [ca.SX(0.0), *ca.vertsplit(self._cuts), ca.SX(1.0)]
+        return [end - begin for begin, end in pairwise(edges)]
 
     @property
     def h(self) -> ca.SX:
         """Length of a step in seconds."""
         return self._length * self.part * self.share
 
+    def of_part(self, values: Sequence[ca.SX]) -> ca.SX:
+        """The value for the part that a step is in, of those for all parts."""
+        return ca.dot(self._part, ca.vertcat(*values))
+
     def time(self, point: int | None) -> ca.SX:
         """Time at a point of a step, by its number; None is the beginning of the part."""
-        return self._begin + self._length * self._fraction(point)
+        return self._begin + self._length * (self._first + self._since(point))
 
     def input(self, point: int | None) -> ca.SX:
         """All inputs at a point as of `time`, (n, 1)."""
-        at, values = self._fraction(point), ca.SX(self.model.u.numel(), 1)
+        since, values = self._since(point), ca.SX(self.model.u.numel(), 1)
         for k, j in enumerate(self.undelayed):
-            values[j] = self._u[k] + self._rise[k] * at
+            values[j] = self._u[k] + self._rise[k] * (self._first + since)
         for i, j in enumerate(self.delay.inputs):
-            before, now, to, after, r = ca.vertsplit(self._kept[i])
-            earlier = self._earlier(i)
-            values[j] = earlier * (before + to * (at - r + 1.0)) + (1.0 - earlier) * (
-                now + after * (at - r)
-            )
+            value, slope = (ca.dot(self._part, of[:, i]) for of in (self._values, self._slopes))
+            values[j] = value + slope * since
         return values
 
     def rate(self) -> ca.SX:
         """Time derivative of all inputs during a step, (n, 1)."""
         values = ca.SX(self.model.u.numel(), 1)
         for k, j in enumerate(self.undelayed):
-            values[j] = self._rise[k] / self._length
+            values[j] = self._rise[k]
         for i, j in enumerate(self.delay.inputs):
-            _, _, to, after, _ = ca.vertsplit(self._kept[i])
-            earlier = self._earlier(i)
-            values[j] = (earlier * to + (1.0 - earlier) * after) / self._length
-        return values
+            values[j] = ca.dot(self._part, self._slopes[:, i])
+        return values / self._length
 
     def at_sample(self, u: ca.SX) -> ca.SX:
         """Inputs at the sample that ends an interval, of those that were measured there, (n, 1)."""
         values = ca.SX(u)
         for i, j in enumerate(self.delay.inputs):
-            _, now, _, after, r = ca.vertsplit(self._kept[i])
-            values[j] = now + after * (1.0 - r)
+            values[j] = self._values[-1, i] + self._slopes[-1, i] * self.lengths[-1]
         return values
 
     def picked(self) -> ca.SX:
         """What a particle keeps of the samples of an interval: its next `state`."""
-        kept: list[ca.SX] = []
-        for samples, seconds, (least, most) in zip(
-            self._samples, self._seconds, self.ranges, strict=True
-        ):
-            intervals = seconds / self._interval
-            whole = ca.fmin(ca.fmax(ca.floor(intervals), least), most)
-            before, now, after = (
-                sum(
-                    ((whole == m) * samples[most - m + shift] for m in range(least, most + 1)),
-                    ca.SX(0.0),
-                )
-                for shift in range(3)
-            )
-            increments = self._linear * (now - before), self._linear * (after - now)
-            kept += [before, now, *increments, intervals - whole]
-        return ca.vertcat(*kept)
+        intervals = [seconds / self._interval for seconds in self.delay.seconds(self.model.theta)]
+        whole = [
+            ca.fmin(ca.fmax(ca.floor(number), least), most)
+            for number, (least, most) in zip(intervals, self.ranges, strict=True)
+        ]
+        fractions = [number - m for number, m in zip(intervals, whole, strict=True)]
+        each = dict(zip(self.delay.keys, fractions, strict=True))
+        cuts = _sorted(list(each.values()))
+        kept = [self._pieces(i, whole[i], fractions[i], cuts) for i in range(len(whole))]
+        values, slopes = zip(*kept, strict=True)
+        return ca.vertcat(*cuts, *values, *slopes)
+
+    def _pieces(
+        self, i: int, whole: ca.SX, fraction: ca.SX, cuts: list[ca.SX]
+    ) -> tuple[ca.SX, ca.SX]:
+        """Values of a delayed input at the beginning of all parts, and its slopes."""
+        least, most = self.ranges[i]
+        samples = ca.vertsplit(self._samples[i])
+        before, now, after = _part_of(samples, most - whole, 3, most - least)
+        values: list[ca.SX] = []
+        slopes: list[ca.SX] = []
+        for part, (begin, end) in enumerate(pairwise([ca.SX(0.0), *cuts, ca.SX(1.0)])):
+            since = begin - fraction
+            # Whether the sample that arrives in the interval is still to come: by the middle of the
+            # part, since a cut and the fraction that it is may be rounded differently.
+            earlier = ca.SX(part == 0) if len(cuts) == 1 else 0.5 * (begin + end) < fraction
+            slope = self._linear * ca.if_else(earlier, now - before, after - now)
+            values.append(ca.if_else(earlier, before, now) + slope * (since + earlier))
+            slopes.append(slope)
+        return ca.vertcat(*values), ca.vertcat(*slopes)
 
     def join(self, program: LaneProgram) -> LaneProgram:
         """The program of a recursion whose steps are those of this line, and their rows its own."""
@@ -184,17 +194,14 @@ class DelayLine:
         """Writer of the numbers of a record."""
         return DelayRows(self.delay, self.ranges, self.parts, self.memory, record)
 
-    def _fraction(self, point: int | None) -> ca.SX:
-        """A point as a fraction of the interval."""
-        begin = ca.dot(self._part, ca.vertcat(*self._cuts[:-1]))
-        return begin if point is None else begin + self._points[point] * self.part
+    @property
+    def _first(self) -> ca.SX:
+        """Where the part of a step begins, as a fraction of the interval."""
+        return self.of_part([ca.SX(0.0), *ca.vertsplit(self._cuts)])
 
-    def _earlier(self, i: int) -> ca.SX:
-        """Whether the sample of a delayed input that arrives in the interval is still to come."""
-        if self.parts == 2:
-            return self._part[0]
-        r = self._kept[i][-1]
-        return ca.dot(self._part, ca.vertcat(*[cut < r for cut in self._cuts[:-1]]))
+    def _since(self, point: int | None) -> ca.SX:
+        """Time since then, in the same unit."""
+        return ca.SX(0.0) if point is None else self._points[point] * self.part
 
 
 class DelayRows:
@@ -261,6 +268,31 @@ class DelayRows:
             np.broadcast_to(own, (*shape, own.shape[1])),
             np.broadcast_to(common[:, None], (*shape, common.shape[1])),
         ], axis=2)  # fmt: skip
+
+
+FEW = 12
+"""Places that are compared one by one."""
+
+
+def _part_of(values: Sequence[ca.SX], begin: ca.SX, size: int, most: int) -> list[ca.SX]:
+    """Consecutive values from number ``begin`` on, which is 0, 1, ..., or ``most``.
+
+    Where there are many places, first a block of values that has them, then those of the block.
+    """
+    places = range(most + 1)
+    if most < FEW:
+        weights = [begin == place for place in places]
+        return [ca.dot(ca.vertcat(*weights), ca.vertcat(*values[k : k + most + 1]))
+                for k in range(size)]  # fmt: skip
+    block = 2 ** round(log2(most + 1) / 2)
+    number = ca.floor(begin / block)
+    known = [*values, *[ca.SX(0.0)] * block]
+    weights = [(number == place // block, place) for place in places[::block]]
+    within = [
+        sum((weight * known[place + k] for weight, place in weights), ca.SX(0.0))
+        for k in range(block + size - 1)
+    ]
+    return _part_of(within, begin - block * number, size, block - 1)
 
 
 def _sorted(values: list[ca.SX]) -> list[ca.SX]:

@@ -105,6 +105,7 @@ class Marginal(Recursion):
         self.first = ca.SX.sym("first")
         self.noise = NoiseFilter.of(self.model)
         self.line = DelayLine.of(self.model, grid.delays, places=1)
+        self.scales = ca.SX.sym("scales", 0 if self.line is None else self.line.parts)
 
     @classmethod
     def goes_with(cls, solver: type[Solver] | Solver) -> bool:
@@ -202,7 +203,10 @@ class Marginal(Recursion):
         """
         scale = program.step_row[-1]
         growth = [powered(length, 2 * self.order + 1) for length in line.lengths]
-        following = ca.substitute(sum(growth, ca.SX(0.0)), line.state, line.picked())
+        # A part may be so short that the residual is rounding.
+        scales = [1.0 / ca.fmax(one, SHORTEST ** (2 * self.order + 1)) for one in growth]
+        picked = ca.vertcat(sum(growth, ca.SX(0.0)), *scales)
+        following = ca.substitute(picked, line.state, line.picked())
         of_part, variance = ca.SX.sym("of_part"), self.variance
         joined = line.join(
             replace(
@@ -217,12 +221,12 @@ class Marginal(Recursion):
         assert joined.interval is not None
         return replace(
             joined,
-            state=ca.vertcat(joined.state, variance),
-            start=ca.vertcat(joined.start, 0.0),
+            state=ca.vertcat(joined.state, variance, self.scales),
+            start=ca.vertcat(joined.start, 0.0, ca.SX.ones(line.parts, 1)),
             interval_row=ca.vertcat(joined.interval_row, of_part),
-            interval=ca.vertcat(joined.interval, variance + of_part * following),
+            interval=ca.vertcat(joined.interval, variance + of_part * following[0], following[1:]),
             step_row=ca.vertcat(line.step_row, self.first, line.share),
-            step=ca.vertcat(joined.step, variance),
+            step=ca.vertcat(joined.step, variance, self.scales),
         )
 
     def _delayed(self, graph: ca.SX, scale: ca.SX) -> ca.SX:
@@ -245,9 +249,7 @@ class Marginal(Recursion):
         )
         m = ca.vertcat(*[v for row in self.m for v in row])
         restarted = ca.if_else(self.first, begun, m)
-        # A part may be so short that the residual is rounding.
-        growth = ca.fmax(powered(line.part, 2 * self.order + 1), SHORTEST ** (2 * self.order + 1))
-        scales = ca.SX(0, 1) if scale.is_empty() else 1.0 / growth
+        scales = ca.SX(0, 1) if scale.is_empty() else line.of_part(ca.vertsplit(self.scales))
         return ca.substitute(
             graph,
             ca.vertcat(m, known, scale),

@@ -94,6 +94,11 @@ class Delay:
             tuple(name for name in taken.values() if is_name(name)),
         )
 
+    @property
+    def keys(self) -> tuple[tuple[bool, float], ...]:
+        """For each delayed input what is the same where the dead time is the same."""
+        return tuple((isinstance(one, int), one) for one in self.sources)
+
     def seconds(self, theta: ca.SX) -> list[ca.SX]:
         """Dead time of each delayed input."""
         return [theta[one] if isinstance(one, int) else ca.SX(one) for one in self.sources]

@@ -25,6 +25,8 @@ HOLDS = ("zoh", "foh", "bandlimited")
 _DT_REMEDY = "give a positive number of seconds"
 MOST = 100_000
 """Most columns and repetitions of a record."""
+COARSEST = 0.25
+"""Rounding of times, relative to their interval, from which on samples are not told apart."""
 CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
@@ -514,6 +516,13 @@ def _times(t: Array | None, dt: float | None, start: float, length: int, record:
     if (t is None) == (dt is None):
         raise InputError(f"{record}: give either dt or t")
     if t is None:
+        last = start + float(dt) * length  # type: ignore[arg-type]
+        if np.spacing(max(abs(start), abs(last))) > COARSEST * float(dt):  # type: ignore[arg-type]
+            raise InputError(
+                f"{record}: start is {start:g}, where floating point does not tell times apart "
+                f"that are dt = {dt:g} s from each other: begin nearer to 0",
+                argument="start",
+            )
         times = np.arange(length, dtype=float)
         times *= float(dt)  # type: ignore[arg-type]
         times += start

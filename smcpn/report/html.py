@@ -55,6 +55,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         "observed": _text(problem.observe),
         "noise sd": _text(problem.noise),
         "process noise": _process_noise(problem),
+        **({"delay": _text(problem.delay)} if problem.delay else {}),
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
         "solver": str(posterior.solver),

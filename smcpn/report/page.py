@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from smcpn.errors import InputError
 from smcpn.files import file_path, is_plain
 from smcpn.report.style import narrow_column
+from smcpn.status import tell
 
 GENERATOR = b'<meta name="generator" content="smcpn">'
 STYLE = ("uplot/uPlot.min.css", "page.css")
@@ -70,6 +71,7 @@ class Gallery:
         self, name: str, draw: Callable[[], Figure], caption: str, reflow: bool = True
     ) -> Picture:
         """Draw a figure, and once more as wide as a phone where it is to reflow."""
+        tell(f"report: {name}")
         figure = draw()
         self._count += 1
         if self._folder is not None:

@@ -19,6 +19,9 @@ class MethodRecord:
         Searches for a start, and the modes that they found.
     pareto_k : float
         Of the importance weights of the draws from these modes; nan from the prior.
+    width : float
+        Factor on the standard deviations of the modes at which particles began after these weights
+        could not be trusted; 1 where they could, and for a run from the prior.
     fallback : str
         Why the run began at the prior although a start was asked for; empty where it did not.
     weighings : float
@@ -46,6 +49,7 @@ class MethodRecord:
     searches: int = 0
     modes: int = 0
     pareto_k: float = float("nan")
+    width: float = 1.0
     fallback: str = ""
     weighings: float = 0.0
     search_weighings: float = 0.0
@@ -64,11 +68,13 @@ class MethodRecord:
         said += [f"{searches}, {found}"] if self.searches else []
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
+        if self.width != 1.0:
+            said.append(f"from the modes {self.width:g} times as wide")
         if self.fallback:
             said.append(f"from the prior: {self.fallback}")
         said.append(f"{self.weighings:.2g} weighings of the record")
         if self.search_weighings:
-            said.append(f"searches worth {self.search_weighings:.2g}")
+            said.append(f"searches as costly as {self.search_weighings:.2g} weighings")
         return f"{name}: {', '.join(said + self._of_estimate)}"
 
     @property

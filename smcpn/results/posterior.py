@@ -20,6 +20,7 @@ from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
 from smcpn.simulation.states import States, states_of_particles
+from smcpn.status import status
 from smcpn.validation import Validation, frequency_response, validate
 from smcpn.validation.sandwich import Sandwich, sandwich
 
@@ -129,7 +130,7 @@ class Posterior(WeightedDraws, HandedOver):
                 self.problem, record, values, weights, observe, steps,
                 step_length=self.step_length, like=like,
             )  # fmt: skip
-        return replace(run, warnings=self._beyond(record, initialise, like))
+        return replace(run, warnings=run.warnings + self._beyond(record, initialise, like))
 
     def predict(
         self,
@@ -424,6 +425,7 @@ class Posterior(WeightedDraws, HandedOver):
         likelihoods: Sequence[str] = (),
         robust: Robust | None = None,
         figures: str | Path | None = None,
+        progress: bool | None = None,
     ) -> Path:
         """Write one self-contained HTML file: tables, scores, figures, validation, settings.
 
@@ -450,6 +452,8 @@ class Posterior(WeightedDraws, HandedOver):
             What `robust` returned, to show beside.
         figures : str or Path, optional
             Folder that receives every figure as SVG and PDF too; made where there is none.
+        progress : bool, optional
+            A line of status on standard error, as of `maximise`.
 
         Returns
         -------
@@ -467,21 +471,24 @@ class Posterior(WeightedDraws, HandedOver):
         check_destination(path)
         folder = None if figures is None else figure_folder(figures)
         check_truth(self, truth)
-        simulations = {
-            name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
-            for name, test in (tests or {}).items()
-        }
-        disturbed = self.problem.model.process_noise is not None
-        states = [self.states(one) for one in self.problem.records] if disturbed else []
-        try:
-            validation = self.validate()
-        except InputError:
-            # A density that is not about the output, as of counts, has no innovations.
-            if self.problem.model.density is None:
-                raise
-            validation = None
-        return write_report(
-            self, path, simulations, validation, published=published or {},
-            truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
-            figures=folder,
-        )  # fmt: skip
+        with status(progress) as say:
+            say("report: simulations")
+            simulations = {
+                name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
+                for name, test in (tests or {}).items()
+            }
+            disturbed = self.problem.model.process_noise is not None
+            states = [self.states(one) for one in self.problem.records] if disturbed else []
+            say("report: validation")
+            try:
+                validation = self.validate()
+            except InputError:
+                # A density that is not about the output, as of counts, has no innovations.
+                if self.problem.model.density is None:
+                    raise
+                validation = None
+            return write_report(
+                self, path, simulations, validation, published=published or {},
+                truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
+                figures=folder,
+            )  # fmt: skip

@@ -112,8 +112,9 @@ def identify(
         mixture of a multivariate t at each mode of a Laplace approximation of the same problem, and
         a tenth from the prior; ``"auto"`` makes ``smcpn.laplace(problem, seed=seed)`` first, four
         to six searches, on a short record too. Where the Pareto k of the importance weights says
-        that the mixture misses what matters, the run begins again at the prior, and a warning says
-        so. An approximation brings its solver and likelihood, where none is given.
+        that the mixture is not near enough to the posterior, the run begins again at modes three
+        times as wide; or at the prior, and a warning says so, if a few particles from there end
+        where no mode is. An approximation brings its solver and likelihood, where none is given.
     state_particles : int or "auto", optional
         Of the particle filter that each particle has with ``likelihood="particle"``, which is
         SMC^2. By default ``"auto"``: 32, doubled while the variance of the log-likelihood at the

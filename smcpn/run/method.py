@@ -21,7 +21,7 @@ def method_record(run: Run) -> MethodRecord:
     assert plan is not None
     weighing = run.likelihood.n_steps * run.settings.particles * run.settings.replicates
     pareto_k = [run.refused_k] if run.refused_k is not None else []
-    if run.start is not None:
+    if run.start is not None and not run.widened:
         pareto_k = [sampler.pareto_k for sampler in run.samplers]
     return MethodRecord(
         asked=run.settings.method,
@@ -34,6 +34,7 @@ def method_record(run: Run) -> MethodRecord:
         searches=0 if modes is None else modes.searches,
         modes=0 if modes is None else len(modes),
         pareto_k=max(pareto_k, default=float("nan")),
+        width=1.0 if run.start is None else run.start.width,
         fallback=_fallback(run),
         weighings=run.work / weighing,
         search_weighings=plan.work / weighing,
@@ -74,6 +75,6 @@ def _fallback(run: Run) -> str:
     plan = run.plan
     if plan is None or plan.reason:
         return "" if plan is None else plan.reason
-    if run.refused_k is not None:
+    if run.refused_k is not None and not run.widened:
         return "the start misses a part of the posterior"
     return "no search found a mode" if plan.modes is not None and not len(plan.modes) else ""

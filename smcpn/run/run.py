@@ -29,7 +29,7 @@ from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Sampler, Snapshot
 from smcpn.smc.sampler import Settings as SamplerSettings
-from smcpn.smc.start import MixtureStart
+from smcpn.smc.start import WIDTH, MixtureStart, share_beyond
 from smcpn.smc.tempering import CollapsedError
 from smcpn.solver import Solver
 
@@ -41,6 +41,8 @@ JUDGES = 200
 """Particles by which they are judged, or twenty for each parameter where that is more."""
 FAR = 4.0
 """Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
+BEYOND = 0.01
+"""Share of particles from the prior that may end beyond the modes of a start."""
 CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
@@ -77,7 +79,9 @@ class Run:
     solvers : list of Solver
         That of each of them, coarser than the one in force until it is carried over.
     refused_k : float or None
-        Pareto k of the start that was given up for the prior.
+        Pareto k of the start that was given up for a wider one, or for the prior.
+    widened : bool
+        Whether it is a wider one.
     work : int
         Solver steps of the particles so far, over all of them.
     outcome : tuple of Populations and DiscretisationShift, or None
@@ -94,6 +98,7 @@ class Run:
         self.problem, self.settings = problem, settings
         self.threads, self.workers = threads, workers
         self.refused_k: float | None = None
+        self.widened = False
         self.work = 0
         self.plan: Plan | None = None
         self._clear()
@@ -114,7 +119,8 @@ class Run:
         run = cls.__new__(cls)
         run.problem, run.settings = problem, settings
         run.threads, run.workers = threads, workers
-        run.refused_k, run.work, run.plan = snapshot.refused_k, snapshot.work, snapshot.plan
+        run.refused_k, run.widened = snapshot.refused_k, snapshot.widened
+        run.work, run.plan = snapshot.work, snapshot.plan
         run._clear()
         run.solver = snapshot.solver
         if run.plan is None:
@@ -171,6 +177,7 @@ class Run:
             tuple(self.solvers),
             self._checked,
             self.refused_k,
+            self.widened,
             self.plan,
             self.work,
         )
@@ -233,34 +240,61 @@ class Run:
     def start(self) -> MixtureStart | None:
         """Where the populations begin; None for the prior."""
         modes = None if self.plan is None else self.plan.modes
-        if modes is None or len(modes) == 0 or self.refused_k is not None:
+        if modes is None or len(modes) == 0 or (self.refused_k is not None and not self.widened):
             return None
-        return MixtureStart(self.problem.prior, modes, learned_scales(self.problem))
+        width = WIDTH if self.widened else 1.0
+        return MixtureStart(self.problem.prior, modes, learned_scales(self.problem), width)
 
     @property
     def _sampler_settings(self) -> SamplerSettings:
         return replace(self.settings.sampler, start=self.start)
 
     def _judge_start(self, pareto_k: float) -> None:
-        """Begin again at the prior where the weights show that the start misses what matters.
+        """Begin again where the weights show that the start is not near enough to the posterior.
 
-        Moves that follow the gradient carry particles along the path from where they begin, and in
-        many dimensions no start has weights of which the largest do not matter.
+        That is at the modes widened, or, where these miss a part of it, at the prior. Moves that
+        follow the gradient carry particles along the path from where they begin, and in many
+        dimensions no start has weights of which the largest do not matter.
         """
         if self.settings.follows_gradient and np.isfinite(pareto_k):
             return
         if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
-            _log.info("the start has Pareto k %.2f: begin again at the prior", pareto_k)
-            self.refused_k = pareto_k
+            self.refused_k, self.widened = pareto_k, bool(np.isfinite(pareto_k))
+            self.widened = self.widened and self._covers_posterior()
+            begin = "the modes widened" if self.widened else "the prior"
+            _log.info("the start has Pareto k %.2f: begin again at %s", pareto_k, begin)
             self._begin(self._first)
+
+    def _covers_posterior(self) -> bool:
+        """Whether particles from the prior end nowhere but about the modes of the start."""
+        assert self.start is not None
+        likelihood, rng = self._at(self._coarse), self.settings.generator(self.settings.replicates)
+        try:
+            beyond = share_beyond(self.start, likelihood, self.settings.sampler, rng)
+        except InputError as error:
+            _log.info("what the start misses is not known: %s", error)
+            return False
+        return beyond < BEYOND
+
+    def _give_up_start(self) -> None:
+        """Begin again at the prior."""
+        self.refused_k = np.inf if self.refused_k is None else self.refused_k
+        self.widened = False
+        self._begin(self._first)
 
     @property
     def _first(self) -> Solver:
         """Solver of the first population: by ``method="auto"`` the way from the prior is coarse."""
         assert self.plan is not None
-        fine = self.plan.solver
         if self.settings.method != AUTO or self.start is not None or self.plan.reason:
-            return fine
+            return self.plan.solver
+        return self._coarse
+
+    @property
+    def _coarse(self) -> Solver:
+        """The solver of the plan, or one of fewer steps that has about the same likelihood."""
+        assert self.plan is not None
+        fine = self.plan.solver
         coarse = coarser_solver(fine)
         return coarse if coarse is not None and self._near(coarse, fine) else fine
 
@@ -366,8 +400,8 @@ class Run:
         if self._approaching:
             _log.info("%r is too coarse: begin with all steps", self.solver)
             self._begin(self.settings.solver)
-        elif isinstance(error, CollapsedError) and self.start is not None:
-            self._judge_start(np.inf)
+        elif self.start is not None and (self.widened or isinstance(error, CollapsedError)):
+            self._give_up_start()
         else:
             return False
         return True

@@ -87,7 +87,7 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         return ()
     if len(modes) == 0:
         return (f"none of {modes.searches} searches found a mode: the run began at the prior",)
-    if run.refused_k is not None:
+    if run.refused_k is not None and not run.widened:
         # Where the run chooses its method this is a choice, which `MethodRecord` tells.
         asked = run.settings.method != AUTO
         refused = (_refused(run.refused_k, run.settings.particles),) if asked else ()
@@ -135,11 +135,11 @@ def _disagreement(run: Run, populations: Populations) -> tuple[str, ...]:
     chains = populations.rejuvenations[-1].chains
     independent = chains / run.settings.particles if chains else 1.0
     spreads = extreme_spreads(run.start, populations.theta, weights, independent)
+    narrowest = 1.0 / (DISAGREEMENT * run.start.width)
+    spreads = [one for one in spreads if not narrowest < one.ratio < DISAGREEMENT]
     if not spreads:
         return ()
     worst = max(spreads, key=lambda spread: abs(np.log(max(spread.ratio, 1e-300))))
-    if 1.0 / DISAGREEMENT < worst.ratio < DISAGREEMENT:
-        return ()
     parts = np.abs(worst.direction)
     names = [run.problem.names[j] for j in np.argsort(-parts) if parts[j] >= 0.5 * parts.max()]
     return (

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.arguments import checked
+from smcpn.arguments import Index, checked
+from smcpn.card import Card, WithCard
 from smcpn.columns import align
 from smcpn.errors import InputError
 from smcpn.likelihood.shift import DiscretisationShift
@@ -22,18 +24,18 @@ from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovatio
 from smcpn.validation.reweighting import log_likelihood_of
 from smcpn.validation.verdict import FALSE_ALARMS, Verdict, judge, number_of_tests
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 Array = NDArray[np.float64]
 
 FEWEST = 10.0
 """Effective particles that a further record has to leave."""
 
-MOST_SHOWN = 1000
-"""Characters of a short text."""
-
 
 @checked
 @dataclass(frozen=True, repr=False)
-class Validation:
+class Validation(WithCard):
     """Innovations, frequency responses, error budget and correlations; ``str()`` is their text.
 
     The innovations are those of one draw from the posterior, given the records tested. Together
@@ -101,8 +103,36 @@ class Validation:
     def __str__(self) -> str:
         return validation_text(self)
 
-    def __repr__(self) -> str:
-        return f"<Validation of '{self.model}': {self.verdict}>"[:MOST_SHOWN]
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        head = ["output", "mean", "variance", "chi^2", "whiteness", "independence of u"]
+        rows = [
+            [str(number), f"{one.mean:+.3f}", f"{one.variance:.4g}",
+             "learned" if learned else _p(one.chi2_p), _p(one.whiteness_p),
+             _p(one.independence_p) if one.cross_correlation.size else ""]
+            for number, (one, learned) in enumerate(
+                zip(self.outputs, self.learned, strict=True), 1
+            )
+        ]  # fmt: skip
+        return Card(
+            f"Validation of '{self.model}': {self.verdict}", [head, *rows],
+            [*(line.strip() for line in _budget_lines(self)), "all of it: print(validation)"],
+        )  # fmt: skip
+
+    def picture(self) -> Figure | None:
+        """See `WithCard.picture`."""
+        return self.plot() if self.outputs else None
+
+    def plot(self, output: Index = 0) -> Figure:
+        """Plot the normalised innovations of an output, and their correlations, with 99 % bands."""
+        from smcpn.report.residuals import innovations_figure
+
+        if not -len(self.outputs) <= output < len(self.outputs):
+            raise InputError(
+                f"output is {output}: give one of {len(self.outputs)} outputs, from 0",
+                argument="output",
+            )
+        return innovations_figure(self, output)
 
 
 def validate(

@@ -270,6 +270,14 @@ def test_process_noise_is_a_table_of_states(folder):
             smcpn.identify(case.problem, likelihood=name, particles=50, progress=False)
 
 
+def test_delay_is_a_table_of_inputs(folder):
+    table = '[delay]\nu = "tau"\n[prior]\ntau = {uniform = {low = 0, high = 0.2}}'
+    changed(folder, "[prior]", table)
+    case = load_system("config.toml")
+    assert case.problem.names == ("tau", "c", "k")
+    assert case.problem.delay == {"u": "tau"}
+
+
 def test_a_model_file_may_have_a_stochastic_equation(folder):
     model = (folder / "model.py").read_text()
     (folder / "model.py").write_text(model.replace("@smcpn.ode", "@smcpn.sde").replace(
@@ -451,6 +459,8 @@ def test_csv_of_other_countries_and_without_a_header(folder):
         ("scale = 4.0", 'scale = 4.0, coordinate = "logit"', "line 16, prior.k: coordinate"),
         ("[prior]", "[initial]\nq = 1\n[prior]", "line 15, initial.q: initial names 'q'"),
         ("[prior]", "[process_noise]\nw = 1\n[prior]", "line 15, process_noise.w: .*no state"),
+        ("[prior]", "[delay]\nw = 1\n[prior]", "line 15, delay.w: .*no input"),
+        ("[prior]", '[delay]\nu = "tau"\n[prior]', "line 15, delay.u: .*no prior"),
         ("[prior]", "[process_noise]\nv = -1\n[prior]", "line 15, process_noise.v: .*positive"),
         ("[prior]", '[process_noise]\nv = 1\n"x,v" = 0.5\n[prior]', "line 14, .*noise of its own"),
         ("[prior]", '[run]\nseed = "a"\n[prior]', "line 15, run.seed: seed is 'a'"),

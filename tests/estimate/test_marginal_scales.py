@@ -112,9 +112,10 @@ def test_start_is_near_the_posterior(model, noise):
     relative = np.exp(weights - laplace.log_evidence)
     assert abs(relative.mean() - 1.0) < 5.0 * relative.std() / np.sqrt(1000)
     h, d = 1e-5, theta.shape[1]
-    shifted = [start.log_density(theta[:4] + h * e) for e in np.vstack([np.eye(d), -np.eye(d)])]
-    differences = (np.array(shifted[:d]) - np.array(shifted[d:])).T / (2.0 * h)
-    np.testing.assert_allclose(start.gradient(theta[:4]), differences, rtol=1e-4, atol=1e-4)
+    for one in (start, replace(start, width=3.0)):
+        shifted = [one.log_density(theta[:4] + h * e) for e in np.vstack([np.eye(d), -np.eye(d)])]
+        differences = (np.array(shifted[:d]) - np.array(shifted[d:])).T / (2.0 * h)
+        np.testing.assert_allclose(one.gradient(theta[:4]), differences, rtol=1e-4, atol=1e-4)
 
 
 def test_scale_stays_where_data_say_nothing():

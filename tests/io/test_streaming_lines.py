@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from smcpn.errors import InputError
 from smcpn.io.events import Event
-from smcpn.io.parse import LONGEST, BadLineError, Channels, LineParser, LineSplitter, Sample
+from smcpn.io.parse import (
+    LONGEST,
+    BadLineError,
+    Channels,
+    Column,
+    LineParser,
+    LineSplitter,
+    Sample,
+)
 from smcpn.io.sources import Break, Lines, Samples
 
 ONE = Channels(("force",), ("x",))
@@ -48,7 +56,7 @@ def rows(samples: list[Sample]) -> list[tuple]:
         (b"1,2\n", (1, None, [1.0], [2.0])),
         (b"0.5,1,2\n", (1, 0.5, [1.0], [2.0])),
         (b"t,force,x\n0.5,1,2\n", (2, 0.5, [1.0], [2.0])),
-        (b"x [mm],other,t (s),u\n2,7,0.5,1\n", (2, 0.5, [1.0], [2.0])),
+        (b"x,other,t (s),u\n2,7,0.5,1\n", (2, 0.5, [1.0], [2.0])),
         (b'"time","y","force"\r\n"0.5","2","1"\r\n', (2, 0.5, [1.0], [2.0])),
         (b"\xef\xbb\xbft,u0,y0\n\n# a comment\n0.5,1,2\n", (4, 0.5, [1.0], [2.0])),
         (b'{"t": 0.5, "u": 1, "y": 2}\n', (1, 0.5, [1.0], [2.0])),
@@ -218,3 +226,62 @@ def test_an_iterable_is_checked_like_lines():
 def test_a_fault_says_what_it_is():
     with pytest.raises(BadLineError, match="'force' is nan: an input must be known"):
         LineParser(ONE).parse(next(LineSplitter().feed(b"nan,2\n")))
+
+
+CONFIGURED = Channels(
+    ("u",),
+    ("x",),
+    {
+        ("t", 0): Column("clock", "ms", "s"),
+        ("u", 0): Column("force", "", "N", "N"),
+        ("y", 0): Column("position", "mm", "m"),
+    },
+)
+"""As `{column = "position", unit = "mm", to = "m"}` of a configuration, with N in a header."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"clock,x,force,position\n250,9,2,3\n",
+        b"clock [ms],force [kN],position [mm]\n250,0.002,3\n",
+        b"250,2,3\n",
+        b'{"clock": 250, "x": 9, "force": 2, "position": 3}\n',
+        b'{"n": 1, "time": 3, "clock": 250, "force": 2, "position": 3}\n',
+    ],
+)
+def test_columns_of_a_configuration_are_converted(text):
+    (sample,), events = read(text, channels=CONFIGURED)
+    assert not events
+    assert [sample.t, *sample.u, *sample.y] == [0.25, 2.0, 0.003]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"clock,force,position [m]\n", "'position' is in 'm', but the configuration says"),
+        (b"clock,force [bananas],position\n", "'bananas' is not known"),
+        (b"clock,force [mm],position\n", "'mm' does not convert to 'N'"),
+        (b"clock,force,x\n", r"no output \(position\): the configuration has the columns clock"),
+        (b"clock,u,position\n", "no input 'force'"),
+        (b"t,force,position\n", "no time 'clock'"),
+        (b'{"clock": 1, "u": 1, "y": 2}\n', "no input 'force'"),
+        (b'{"clock": 1, "force": 1, "x": 2}\n', "no output"),
+    ],
+)
+def test_other_columns_than_those_of_a_configuration_are_refused(text, reason):
+    with pytest.raises(InputError, match=reason):
+        read(text, channels=CONFIGURED)
+
+
+def test_a_message_before_the_first_sample_is_passed_over():
+    text = b'{"status": "ready"}\n{"clock": 0, "force": 1, "position": 2}\n{"clock": 5}\n'
+    samples, events = read(text, channels=CONFIGURED)
+    assert [len(samples), [event.kind for event in events]] == [1, ["bad-line", "bad-line"]]
+
+
+def test_a_unit_that_the_problem_does_not_state_is_told_once():
+    samples, events = read(b"t,force [N],x [mm]\n0,1,2\n1,1,3\n")
+    assert [s.y.tolist() for s in samples] == [[2.0], [3.0]]
+    assert [event.kind for event in events] == ["units"]
+    assert "force [N], x [mm]" in events[0].message

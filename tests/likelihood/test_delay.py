@@ -9,6 +9,8 @@ from scipy.linalg import expm
 
 import smcpn
 from smcpn import EKF0, RK4, InputError
+from smcpn.checkpoint.fingerprint import model_fingerprint
+from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.likelihood import lanes, rows
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
@@ -137,6 +139,29 @@ def test_gradient_by_differences_within_and_across_a_sampling_interval(hold, sol
         np.testing.assert_allclose(slopes / scale, np.array(differences).T / scale, atol=tolerance)
 
 
+def test_seconds_are_no_place_among_the_parameters():
+    record = smcpn.Record(u=inputs(columns=3), y=inputs(), dt=DT, hold="zoh")
+    prior = {"c": 0.3, "k": stats.lognorm(1.0), "tau": stats.uniform(0, 0.5)}
+    problem = smcpn.Problem(
+        pushed, record, observe="x", noise=0.1, prior=prior, delay={"a": "tau", "w": 1, "b": 1.0}
+    )
+    assert problem.delay == {"a": "tau", "b": 1.0, "w": 1.0}
+    found = build_likelihood(problem, RK4(8)).evaluate(np.array([[2.0, 0.137]]), N)[1]
+    x = exact(record.u, [0.137, 1.0, 1.0], [1.0, 0.5, -2.0], "zoh")
+    np.testing.assert_allclose(found, stats.norm.logpdf(record.y[:, 0], x, 0.1).sum(), rtol=1e-7)
+
+
+def test_a_prior_over_many_intervals():
+    delayed = problem("zoh", prior={"c": 0.3, "k": 2.0, "tau": stats.uniform(0.0, 4.9)})
+    known = [0.137, 1.35, 2.08, 4.9]
+    found = build_likelihood(delayed, RK4(2)).evaluate(np.array(known)[:, None], N)[1]
+    for tau, one in zip(known, found, strict=True):
+        y = smcpn.simulate(oscillator, delayed.records[0], VALUES, observe="x", steps=2,
+                           delay={"u": tau})  # fmt: skip
+        density = stats.norm.logpdf(delayed.records[0].y, y, 0.01).sum()
+        np.testing.assert_allclose(one, density, rtol=1e-9)
+
+
 def test_an_observed_derivative_sees_the_delayed_input():
     delayed = problem("foh")
     record = delayed.records[0]
@@ -237,3 +262,25 @@ def test_what_cannot_delay_says_so():
     ):
         with pytest.raises(InputError, match=words):
             smcpn.simulate(oscillator, record, VALUES, observe="x", delay={"u": 0.1})
+
+
+def test_a_file_tells_the_delay_and_is_not_trusted():
+    delayed = problem()
+    document, arrays = problem_document(delayed)
+    again = restored_problem(document, arrays, delayed.records)
+    assert again.model.delay == delayed.model.delay
+    other = problem(delay={"u": 0.2}, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
+    plain = problem(delay=None, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
+    assert model_fingerprint(other) != model_fingerprint(plain)
+    for hostile in (
+        {"u": 1e300},
+        {"u": -1.0},
+        {"w": 0.1},
+        {"u": "c"},
+        {"u": "lag"},
+        {"u": None},
+        3,
+    ):
+        given = {**document["given"], "delay": hostile}
+        with pytest.raises(InputError):
+            restored_problem({**document, "given": given}, arrays, delayed.records)

@@ -74,6 +74,7 @@ def test_modes_evidence_and_weighings_are_right(searches):
 def test_from_the_prior_it_begins_with_fewer_steps(searches, monkeypatch):
     """The target is that of all steps: the evidence is within 5 sd of quadrature."""
     monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
+    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
     problem, used = two_signs(), []
     take = Run._take
     monkeypatch.setattr(Run, "_take", lambda run, solver: (used.append(solver), take(run, solver)))
@@ -87,6 +88,7 @@ def test_from_the_prior_it_begins_with_fewer_steps(searches, monkeypatch):
 def test_steps_that_are_too_few_to_begin_with_are_left(searches, monkeypatch):
     """With few steps no solution stays finite."""
     monkeypatch.setattr("smcpn.run.run.largest_k", lambda n: -np.inf)
+    monkeypatch.setattr("smcpn.run.run.share_beyond", lambda *_: 1.0)
     advance, left = Run._advance, []
 
     def diverging(run):

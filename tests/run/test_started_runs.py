@@ -14,6 +14,7 @@ from smcpn import RK4, InputError
 from smcpn.checkpoint import writer as writing
 from smcpn.settings import Settings
 from smcpn.smc.psis import largest_k
+from smcpn.smc.tempering import CollapsedError, Tempering
 from tests.models import decay_problem
 
 pytestmark = pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
@@ -115,6 +116,65 @@ def test_a_start_that_misses_is_given_up_for_the_prior(narrow):
     np.testing.assert_array_equal(posterior.theta, plain.theta)
     assert posterior.log_evidence == plain.log_evidence
     assert abs(share_below_zero(posterior) - exact(problem)[1]) < 0.15
+
+
+@pytest.fixture(scope="module")
+def loose() -> smcpn.Laplace:
+    """An approximation at the only mode, with a fifth of the standard deviations."""
+    found = smcpn.laplace(decay_problem(), solver=SOLVER)
+    [mode] = found.modes
+    return replace(found, modes=(replace(mode, covariance=mode.covariance / 25),))
+
+
+def test_a_start_that_is_imperfect_is_widened(loose):
+    """The evidence and the means are those of a run from the prior, within 5 standard errors."""
+    posterior = smcpn.identify(loose.problem, start=loose, **OPTIONS)
+    plain = smcpn.identify(loose.problem, method="tempering", **OPTIONS)
+    assert posterior.method.pareto_k > largest_k(OPTIONS["particles"])
+    assert "from the modes 3 times as wide" in str(posterior.method)
+    assert posterior.warnings == ()
+    error = np.hypot(posterior.log_evidence_se, plain.log_evidence_se)
+    assert abs(posterior.log_evidence - plain.log_evidence) < 5 * error
+    for name in loose.problem.names:
+        error = posterior.sd[name] * np.sqrt(1 / posterior.ess + 1 / plain.ess)
+        assert abs(posterior.mean[name] - plain.mean[name]) < 5 * error
+
+
+def test_a_wider_start_that_fails_is_given_up_for_the_prior(loose, monkeypatch):
+    check = Tempering._check_spread
+
+    def collapsing(sampler):
+        if sampler.settings.start is not None:
+            raise CollapsedError("few points are left")
+        check(sampler)
+
+    monkeypatch.setattr(Tempering, "_check_spread", collapsing)
+    posterior = smcpn.identify(loose.problem, start=loose, **OPTIONS)
+    plain = smcpn.identify(loose.problem, method="tempering", **OPTIONS)
+    assert "began again at the prior" in posterior.warnings[0]
+    np.testing.assert_array_equal(posterior.theta, plain.theta)
+
+
+def test_a_wider_start_is_resumed(loose, tmp_path, monkeypatch):
+    """Interrupted on the way from it, in the second of two populations."""
+    problem, options = loose.problem, {**OPTIONS, "start": loose, "replicates": 2}
+    whole = smcpn.identify(problem, **options)
+    original = writing.CheckpointWriter.offer
+
+    def offer(self, snapshot):
+        original(self, snapshot)
+        if len(snapshot.samplers) == 2 and snapshot.samplers[1].exponent is not None:
+            assert snapshot.widened
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(writing.CheckpointWriter, "offer", offer)
+    file = tmp_path / "run.h5"
+    with pytest.raises(KeyboardInterrupt):
+        smcpn.identify(problem, checkpoint=file, **options)
+    monkeypatch.undo()
+    resumed = smcpn.resume(file, progress=False)
+    np.testing.assert_array_equal(resumed.theta, whole.theta)
+    assert repr(resumed.method) == repr(whole.method)
 
 
 def test_a_start_given_up_stays_given_up_when_resumed(narrow, tmp_path, monkeypatch):

@@ -21,21 +21,24 @@ MODES = Modes(
     log_evidence=-3.0,
 )
 START = MixtureStart(PRIOR, MODES)
+WIDE = MixtureStart(PRIOR, MODES, width=3.0)
 
 
-def test_density_integrates_to_one():
+@pytest.mark.parametrize("start", [START, WIDE])
+def test_density_integrates_to_one(start):
     a, b = np.linspace(-40, 40, 1601), np.linspace(-20, 20, 801)
     grid = np.stack(np.meshgrid(a, b, indexing="ij"), axis=-1).reshape(-1, 2)
-    total = np.exp(START.log_density(grid)).sum() * (a[1] - a[0]) * (b[1] - b[0])
+    total = np.exp(start.log_density(grid)).sum() * (a[1] - a[0]) * (b[1] - b[0])
     assert total == pytest.approx(1.0, abs=2e-3)
 
 
-def test_draws_follow_the_density():
+@pytest.mark.parametrize("start", [START, WIDE])
+def test_draws_follow_the_density(start):
     """Means of 20000 weights p / q, q the start, of two densities p inside; 5 standard errors."""
-    theta = START.sample(np.random.default_rng(0), 20_000)
+    theta = start.sample(np.random.default_rng(0), 20_000)
     for mean, sd in (((1.0, 0.0), 0.1), ((-2.0, 1.0), 0.2), ((4.0, -1.0), 0.5)):
         p = stats.norm(mean, sd).logpdf(theta).sum(axis=1)
-        weights = np.exp(p - START.log_density(theta))
+        weights = np.exp(p - start.log_density(theta))
         assert abs(weights.mean() - 1.0) < 5 * weights.std() / np.sqrt(len(theta))
 
 
@@ -81,6 +84,14 @@ def test_what_is_no_mixture_is_refused(changes, words):
 def drawn_about(mode: int, scales: tuple[float, float], size: int) -> np.ndarray:
     normal = np.random.default_rng(5).standard_normal((size, 2)) * scales
     return MODES.means[mode] + normal @ MODES.factors[mode].T
+
+
+def test_a_wide_start_has_wider_components():
+    wider = Modes(MODES.shares, MODES.means, 3.0 * MODES.factors, 4, -3.0)
+    theta = START.sample(np.random.default_rng(3), 100)
+    for start in (WIDE, MixtureStart(PRIOR, wider)):
+        np.testing.assert_allclose(start.log_density(theta), WIDE.log_density(theta), rtol=1e-12)
+        np.testing.assert_allclose(start.gradient(theta), WIDE.gradient(theta), rtol=1e-9)
 
 
 @pytest.mark.parametrize("size", [20, 200, 5000])

@@ -7,7 +7,7 @@ import smcpn
 from smcpn import RK4, InputError
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.sampler import Settings
-from smcpn.smc.start import MixtureStart, Modes
+from smcpn.smc.start import WIDTH, MixtureStart, Modes
 from smcpn.smc.tempering import Tempering
 from tests.models import decay_problem
 from tests.targets import LinearRegression
@@ -153,3 +153,23 @@ def test_evidence_of_draws_from_a_mixture_knows_its_error():
     assert 0.75 < np.sqrt(np.mean(np.square(z))) < 1.28
     # As independent draws they would claim a third of 1 / sqrt(N) for the share of the prior alone.
     assert widest < 0.5 / np.sqrt(400)
+
+
+def test_evidence_from_a_start_that_is_too_narrow_and_astray():
+    """The rms of 20 z has a standard error of .16; the weights over the whole path cannot be used.
+
+    Each standard deviation of the start is half of that of the posterior, its mean 4 of these off.
+    """
+    target = LinearRegression(30, 3, 0.05)
+    mean, covariance = target.moments()
+    factor = np.linalg.cholesky(covariance)
+    modes = Modes(np.ones(1), (mean + 4.0 * factor[:, 0])[None], 0.5 * factor[None], 1, 0.0)
+    settings = Settings(300, start=MixtureStart(target.prior, modes, width=WIDTH))
+    z = []
+    for seed in range(20):
+        sampler = Tempering(target.prior, target, settings, np.random.default_rng(seed))
+        sampler.run()
+        assert sampler.rejuvenations
+        assert sampler.pareto_k > 1.0
+        z.append((sampler.log_evidence - target.log_evidence()) / sampler.log_evidence_se)
+    assert np.sqrt(np.mean(np.square(z))) < 1.5

@@ -31,6 +31,7 @@ from smcpn.errors import InputError, one_of, whole_number
 from smcpn.model.ode import ODE
 from smcpn.model.record import Record
 from smcpn.simulation.particles import Simulation
+from smcpn.status import status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -332,6 +333,7 @@ class Discovery(WithCard):
         *,
         title: str = "Equations from data",
         figures: str | Path | None = None,
+        progress: bool | None = None,
     ) -> Path:
         """Write one self-contained HTML file: equations, models, figures, residuals, data.
 
@@ -346,6 +348,8 @@ class Discovery(WithCard):
         title : str
         figures : str or Path, optional
             Folder that receives every figure as SVG and PDF too; made where there is none.
+        progress : bool, optional
+            A line of status on standard error, as of `maximise`.
 
         Raises
         ------
@@ -357,4 +361,5 @@ class Discovery(WithCard):
 
         check_destination(path)
         folder = None if figures is None else figure_folder(figures)
-        return write_discovery(self, path, tests or {}, title, folder)
+        with status(progress):
+            return write_discovery(self, path, tests or {}, title, folder)

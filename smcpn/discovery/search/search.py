@@ -37,6 +37,7 @@ from smcpn.discovery.search.smoothing import (
 )
 from smcpn.errors import InputError
 from smcpn.model.record import Record
+from smcpn.status import tell
 
 Array = NDArray[np.float64]
 
@@ -339,7 +340,8 @@ def _led(steps: GaussNewton, point: Point) -> Point:
         first.append((steps.evidence(steps.linearised(point, share)), share, point))
         share /= LARGER
     best, larger, start = max(first, default=(-np.inf, 0.0, point), key=lambda one: one[0])
-    for share in MODEL_ERRORS:
+    for k, share in enumerate(MODEL_ERRORS):
+        tell(f"search: model error {k + 1} of {len(MODEL_ERRORS)}, {point.support.sum()} terms")
         point = _selected(steps, point, share)
         lacks = best - steps.evidence(steps.linearised(point, share)) if first else -np.inf
         if lacks > HOPELESS * steps.count:
@@ -407,7 +409,11 @@ def _models(steps: GaussNewton, point: Point, rng: np.random.Generator) -> tuple
     sampled = sampled_inclusion(linear.regression, support, SWEEPS, rng)
     probable = most_probable(linear.regression, MODELS)
     least = probable[0][0] - LEAST_PROBABLE
-    found = [_end(steps, linear, support) for score, support in probable if score > least]
+    chosen = [support for score, support in probable if score > least]
+    found: list[_End | None] = []
+    for support in chosen:
+        tell(f"maximum of model {len(found) + 1} of {len(chosen)}")
+        found.append(_end(steps, linear, support))
     ends = sorted((end for end in found if end is not None), key=lambda end: -end.score)
     if not ends:
         raise InputError(_NONE)

@@ -30,9 +30,10 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.smc.particles import normalise
 from smcpn.smc.replicates import combine, diagnose
-from smcpn.smc.sampler import Settings
+from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import Solver
+from smcpn.status import tell
 
 Array = NDArray[np.float64]
 
@@ -177,7 +178,7 @@ def shrunken(
     samplers: list[Tempering] = []
     for rng in generators:
         sampler = Tempering(joint, gibbs.linear, settings, rng)
-        sampler.run()
+        sampler.run(progress=_told)
         sampler.refine(finer, sampler.compared(finer))
         while sampler.finer is not None:
             sampler.cross_refinement()
@@ -199,6 +200,11 @@ def shrunken(
         likelihood=log_likelihood.likelihood,
         warnings=tuple(one for one in found.warnings if one not in bridges),
     )
+
+
+def _told(progress: Progress) -> None:
+    """Show how far a sampler is."""
+    tell(f"linear model: {len(progress.rejuvenations)} rejuvenations, ESS {progress.ess:.0f}")
 
 
 def _priors(

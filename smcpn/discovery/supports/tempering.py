@@ -22,6 +22,7 @@ from smcpn.errors import InputError
 from smcpn.smc.particles import effective_sample_size, log_mean_exp, next_exponent, normalise
 from smcpn.smc.psis import LIMIT, largest_k, pareto_k
 from smcpn.smc.resampling import systematic
+from smcpn.status import tell
 
 Array = NDArray[np.float64]
 
@@ -124,6 +125,7 @@ def _refitted(
 
 def _weighed(path: Path, proposal: SupportProposal, size: int, rng: np.random.Generator) -> Sampled:
     """Importance sample from a proposal."""
+    tell(f"trajectories of {size} draws")
     masks, z = proposal.sample(rng, size)
     log_density = path.target.log_density(masks, z)
     if not np.isfinite(log_density).any():
@@ -147,6 +149,7 @@ def _along(
         exponent, log_weights = next_exponent(
             np.zeros(size), cloud.log_ratio, exponent, SHARE * size
         )
+        tell(f"trajectories: {len(exponents)} moves, power of the likelihood {exponent:.3g}")
         log_evidence += float(log_mean_exp(log_weights))
         weights = normalise(log_weights)
         fitted = path.start.fitted(cloud.masks, cloud.z, weights, flattened)

@@ -37,6 +37,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.model.prior_expansion import prior_expansion
 from smcpn.model.problem import Problem
 from smcpn.results.maximum import POSTERIOR
+from smcpn.status import tell
 
 Array = NDArray[np.float64]
 
@@ -145,6 +146,7 @@ class Homotopy:
         share = max(LARGEST_ERROR, 0.5 * self._relative_noise)
         iterations = FIRST_ITERATIONS
         while share > last:
+            tell(f"paths: {len(searches.theta)} searches, model error {share:.2g}")
             self._settle(searches, share, iterations)
             searches = together(searches, np.where(self._informed, self._density.scale, np.inf))
             share, iterations = share * FACTOR, ITERATIONS
