@@ -285,7 +285,9 @@ def world() -> dict[str, Any]:
     laplace = smcpn.Laplace(maximum, np.eye(1), 0.0)
     one = {"rate": 1.0}
     robust = smcpn.Robust(("rate",), one, one, one, np.eye(1), (), 1.0, 1, 30, posterior, ())
-    validation = smcpn.Validation("decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1))
+    validation = smcpn.Validation(
+        "decay", (), (), (), (), 0.0, 0.0, 0.0, None, None, np.ones(1), ("rate",)
+    )
     live = smcpn.Online(problem, solver=rk4, particles=20, seed=1, threads=1)
     live.update(0.0, 1.0)
     disturbed = smcpn.Problem(
@@ -342,6 +344,7 @@ def good_arguments() -> dict[str, dict[str, Any]]:
         "more": record, "index": slice(0, 5), "a": 1, "b": 2, "n_outputs": 1, "hold": "zoh",
         "times": 2, "interval": 0.1, "steps": 2, "u_function": None, "solver": known["RK4"],
         "sd": 0.1, "rho": 0.5, "scale": 0.1, "library": known["Library"], "draws": 3,
+        "folder": "made",
     }  # fmt: skip
     return {
         "": some,

@@ -80,6 +80,14 @@ class Seed:
 # Files to change
 
 
+def _saved(folder: Path) -> None:
+    """Save a posterior, as its user does, whose run left no checkpoint."""
+    problem = oscillator_problem(oscillator_record(samples=40))
+    options: dict[str, Any] = {"solver": smcpn.RK4(steps=1), "particles": PARTICLES, "seed": 1}
+    posterior = smcpn.identify(problem, progress=False, **options)
+    posterior.save(folder / "run.h5")
+
+
 def _run(folder: Path, **options: Any) -> None:
     stop, path = options.pop("stop", 0), folder / "run.h5"
     parts = 0
@@ -128,9 +136,10 @@ FILES: dict[str, Callable[[Path], None]] = {
     "adaptive": lambda folder: _run(folder, solver=smcpn.AdaptiveEKF1(order=2, tolerance=1e-3)),
     "start": _started,
     "closure": lambda folder: _run(folder, problem=closure_problem(), method="tempering"),
+    "posterior": _saved,
 }
 """Functions that write a run or a stream to a folder."""
-QUICK_FILES = ("ibis", "interrupted", "replicates", "stream", "closure")
+QUICK_FILES = ("ibis", "interrupted", "replicates", "stream", "closure", "posterior")
 
 
 def seeds(names: tuple[str, ...]) -> list[Seed]:

@@ -14,6 +14,7 @@ from smcpn.cli import checkpoint
 from smcpn.cli.compare import compare
 from smcpn.cli.data import data_app, new
 from smcpn.cli.discover import discover
+from smcpn.cli.export import export
 from smcpn.cli.fit import fit
 from smcpn.cli.identify import identify
 from smcpn.cli.simulate import simulate
@@ -76,6 +77,7 @@ for command in (
     checkpoint.resume,
     checkpoint.inspect,
     checkpoint.report,
+    export,
     stream,
 ):
     app.command()(command)

@@ -188,7 +188,8 @@ def as_dict(found: Compared) -> dict[str, Any]:
 def as_text(found: Compared) -> str:
     """Return the tables and sentences that are printed for a person."""
     behind = found.comparison.relative("laplace_log_evidence")
-    header = ["model", "k", "log-evidence", "", "BIC", *(f"RMSE {test}" for test in found.tests)]
+    header = ["model", "k", "log-evidence", "to best", "BIC"]
+    header += [f"RMSE on {test}" for test in found.tests]
     rows = [
         [row.name, str(row.parameters), f"{row.laplace_log_evidence:.2f}",
          f"{behind[row.name]:+.2f}", f"{row.bic:.2f}",

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import counted
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.errors import InputError, real_number, shown
 from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
@@ -94,7 +95,8 @@ class Channel:
         if len(columns) != len(entries):
             raise section.error(
                 key,
-                f"it has {len(columns)} columns: name {len(entries)}, for {spanned(entries)}",
+                f"it has {counted(len(columns), 'column')}: name {len(entries)}, for "
+                f"{spanned(entries)}",
             )
         unit, to = ("", "") if short else (section.optional(one, text) or "" for one in OF_UNIT)
         return [

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
 from smcpn.io.table import TextTable
 
 Array = NDArray[np.float64]
 
+_NAME_IT = ": name a variable of the file"
 _INDEXED = re.compile(r"(?P<name>.+)\[(?P<index>\d+)\]")
 
 
@@ -117,14 +119,16 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
     )
     names = list(table.dialect.names)
     if not any(names):
-        raise InputError(
-            f"{path}, line {table.dialect.first} holds numbers, and no line names the columns: "
-            f'name all {len(names)} with header = ["t", "u", ...] (--columns t,u,...)',
-            argument="header",
-        )
+        raise _no_names(path, table, known)
     for column in known:
         if column not in names:
-            raise _no_column(path, column, names, f"; read with {table.dialect.told()}")
+            raise _no_column(
+                path,
+                column,
+                names,
+                f": it was read with {table.dialect.form}; correct the name of the column, or "
+                "state delimiter or header",
+            )
         if names.count(column) > 1:
             raise ColumnError(column, f"{path} has several columns '{column}': rename one")
     numbers = [*layout.inputs, *layout.outputs]
@@ -139,6 +143,22 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
     )
     place = lambda sample: f", line {table.line_of(sample)}"  # noqa: E731
     return _separated(path, layout, every, found.get(layout.experiment or ""), place)
+
+
+def _no_names(path: Path, table: TextTable, known: Sequence[str]) -> InputError:
+    """Return the error for a file in which no line names the columns."""
+    dialect = table.dialect
+    columns = counted(len(dialect.names), "column")
+    if not table.begins_with_numbers:
+        return InputError(
+            f"{path} has no line that names {listed(known)}, and none of numbers ({dialect.form}): "
+            "name another file, or state its delimiter and decimal mark",
+        )
+    return InputError(
+        f"{path}, line {dialect.first} holds numbers, and no line names the {columns}: name all "
+        'with header = ["t", "u", ...] (--columns t,u,...)',
+        argument="header",
+    )
 
 
 def _matrix(found: Mapping[str, Array], names: Sequence[str], length: int) -> Array:
@@ -204,18 +224,28 @@ def _check(
     t = columns.t
     if t is not None:
         for k in np.flatnonzero(~np.isfinite(t))[:1]:
-            raise InputError(f"{where(k)}: time '{layout.time}' is {t[k]}: remove the sample")
-        for k in np.flatnonzero(np.diff(t) <= 0)[:1] + 1:
             raise InputError(
-                f"{where(k)}: time '{layout.time}' is {t[k]:.12g} after {t[k - 1]:.12g}{of}: sort "
-                "the samples and remove repeated ones; where another experiment begins, name the "
-                "column that tells them apart, experiment"
+                f"{where(k)}: time '{layout.time}' is {_named(t[k])}: fill it in, or remove the "
+                "sample"
+            )
+        for k in np.flatnonzero(np.diff(t) <= 0)[:1] + 1:
+            remedy = "remove repeated samples, or write times with more digits"
+            if t[k] < t[k - 1]:
+                remedy = "sort the samples, or write dates where a clock passes midnight" + (
+                    ""
+                    if of
+                    else "; where another experiment begins, name the column that tells "
+                    'them apart, experiment = "..."'
+                )
+            raise InputError(
+                f"{where(k)}: time '{layout.time}' is {t[k]:.12g} after {t[k - 1]:.12g}{of}: "
+                f"{remedy}"
             )
     for j, name in enumerate(layout.inputs):
         for k in np.flatnonzero(~np.isfinite(columns.u[:, j]))[:1]:
             raise InputError(
-                f"{where(k)}: input '{name}' is {columns.u[k, j]}, and an input must be known at "
-                "every sample: fill it in, or remove the samples before or after"
+                f"{where(k)}: input '{name}' is {_named(columns.u[k, j])}, and an input must be "
+                "known at every sample: fill it in, or remove the samples before or after"
             )
     for j, name in enumerate(layout.outputs):
         for k in np.flatnonzero(np.isinf(columns.y[:, j]))[:1]:
@@ -223,6 +253,10 @@ def _check(
                 f"{where(k)}: output '{name}' is infinite: leave it empty (NaN), as a missing "
                 "sample"
             )
+
+
+def _named(value: float) -> str:
+    return "missing" if math.isnan(value) else f"{value}"
 
 
 def _read_mat(path: Path, layout: Layout) -> list[Columns]:
@@ -284,15 +318,16 @@ def _read_npz(path: Path, layout: Layout) -> list[Columns]:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
                 _check_size(path, (info.file_size for info in archive.infolist()))
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, Mapping):
-                raise InputError(f"{path} holds one array without a name: save it with np.savez")
-            return _columns_of(path, archive, layout)
+        archive: Any = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise InputError(f"{path} holds one array without a name: save it with np.savez")
+        with archive as arrays:
+            return _columns_of(path, arrays, layout)
     except InputError:
         raise
     except Exception as error:
         raise InputError(
-            f"{path} cannot be read as NPZ ({_one_line(error)}): save arrays with np.savez"
+            f"{path} cannot be read as NPZ ({_objects(error)}): save arrays with np.savez"
         ) from error
 
 
@@ -398,7 +433,8 @@ def _variable(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, st
     held = found[0] if _is_list(found) and len(found) else found
     if isinstance(held, Mapping):
         inside = listed(f"{column}.{part}" for part in held)
-        raise ColumnError(column, f"'{column}' in {path} holds variables: choose one of {inside}")
+        remedy = f"choose one of {inside}" if inside else "it is empty"
+        raise ColumnError(column, f"'{column}' in {path} holds variables: {remedy}")
     attributes = getattr(found, "attrs", {})
     unit = attributes.get("unit", attributes.get("units", ""))
     unit = unit.decode() if isinstance(unit, bytes) else str(unit)
@@ -422,8 +458,22 @@ def _found(path: Path, tree: Mapping[str, Any], column: str) -> tuple[Any, int |
 def _member(path: Path, holder: Any, part: str, column: str) -> Any:
     if not isinstance(holder, Mapping) or part not in holder:
         known = list(holder) if isinstance(holder, Mapping) else []
-        raise _no_column(path, column, known, "", part)
+        raise _no_column(path, column, known, _holder_of(holder, part), part)
     return holder[part]
+
+
+def _holder_of(tree: Any, part: str) -> str:
+    """Say which structures of a file have a variable of this name."""
+    for name, member in tree.items() if isinstance(tree, Mapping) else ():
+        if isinstance(member, Mapping) and part in member:
+            return f": write '{name}.{part}'"
+        inside = member.values() if isinstance(member, Mapping) else member
+        first = (
+            next(iter(inside), None) if isinstance(member, Mapping) or _is_list(member) else None
+        )
+        if isinstance(first, Mapping) and part in first:
+            return f": '{name}' has one in each member; say experiment = \"{name}\""
+    return ""
 
 
 def _is_list(value: Any) -> bool:
@@ -436,22 +486,47 @@ def _is_list(value: Any) -> bool:
 def _series(path: Path, column: str, values: NDArray[Any], index: int | None) -> Array:
     """Return real numbers, (T,); of a matrix the samples go along its longer axis."""
     if values.dtype.kind not in "fiub":
-        raise ColumnError(column, f"'{column}' in {path} holds {values.dtype}, not real numbers")
+        raise ColumnError(
+            column,
+            f"'{column}' in {path} holds {_kind(values)}, not real numbers: {_cure(values)}",
+        )
     values = np.squeeze(values)
     if values.ndim == 2 and values.shape[0] < values.shape[1]:
         values = values.T
     if values.ndim == 2 and index is not None:
         if index >= values.shape[1]:
             raise ColumnError(
-                column, f"'{column}' in {path}: it has {values.shape[1]} columns, the first is 0"
+                column,
+                f"'{column}' in {path}: it has {counted(values.shape[1], 'column')}, from [0] to "
+                f"[{values.shape[1] - 1}]",
             )
         values = values[:, index]
     if values.ndim != 1:
-        raise ColumnError(
-            column,
-            f"'{column}' in {path} has shape {values.shape}: choose a column, as '{column}[0]'",
-        )
+        remedy = f"choose a column, as '{column}[0]'"
+        if values.ndim != 2:
+            remedy = "give one number for each sample"
+        raise ColumnError(column, f"'{column}' in {path} has shape {values.shape}: {remedy}")
     return values.astype(float)
+
+
+def _kind(values: NDArray[Any]) -> str:
+    """The kind of entries, in words where numpy has none."""
+    words = {
+        "U": "text",
+        "S": "text",
+        "O": "objects or text",
+        "c": "complex numbers",
+        "V": "records",
+    }
+    return words.get(values.dtype.kind, str(values.dtype))
+
+
+def _cure(values: NDArray[Any]) -> str:
+    if values.dtype.kind == "c":
+        return "save real and imaginary part as columns of their own"
+    if values.dtype.kind in "mM":
+        return "save seconds, as (t - t[0]) / np.timedelta64(1, 's')"
+    return "save it as an array of numbers"
 
 
 def _no_column(
@@ -461,7 +536,11 @@ def _no_column(
     has = f"it has {listed(known)}" if known else "it has none"
     close = nearest(part or column, known)
     meant = f", {close}" if close.startswith("did") else ""
-    return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{remedy}")
+    return ColumnError(column, f"{path} has no '{column}' ({has}){meant}{remedy or _NAME_IT}")
+
+
+def _objects(error: Exception) -> str:
+    return "it holds Python objects" if "pickle" in str(error) else _one_line(error)
 
 
 def _one_line(error: Exception) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import counted
 from smcpn.errors import InputError, listed, shown
 from smcpn.model.problem import Problem
 from smcpn.units import conversion
@@ -363,7 +364,7 @@ class CsvLines:
             return None
         layout = self._layout or self._in_order(fields)
         if len(fields) != len(layout):
-            raise BadLineError(f"{len(fields)} columns instead of {len(layout)}")
+            raise BadLineError(f"{counted(len(fields), 'column')} instead of {len(layout)}")
         values = {
             slot: read_number(field, self._decimal)
             for slot, field in zip(layout, fields, strict=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from smcpn import units
 from smcpn.arguments import FileName, checked
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, one_of, shown
+from smcpn.errors import InputError, listed, shown
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels, Slot
@@ -83,6 +83,12 @@ def chosen(path: Path, found: Sequence[Columns], labels: Sequence[str] | None) -
         return list(found)
     known = {one.label: one for one in found}
     for label in labels:
+        if known.keys() == {""}:
+            raise InputError(
+                f"{path} has one experiment: leave experiments out, or name the column that tells "
+                'them apart, experiment = "..."',
+                argument="experiments",
+            )
         if label not in known:
             raise InputError(
                 f"{path} has no experiment '{label}': choose from {listed(known)}",
@@ -324,8 +330,8 @@ def check_marks(delimiter: str | None, decimal: str | None) -> None:
             f"delimiter is {shown(delimiter)}: give one character, ',' ';' '\\t' '|' or ' '",
             argument="delimiter",
         )
-    if decimal is not None:
-        one_of("decimal", decimal, DECIMALS)
+    if decimal is not None and decimal not in DECIMALS:
+        raise InputError(f"decimal is {shown(decimal)}: give '.' or ','", argument="decimal")
 
 
 def following_record(path: Path, problem: Problem) -> Record:

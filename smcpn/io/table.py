@@ -41,6 +41,8 @@ DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": 
 DECIMALS = {".": "decimal point", ",": "decimal comma"}
 LOOKED_AT = 300
 """Lines at the beginning of a file that are looked at."""
+LONGEST_UNIT = 12
+"""Characters of a word in a line of units."""
 CHUNK = 1 << 20
 """Characters that are read at once."""
 
@@ -78,17 +80,21 @@ class Dialect:
     first: int
     plain: bool
 
-    def told(self) -> str:
-        """Say how the file is written: ``semicolons, decimal comma, header in line 3, ...``."""
-        header = "names as given" if self.header is None else f"header in line {self.header}"
+    @property
+    def form(self) -> str:
+        """How the file is written: ``semicolons, decimal comma, header in line 3``."""
+        header = "no header" if self.header is None else f"header in line {self.header}"
         parts = [DELIMITERS.get(self.delimiter, f"columns separated by {self.delimiter!r}")]
         parts += [DECIMALS[self.decimal], header]
-        parts += [self.encoding] if self.encoding != "utf-8" else []
+        return ", ".join(parts + ([self.encoding] if self.encoding != "utf-8" else []))
+
+    def told(self) -> str:
+        """Say how the file is written, and which columns it has."""
         columns = [
             f"{name} [{self.units[name]}]" if name in self.units else name or "(no name)"
             for name in self.names
         ]
-        return f"{', '.join(parts)}, {counted(len(columns), 'column')}: {listed(columns)}"
+        return f"{self.form}, {counted(len(columns), 'column')}: {listed(columns)}"
 
 
 @dataclass(frozen=True)
@@ -164,6 +170,19 @@ class TextTable:
                 and (decimal is not None or best.decimal == "."),
             ),
         )
+
+    @property
+    def begins_with_numbers(self) -> bool:
+        """Whether the first line taken for a sample holds nothing but numbers."""
+        for first, lines in self._chunks():
+            line = next((line for line in lines if self._holds(line)), "")
+            fields = self._split(line)
+            return (
+                first >= 1
+                and any(fields)
+                and all(_is_value(one, self.dialect.decimal) for one in fields)
+            )
+        return False
 
     def tell(self) -> None:
         """Log how the file is written: as a warning, which Python prints, where it was guessed."""
@@ -291,7 +310,7 @@ class TextTable:
         names = [name or "(no name)" for name in self.dialect.names]
         fields = self._split(line)
         if not _fits(fields, names):
-            both = self.dialect.delimiter == "," and "." not in line
+            both = self.dialect.delimiter == "," and "." not in line and len(fields) > len(names)
             raise BadLineError(
                 f"{counted(len(fields), 'column')} instead of {len(names)} ({listed(names)}): "
                 + (
@@ -425,9 +444,14 @@ class _Reading:
         names, units = list(asked.header or ()), dict[str, str]()
         if at is not None:
             names, units = _names(_header_fields(lines[at], delimiter), asked.known)
-            if rows and _are_units(rows[0][1], names, decimal):
+            asked_for = (
+                [one for name, one in zip(names, rows[0][1], strict=False) if name in asked.known]
+                if rows
+                else []
+            )
+            if _are_units(asked_for or (rows[0][1] if rows else []), decimal):
                 given = zip(names, rows.pop(0)[1], strict=False)
-                units |= {name: unit for name, one in given if (unit := one.strip("[]() "))}
+                units |= {name: unit for name, one in given if (unit := _unit(one, decimal))}
         elif asked.header is None:
             names = [""] * len(rows[0][1])
         wanted = [
@@ -504,15 +528,17 @@ def _header_fields(line: _Line, delimiter: str) -> list[str]:
     return _split(text, delimiter)
 
 
-def _are_units(fields: Sequence[str], names: Sequence[str], decimal: str) -> bool:
-    """Whether a line below the names holds units: words, or words in brackets."""
+def _are_units(fields: Sequence[str], decimal: str) -> bool:
+    """Whether fields below names are units: short words, or words in brackets."""
     given = [one for one in fields if one]
-    return (
-        0 < len(given) <= len(fields) <= len(names) + 1
-        and not any(is_number(one, decimal) for one in given)
-        and all(one[:1] in "[(" or len(one) <= 8 for one in given)
-        and not any(_is_value(one, decimal) for one in given)
+    return bool(given) and all(
+        not _is_value(one, decimal) and (one[:1] in "[(" or len(one) <= LONGEST_UNIT)
+        for one in given
     )
+
+
+def _unit(text: str, decimal: str) -> str:
+    return "" if _is_value(text, decimal) else text.strip("[]() ")
 
 
 def _is_value(text: str, decimal: str) -> bool:

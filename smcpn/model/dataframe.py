@@ -88,6 +88,28 @@ class Columns:
         elapsed = np.asarray(times).astype(unit)
         return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9
 
+    def experiments(self, name: str) -> list[tuple[str, NDArray[np.int_]]]:
+        """Labels in a column, in the order in which they begin, and the rows of each.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or a label is missing.
+        """
+        labels = self._column(name, "experiment").to_list()
+        rows: dict[str, list[int]] = {}
+        for row, label in enumerate(labels):
+            if label is None or label != label:
+                raise InputError(
+                    f"experiment: column {shown(name)} has no label in row {row}: fill it in, or "
+                    "drop the row",
+                    argument="experiment",
+                )
+            rows.setdefault(f"{label:g}" if isinstance(label, float) else str(label), []).append(
+                row
+            )
+        return [(label, np.array(found)) for label, found in rows.items()]
+
     def unit(self, names: Sequence[str]) -> str:
         """Unit that columns have in common; empty where it is not known."""
         units = {self._units.get(name, "") for name in names}

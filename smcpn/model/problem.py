@@ -449,12 +449,13 @@ def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
     """
     if record.n_inputs != len(ode.inputs):
         raise InputError(
-            f"{record.name}: u has {record.n_inputs} columns but model '{ode.name}' has "
-            f"{len(ode.inputs)} inputs ({', '.join(ode.inputs) or 'none'})"
+            f"{record.name}: u has {counted(record.n_inputs, 'column')} but model '{ode.name}' has "
+            f"{counted(len(ode.inputs), 'input')} ({', '.join(ode.inputs) or 'none'})"
         )
     if record.n_outputs not in (0, n_outputs):
         raise InputError(
-            f"{record.name}: y has {record.n_outputs} columns but observe names {n_outputs} outputs"
+            f"{record.name}: y has {counted(record.n_outputs, 'column')} but observe names "
+            f"{counted(n_outputs, 'output')}"
         )
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,8 @@ HOLDS = ("zoh", "foh", "bandlimited")
 _DT_REMEDY = "give a positive number of seconds"
 MOST = 100_000
 """Most columns and repetitions of a record."""
+COARSEST = 0.25
+"""Rounding of times, relative to their interval, from which on samples are not told apart."""
 CONTEXT = 64
 """Input samples a slice remembers on either side, so that interpolation sees across its ends."""
 
@@ -117,6 +119,7 @@ class Record(WithCard):
         for values in (self.t, self.u, self.y):
             np.asarray(values).setflags(write=False)
 
+    @overload
     @classmethod
     def from_dataframe(
         cls,
@@ -128,8 +131,36 @@ class Record(WithCard):
         dt: float | None = None,
         hold: str = "foh",
         name: str = "record",
-    ) -> Record:
-        """Return the record of some columns of a dataframe.
+        experiment: None = None,
+    ) -> Record: ...
+    @overload
+    @classmethod
+    def from_dataframe(
+        cls,
+        df: Any,
+        *,
+        outputs: str | Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        time: str | None = None,
+        dt: float | None = None,
+        hold: str = "foh",
+        name: str = "record",
+        experiment: str,
+    ) -> list[Record]: ...
+    @classmethod
+    def from_dataframe(
+        cls,
+        df: Any,
+        *,
+        outputs: str | Sequence[str] = (),
+        inputs: str | Sequence[str] = (),
+        time: str | None = None,
+        dt: float | None = None,
+        hold: str = "foh",
+        name: str = "record",
+        experiment: str | None = None,
+    ) -> Record | list[Record]:
+        """Return the record of some columns of a dataframe, or one of each experiment in it.
 
         Parameters
         ----------
@@ -144,6 +175,9 @@ class Record(WithCard):
             either it or ``dt``.
         dt, hold, name
             See `Record`.
+        experiment : str, optional
+            Column that tells experiments apart: a list with the record of each comes back, in the
+            order in which they begin.
 
         Raises
         ------
@@ -164,15 +198,22 @@ class Record(WithCard):
             )
         u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
         columns = Columns(df)
-        return cls(
-            u=columns.numbers(u, "inputs") if u else None,
-            y=columns.numbers(y, "outputs") if y else None,
-            t=None if time is None else columns.seconds(time),
-            dt=dt,
-            hold=hold,
-            y_unit=columns.unit(y),
-            name=name,
-        )
+        measured = {
+            "u": columns.numbers(u, "inputs") if u else None,
+            "y": columns.numbers(y, "outputs") if y else None,
+            "t": None if time is None else columns.seconds(time),
+        }
+        given: dict[str, Any] = {"dt": dt, "hold": hold, "y_unit": columns.unit(y)}
+        if experiment is None:
+            return cls(**measured, **given, name=name)
+        return [
+            cls(
+                **{key: None if one is None else one[rows] for key, one in measured.items()},
+                **given,
+                name=f"{name} [{label}]",
+            )
+            for label, rows in columns.experiments(experiment)
+        ]
 
     def __getstate__(self) -> dict[str, Any]:
         # What is in a file is sent by its name, and times that follow from dt not at all.
@@ -514,6 +555,13 @@ def _times(t: Array | None, dt: float | None, start: float, length: int, record:
     if (t is None) == (dt is None):
         raise InputError(f"{record}: give either dt or t")
     if t is None:
+        last = start + float(dt) * length  # type: ignore[arg-type]
+        if np.spacing(max(abs(start), abs(last))) > COARSEST * float(dt):  # type: ignore[arg-type]
+            raise InputError(
+                f"{record}: start is {start:g}, where floating point does not tell times apart "
+                f"that are dt = {dt:g} s from each other: begin nearer to 0",
+                argument="start",
+            )
         times = np.arange(length, dtype=float)
         times *= float(dt)  # type: ignore[arg-type]
         times += start

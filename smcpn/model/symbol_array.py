@@ -18,6 +18,12 @@ _LACKING: dict[str, Callable[..., Any]] = {
 }
 """Functions of numpy that CasADi has not, by name."""
 
+_SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "erf": ca.erf,
+    "expit": lambda one: 0.5 + 0.5 * ca.tanh(0.5 * one),
+}
+"""Functions of scipy.special by name, of an expression."""
+
 
 class SymbolArray(np.ndarray):
     """A numpy array of CasADi expressions, as a vector is in the body of a model.
@@ -70,6 +76,32 @@ def elementwise(function: Callable[..., Any], *arguments: Any) -> Any:
     """Apply a function of scalars to every entry of arguments that broadcast."""
     apply = np.frompyfunc(function, len(arguments), 1)
     return _viewed(apply(*[_objects(one) for one in arguments]))
+
+
+@contextmanager
+def special_functions() -> Generator[None]:
+    """Make the functions of `_SPECIAL` accept CasADi's expressions."""
+    before = [(owner, vars(owner)["__array_ufunc__"]) for owner in (ca.SX, ca.ArrayInterface)]
+    for owner, method in before:
+        owner.__array_ufunc__ = _with_special(method)
+    try:
+        yield
+    finally:
+        for owner, method in before:
+            owner.__array_ufunc__ = method
+
+
+def _with_special(method: Any) -> Any:
+    """``__array_ufunc__`` of an expression that knows functions of scipy."""
+
+    @wraps(method)
+    def call(self: Any, ufunc: Any, kind: str, *inputs: Any, **named: Any) -> Any:
+        special = _SPECIAL.get(ufunc.__name__)
+        if special is not None and not any(map(_is_array, inputs)):
+            return special(ca.SX(inputs[0]))
+        return method(self, ufunc, kind, *inputs, **named)
+
+    return call
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
-from smcpn.model.symbol_array import SymbolArray, yielding
+from smcpn.model.symbol_array import SymbolArray, special_functions, yielding
 
 OPERATOR_REMEDY = "write numpy.logical_and, logical_or, logical_not for &, |, ~"
 BRANCH_REMEDY = (
@@ -22,6 +22,12 @@ BRANCH_REMEDY = (
 )
 CALL_REMEDY = "give an unknown function as the default of its argument, f=smcpn.spline(...)"
 USE_REMEDY = "call an unknown function with its arguments, as friction(v)"
+FUNCTION_REMEDY = (
+    "write it with numpy's elementary functions and numpy.where, or erf and expit of scipy.special"
+)
+_UNTRACEABLE = re.compile(
+    r"__array_ufunc__\(<ufunc '(\w+)'>|no implementation found for '([\w.]+)'"
+)
 _REMEDIES = {
     re.compile(r"for ([&|^]|unary ~)"): OPERATOR_REMEDY,
     re.compile(r"FunctionCalls"): USE_REMEDY,
@@ -101,12 +107,19 @@ def called(
     name = function_name(function)
     arrays = not all(isinstance(one, ca.SX) for one in (*positional, *keyword.values()))
     try:
-        with _numpy_functions_on_symbols(), yielding() if arrays else nullcontext():
+        symbols = _numpy_functions_on_symbols(), special_functions()
+        with symbols[0], symbols[1], yielding() if arrays else nullcontext():
             return function(*positional, **keyword)
     except Exception as error:
         if "truth value" in str(error):
             raise InputError(
                 f"model '{name}' branches on a traced value: {BRANCH_REMEDY}"
+            ) from error
+        function_of_numbers = _UNTRACEABLE.search(str(error))
+        if function_of_numbers:
+            called_one = function_of_numbers[1] or function_of_numbers[2]
+            raise InputError(
+                f"model '{name}' calls {called_one}, which cannot be traced: {FUNCTION_REMEDY}"
             ) from error
         reason = str(error).splitlines()[-1] if str(error) else "no message"
         remedy = next((f"; {one}" for sign, one in _REMEDIES.items() if sign.search(reason)), "")

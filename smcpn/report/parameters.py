@@ -57,7 +57,8 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
     -------
     Figure
         A row of two axes per parameter, but for those of unknown functions: left over the prior's
-        range, each density scaled to its own peak; right over the posterior's range, as densities.
+        range, each density scaled to its own peak; right over the posterior's range, as densities,
+        which a maximum does not have.
         Of a vector of more than six entries one row: median and central 95 % of each entry.
 
     Raises
@@ -69,7 +70,9 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
     vectors = long_vectors(names, posterior.problem.ode)
     singles = [name for name in names if not any(name in each for each in vectors.values())]
     drawing = figure(0.7 + ROW_HEIGHT * (len(singles) + len(vectors)))
-    rows = drawing.subplots(len(singles) + len(vectors), 2, squeeze=False)
+    # A single point has no range of its own.
+    views = 1 if len(posterior.weights) == 1 else 2
+    rows = drawing.subplots(len(singles) + len(vectors), views, squeeze=False)
     draws = posterior.problem.prior.natural(
         posterior.problem.prior.sample(np.random.default_rng(0), DRAWS)
     )
@@ -85,7 +88,7 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
             _range(posterior[name] / unit, posterior.weights),
         ]
         limits[0] = (min(limits[0][0], limits[1][0]), max(limits[0][1], limits[1][1]))
-        for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=True):
+        for axes, (low, high), own_peak in zip(row, limits, (True, False), strict=False):
             _plot_prior(axes, prior, unit, low, high, own_peak)
             _plot_posterior(axes, posterior[name] / unit, posterior.weights, own_peak)
             if name in truth:
@@ -98,7 +101,8 @@ def parameters_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None 
         row[0].set_ylabel(_label(name, unit, relative), rotation=0, ha="right")
     if singles:
         rows[0, 0].set_title("over the prior's range, peaks made equal")
-        rows[0, 1].set_title("over the posterior's range, densities")
+        if views > 1:
+            rows[0, 1].set_title("over the posterior's range, densities")
     handles, labels = rows[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside upper left", ncols=3)
     return drawing

@@ -146,13 +146,15 @@ def outputs_figure(
     measured = [bool(np.isfinite(y[:, j]).any()) for j in range(shown)]
     heights = [h for one in measured for h in ([2.0, 1.0] if one else [2.0])]
     drawing = figure(0.7 + 0.85 * sum(heights))
-    panels = iter(drawing.subplots(len(heights), 1, sharex=True, height_ratios=heights))
+    grid = drawing.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)
+    panels = iter(grid.ravel())
     for j in range(shown):
         curves, half = next(panels), upper[:, j] - mean[:, j]
         _plot_curves(curves, t, y[:, j] if measured[j] else None, mean[:, j], half, units[j])
         curves.set_ylabel(with_unit(plain(names[j]), units[j]))
         if measured[j]:
-            curves.set_title(f"{plain(names[j])}: fit {fit[j]:.2f} %")
+            scored = f": fit {fit[j]:.2f} %" if np.isfinite(fit[j]) else ""
+            curves.set_title(plain(names[j]) + scored)
             # The unit is that of the panel above; two would run into each other.
             _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
     drawing.axes[-1].set_xlabel("time (s)")

@@ -167,8 +167,8 @@ class ModelComparison(WithCard):
 
     def summary(self) -> str:
         """The table as text; a figure is followed by its difference from the best."""
-        header = ["model", "k", "log-evidence", "", "Laplace", "", "log-likelihood", "at", "AIC",
-                  "", "BIC", ""]  # fmt: skip
+        header = ["model", "k", "log-evidence", "to best", "Laplace", "to best", "log-likelihood",
+                  "at", "AIC", "to best", "BIC", "to best"]  # fmt: skip
         figures = ("log_evidence", "laplace_log_evidence", "aic", "bic")
         relative = {figure: self.relative(figure) for figure in figures}
 

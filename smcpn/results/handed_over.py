@@ -1,11 +1,15 @@
-"""What a result gives to other tools: its model linearised."""
+"""What a result gives to other tools: its model linearised, as C source, as an FMU."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smcpn.arguments import Count, Numbers, checked
+from smcpn.arguments import Count, FileName, Numbers, checked
+from smcpn.files import file_path
+from smcpn.interop.c_source import ModelSource, write_c
+from smcpn.interop.fmu import write_fmu
 from smcpn.simulation.linearise import OperatingPoint, linearised
 from smcpn.simulation.state_space import StateSpace
 
@@ -96,3 +100,62 @@ class HandedOver(ABC):
         """
         linear = self.linearise(input, state, near=near, time=time, draws=draws)
         return linear.plot_bode(frequencies)
+
+    def to_c(self, folder: FileName, steps: int | str = "auto") -> list[Path]:
+        """Write the model with its mean parameters as C99 source, and return the paths.
+
+        There are three files: a header and a source with the right-hand side, the outputs, their
+        Jacobian, the parameters and a Runge-Kutta step of fourth order, and a program that
+        simulates a CSV of inputs. They need nothing but the mathematical library of C, and allocate
+        no memory. Process noise and measurement noise are left out.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Made where there is none; files of these names in it are replaced.
+        steps : int or "auto"
+            Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be written, or the solution diverges.
+
+        Examples
+        --------
+        >>> posterior.to_c("oscillator")  # doctest: +SKIP
+        """
+        return write_c(self._source(steps), file_path("folder", folder))
+
+    def to_fmu(self, path: FileName, steps: int | str = "auto") -> Path:
+        """Write the model with its mean parameters as an FMU of FMI 3.0, and return its path.
+
+        It has machine code for this computer's kind, made of the C source of `to_c`, which is in it
+        for others; no Python is needed where it runs. Parameters can be changed, and the initial
+        state before a run. It is for co-simulation, where the input is held from one communication
+        point to the next, and for model exchange.
+
+        Parameters
+        ----------
+        path : str or Path
+            An existing file is replaced.
+        steps : int or "auto"
+            Runge-Kutta steps a sampling interval; ``"auto"`` as of `simulate`.
+
+        Raises
+        ------
+        InputError
+            If there is no C compiler, FMPy is not installed, which has the headers of FMI
+            (extra ``fmu``), or the file cannot be written.
+
+        Examples
+        --------
+        >>> posterior.to_fmu("oscillator.fmu")  # doctest: +SKIP
+        """
+        file = file_path("path", path)
+        write_fmu(self._source(steps), file)
+        return file
+
+    def _source(self, steps: int | str) -> ModelSource:
+        posterior = self._particles()
+        return ModelSource.of(posterior.problem, posterior.weights @ posterior.values, steps)

@@ -74,7 +74,7 @@ class MethodRecord:
             said.append(f"from the prior: {self.fallback}")
         said.append(f"{self.weighings:.2g} weighings of the record")
         if self.search_weighings:
-            said.append(f"searches worth {self.search_weighings:.2g}")
+            said.append(f"searches as costly as {self.search_weighings:.2g} weighings")
         return f"{name}: {', '.join(said + self._of_estimate)}"
 
     @property

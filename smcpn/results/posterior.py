@@ -130,7 +130,7 @@ class Posterior(WeightedDraws, HandedOver):
                 self.problem, record, values, weights, observe, steps,
                 step_length=self.step_length, like=like,
             )  # fmt: skip
-        return replace(run, warnings=self._beyond(record, initialise, like))
+        return replace(run, warnings=run.warnings + self._beyond(record, initialise, like))
 
     def predict(
         self,

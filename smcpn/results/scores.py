@@ -32,6 +32,8 @@ class Score:
         Simulated.
     rmse_mean_se : float
         Standard error of ``rmse_mean`` by their number.
+    warnings : tuple of str
+        Those of the simulation.
     """
 
     rmse_min: float
@@ -43,6 +45,7 @@ class Score:
     coverage: float
     particles: int
     rmse_mean_se: float
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, simulation: Simulation, output: int = 0) -> Score:
@@ -61,6 +64,7 @@ class Score:
             coverage=float(simulation.coverage[output]),
             particles=len(rmse),
             rmse_mean_se=error,
+            warnings=simulation.warnings,
         )
 
 
@@ -79,15 +83,18 @@ def particles_scored(posterior: WeightedDraws, tests: Iterable[Record]) -> int |
 
 
 def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
-    """Say in a line how many of the particles were scored, and what is uncertain by that."""
+    """Say how many of the particles were scored, what is uncertain by that, and other warnings."""
+    warned = dict.fromkeys(one for score in scores.values() for one in score.warnings)
+    doubts = [f"warning          {one}" for one in warned]
     fewest = min((one.particles for one in scores.values()), default=particles)
     errors = [one.rmse_mean_se / one.rmse_mean for one in scores.values() if one.rmse_mean > 0.0]
     if fewest >= particles:
-        return []
+        return doubts
     worst = np.nanmax(errors, initial=0.0)
     return [
+        *doubts,
         f"scored with {fewest} of {particles} particles, drawn by weight: the mean RMSE has a "
-        f"standard error of up to {worst:.1%}, the band one of {1 / np.sqrt(2 * fewest):.1%}"
+        f"standard error of up to {worst:.1%}, the band one of {1 / np.sqrt(2 * fewest):.1%}",
     ]
 
 

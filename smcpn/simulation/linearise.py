@@ -135,12 +135,6 @@ def linearised(
     InputError
         If there is no equilibrium, for the mean or for some draw, or a derivative is not finite.
     """
-    if model.delay is not None:
-        raise InputError(
-            "a linear state-space model has no dead time, which delay gives the inputs: linearise "
-            "the model without, smcpn.linearise(ode, ...), and delay its input",
-            argument="delay",
-        )
     graphs = _Graphs(ode.name, model, at)
     x0 = graphs.state(at.near, mean[None])
     points = graphs.states(x0[0], draws)
@@ -153,7 +147,7 @@ def linearised(
         outputs=tuple(map(str, outputs)),
         A=one.A[0], B=one.B[0], C=one.C[0], D=one.D[0],
         state=x0[0], input=at.input, output=one.output[0], time=at.time,
-        at_rest=bool(np.isfinite(still).all()),
+        at_rest=bool(np.isfinite(still).all()), delay=one.delay[0],
         draws=every,
     )  # fmt: skip
 
@@ -206,7 +200,15 @@ class _Graphs:
                 f"model '{self.name}' has no derivative at this operating point: move it, or write "
                 "the model so that it has one, as np.sqrt(x**2 + e) in place of abs"
             )
-        return Matrices(A, B, C, D, x, output[:, :, 0])
+        return Matrices(A, B, C, D, x, output[:, :, 0], self._dead_times(values))
+
+    def _dead_times(self, values: Array) -> Array:
+        """Dead time of every input, (N, m)."""
+        found = np.zeros((len(values), len(self.at.input)))
+        if self.model.delay is not None:
+            for k, source in zip(self.model.delay.inputs, self.model.delay.sources, strict=True):
+                found[:, k] = values[:, source] if isinstance(source, int) else source
+        return found
 
     def state(self, near: Array, values: Array) -> Array:
         """The operating point at parameters (1, d), (1, n).

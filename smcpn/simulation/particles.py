@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import counted
-from smcpn.errors import InputError, whole_number
+from smcpn.errors import InputError, listed, whole_number
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.problem import Model, Problem, check_record, labelled
 from smcpn.model.record import Record
@@ -22,6 +22,8 @@ from smcpn.simulation.simulator import Simulator
 Array = NDArray[np.float64]
 
 TWO_SIDED_95 = 1.959963984540054
+ALIKE = 64
+"""Samples of two records that are compared to tell whether they are one."""
 
 
 class ParticleSimulator(Protocol):
@@ -87,7 +89,7 @@ class Simulation(WithCard):
         Weight of the particles whose simulation diverged; they count nowhere else.
     warnings : tuple of str
         One sentence for each unknown function that is evaluated beyond what the records learned
-        from visit.
+        from visit, and one where the initial state was learned from another record.
     outputs : tuple of str
         Names of the outputs, where they are known.
     kind : str
@@ -125,8 +127,9 @@ class Simulation(WithCard):
     def card(self) -> Card:
         """See `WithCard.card`."""
         rows = [
-            [name, f"{self.fit[j]:.2f} %", f"{self.rmse_of_mean[j]:.4g}",
-             f"{100 * self.coverage[j]:.1f} %"]
+            [name, f"{self.fit[j]:.2f} %" if np.isfinite(self.fit[j]) else "",
+             f"{self.rmse_of_mean[j]:.4g}", f"{100 * self.coverage[j]:.1f} %"]
+            if np.isfinite(self.rmse_of_mean[j]) else [name, "", "not measured", ""]
             for j, name in enumerate(self.names_of_outputs)
         ]  # fmt: skip
         left = [f"{self.diverged:.2g} of the weight diverged"] if self.diverged else []
@@ -223,7 +226,9 @@ def simulate_particles(
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel())
+    warnings: tuple[str, ...] = ()
     if simulator is None:
+        warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)
         started = starting_like(problem, model, record if like is None else like)
         simulator = Simulator(started, record, steps, step_length)
     theta = np.ascontiguousarray(values.T)
@@ -259,6 +264,7 @@ def simulate_particles(
         steps=int(simulator.steps),
         diverged=float(weights[moments.diverged].sum()),
         outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
+        warnings=warnings,
     )
 
 
@@ -295,8 +301,41 @@ def initial_number(problem: Problem, record: Record) -> int:
             return number
     raise InputError(
         f"{record.name}: the problem's {len(problem.records)} records start from different states: "
-        "choose which one with like=, one of these records"
+        "choose which one with like=, one of these records, or have it found from the first "
+        "samples of this one, initialise=20"
     )
+
+
+def _learned_elsewhere(problem: Problem, record: Record, same: bool) -> tuple[str, ...]:
+    """A warning where a record begins at an initial state that was learned from another one.
+
+    Parameters
+    ----------
+    same : bool
+        Whether the record measures what those of the problem do.
+    """
+    if any(_begins_as(own, record, same) for own in problem.records):
+        return ()
+    model = problem.model.with_numbers()
+    within = {one.name() for one in ca.symvar(model.rhs)}
+    own = [one.name() for one in ca.symvar(model.initial[0]) if one.name() not in within]
+    if not own:
+        return ()
+    return (
+        f"'{record.name}' begins at {listed(own)} as learned from '{problem.records[0].name}', "
+        "which is another record: initialise=20 finds its own initial state from its first 20 "
+        "samples",
+    )
+
+
+def _begins_as(own: Record, record: Record, same: bool) -> bool:
+    """Whether two records begin alike: they are one, or variants of one."""
+    n = min(len(own), len(record), ALIKE)
+    alike = own.t[0] == record.t[0] and np.array_equal(own.u[:n], record.u[:n])
+    if not (same and own.n_outputs == record.n_outputs):
+        return alike
+    y, other = own.y[:n], record.y[:n]
+    return alike and bool(np.all((y == other) | np.isnan(y) | np.isnan(other)))
 
 
 class _Moments:

@@ -41,6 +41,8 @@ class Matrices:
     ----------
     state, output : ndarray, (N, n), (N, q)
         Operating point of each draw.
+    delay : ndarray, (N, m)
+        Dead time of each input, s.
     """
 
     A: Array
@@ -49,6 +51,7 @@ class Matrices:
     D: Array
     state: Array
     output: Array
+    delay: Array
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ class Bode:
     frequency : ndarray, (F,)
         Hz.
     response : complex ndarray, (F, q, m)
-        C (2 pi i f I - A)^-1 B + D at the mean parameters.
+        C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
+        with dead time tau.
     draws : complex ndarray, (N, F, q, m)
     """
 
@@ -132,6 +136,8 @@ class StateSpace(WithCard):
     at_rest : bool
         Whether the operating point is an equilibrium. Where it is not, the derivative of the state
         there is missing from the linear model.
+    delay : ndarray, (m,)
+        Dead time of each input, s; the matrices, `to_scipy` and `to_control` leave it out.
     draws : Matrices
         The same of N equally weighted draws, each at its own operating point.
     """
@@ -149,6 +155,7 @@ class StateSpace(WithCard):
     output: Array
     time: float
     at_rest: bool
+    delay: Array
     draws: Matrices
 
     def to_scipy(self) -> signal.StateSpace:
@@ -214,9 +221,8 @@ class StateSpace(WithCard):
         chosen = self._frequencies() if frequencies is None else np.sort(frequencies, axis=None)
         if not (chosen.size and (chosen > 0).all() and (chosen < HIGHEST).all()):
             raise InputError("frequencies has a value that is no frequency: give Hz, above 0")
-        mean = Matrices(
-            *(one[None] for one in (self.A, self.B, self.C, self.D)), *[np.empty(0)] * 2
-        )
+        here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
+        mean = Matrices(*(one[None] for one in here))
         return Bode(chosen, _responses(mean, chosen)[0], _responses(self.draws, chosen))
 
     def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
@@ -267,6 +273,7 @@ class StateSpace(WithCard):
             ("state", self.states, self.state),
             ("input", self.inputs, self.input),
             ("output", self.outputs, self.output),
+            ("delay", self.inputs if self.delay.any() else (), self.delay),
         )
         return [
             f"{kind:<7} " + ", ".join(f"{n} {v:.5g}" for n, v in zip(names, values, strict=True))
@@ -346,7 +353,8 @@ def _responses(linear: Matrices, frequencies: Array) -> Complex:
         states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, np.broadcast_to(
             B, (len(B), len(s), *B.shape[2:])
         ).astype(complex))  # fmt: skip
-        parts.append(C @ states + D)
+        shift = np.exp(-s[:, None, None] * linear.delay[a : a + size, None, None, :])
+        parts.append((C @ states + D) * shift)
     return np.concatenate(parts)
 
 

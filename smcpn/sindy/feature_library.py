@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.arguments import Count, checked, whole
+from smcpn.columns import counted
 from smcpn.discovery.equations.library import MOST_DEGREE, MOST_TERMS, Library, Variables
 from smcpn.discovery.equations.term import Factor, Term
 from smcpn.errors import InputError, shown
@@ -91,8 +92,8 @@ class FeatureLibrary(Parameters):
         inputs, samples = self._fitted_to(), matrix("x", x)
         if samples.shape[1] != len(inputs):
             raise InputError(
-                f"x has {samples.shape[1]} columns, and the library was fitted to {len(inputs)}: "
-                "give as many",
+                f"x has {counted(samples.shape[1], 'column')}, and the library was fitted to "
+                f"{len(inputs)}: give as many",
                 argument="x",
             )
         return _values(self.features(inputs), inputs, samples)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.columns import counted
 from smcpn.errors import InputError, real_number, shown
 from smcpn.model.record import Record
 
@@ -48,8 +49,8 @@ class Trajectories:
         for k, one in enumerate(states):
             if one.shape[1] != states[0].shape[1]:
                 raise InputError(
-                    f"x[{k}] has {one.shape[1]} columns and x[0] {states[0].shape[1]}: give "
-                    "trajectories of the same states",
+                    f"x[{k}] has {counted(one.shape[1], 'column')} and x[0] {states[0].shape[1]}: "
+                    "give trajectories of the same states",
                     argument="x",
                 )
         if u is None:

@@ -86,8 +86,8 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
     length = 2 ** int(np.log2(max(b - a, 1) / AVERAGES)) if b - a >= AVERAGES else 0
     if length < SHORTEST:
         raise InputError(
-            f"{record.name}: {b - a} samples in a row are measured; a frequency response needs "
-            f"{AVERAGES * SHORTEST}"
+            f"{record.name}: {b - a} samples in a row are measured, and a frequency response needs "
+            f"{AVERAGES * SHORTEST}: give a longer record"
         )
     from scipy import signal  # its import takes half a second
 

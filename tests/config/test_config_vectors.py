@@ -94,8 +94,8 @@ def test_value_of_an_entry_goes_before_the_list(folder):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('["f", "g"]', '["f"]', r"line 5, inputs.u: it has 1 columns: name 2, for u\[0\], u\[1\]"),
-        ('["p", "q"]', '["p"]', r"line 8, outputs.x.column: it has 1 columns"),
+        ('["f", "g"]', '["f"]', r"line 5, inputs.u: it has 1 column: name 2, for u\[0\], u\[1\]"),
+        ('["p", "q"]', '["p"]', r"line 8, outputs.x.column: it has 1 column"),
         ('["p", "q"]', '"p"', r"line 8, outputs.x.column: .* give a list of texts"),
         ('"v[1]\'"', '"v[2]\'"', r"line 9, outputs.*'v' has v\[0\], v\[1\]"),
         ('"v[1]\'"', '"x[1]"', r"'x\[1\]' is there twice"),

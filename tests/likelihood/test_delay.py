@@ -9,6 +9,8 @@ from scipy.linalg import expm
 
 import smcpn
 from smcpn import EKF0, RK4, InputError
+from smcpn.checkpoint.fingerprint import model_fingerprint
+from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.likelihood import lanes, rows
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
@@ -260,3 +262,25 @@ def test_what_cannot_delay_says_so():
     ):
         with pytest.raises(InputError, match=words):
             smcpn.simulate(oscillator, record, VALUES, observe="x", delay={"u": 0.1})
+
+
+def test_a_file_tells_the_delay_and_is_not_trusted():
+    delayed = problem()
+    document, arrays = problem_document(delayed)
+    again = restored_problem(document, arrays, delayed.records)
+    assert again.model.delay == delayed.model.delay
+    other = problem(delay={"u": 0.2}, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
+    plain = problem(delay=None, prior={"c": stats.lognorm(1.0), "k": stats.lognorm(1.0)})
+    assert model_fingerprint(other) != model_fingerprint(plain)
+    for hostile in (
+        {"u": 1e300},
+        {"u": -1.0},
+        {"w": 0.1},
+        {"u": "c"},
+        {"u": "lag"},
+        {"u": None},
+        3,
+    ):
+        given = {**document["given"], "delay": hostile}
+        with pytest.raises(InputError):
+            restored_problem({**document, "given": given}, arrays, delayed.records)

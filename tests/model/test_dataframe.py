@@ -66,3 +66,20 @@ def test_errors_name_the_cure(change, options, sentence):
 def test_no_dataframe():
     with pytest.raises(smcpn.InputError, match="give a dataframe"):
         record([1.0, 2.0], dt=0.1)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_experiments_are_a_list(library):
+    module = pytest.importorskip(library)
+    runs = {name: values * 2 for name, values in VALUES.items()}
+    df = module.DataFrame(runs | {"run": ["b", "b", "b", "a", "a", "a"], "t": [0.0, 0.1, 0.3] * 2})
+    found = record(df, time="t", experiment="run", name="rig")
+    assert [one.name for one in found] == ["rig [b]", "rig [a]"]
+    for one in found:
+        np.testing.assert_array_equal(one.t, [0.0, 0.1, 0.3])
+        np.testing.assert_array_equal(one.y, EXPECTED)
+    with pytest.raises(smcpn.InputError, match="choose from u, x, v"):
+        record(df, time="t", experiment="ran")
+    blank = module.DataFrame(VALUES | {"run": ["b", None, "b"]})
+    with pytest.raises(smcpn.InputError, match="'run' has no label in row 1: fill it in"):
+        record(blank, dt=0.1, experiment="run")

@@ -202,3 +202,34 @@ def test_tracing_leaves_casadi_as_it_was():
 
     assert ca.GlobalOptions.getNumpyMode() == before
     assert set(vars(ca.ArrayInterfaceSX)) == attributes
+
+
+def test_functions_of_scipy():
+    from scipy import special
+
+    @smcpn.ode
+    def model(x, *, c=2.0):
+        return special.erf(c * x) - 0.5 * special.expit(x)
+
+    record = smcpn.Record(y=np.zeros(3), dt=0.1)
+    found = smcpn.simulate(
+        model, record, {}, observe=lambda x: special.erf(x), initial=[0.3], steps=64
+    )
+    assert found[0, 0] == pytest.approx(special.erf(0.3), abs=1e-14)
+    slope = special.erf(0.6) - 0.5 * special.expit(0.3)
+    expected = 0.3 + 1e-3 * slope
+    short = smcpn.Record(y=np.zeros(2), dt=1e-3)
+    state = smcpn.simulate(model, short, {}, observe="x", initial=[0.3])
+    assert state[1, 0] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["gamma", "erfc", "xlog1py"])
+def test_functions_that_cannot_be_traced_are_named(name):
+    from scipy import special
+
+    def model(x):
+        function = getattr(special, name)
+        return function(x, x) if name == "xlog1py" else function(x)
+
+    with pytest.raises(smcpn.InputError, match=rf"calls {name}, which cannot .*: write it with"):
+        smcpn.ode(model)

@@ -144,3 +144,10 @@ def test_start_derivatives():
     exact = Record(u=lambda t: np.exp(3 * t), t=t)
     np.testing.assert_allclose(start_derivatives(exact, 3)[:, 0], [3, 9, 27], rtol=1e-5)
     np.testing.assert_array_equal(start_derivatives(smooth.with_hold("zoh"), 3), 0)
+
+
+def test_times_that_floating_point_does_not_tell_apart():
+    with pytest.raises(InputError, match=r"start is -1e\+09, .*dt = 1e-09 s.*nearer to 0"):
+        Record(y=np.zeros(60), dt=1e-9, start=-1e9)
+    # Seconds since 1970 at a megahertz.
+    assert len(Record(y=np.zeros(60), dt=1e-6, start=1.8e9)) == 60

@@ -7,7 +7,9 @@ from scipy import signal, stats
 
 import smcpn
 from smcpn import RK4, InputError
+from smcpn.interop.c_source import ModelSource
 from smcpn.results.maximum import StartResult
+from smcpn.simulation.linearise import OperatingPoint, linearised
 
 
 @smcpn.ode(sizes={"x": 2, "v": 2, "F": 2, "k": 3})
@@ -165,6 +167,25 @@ def test_the_band_is_that_of_the_draws(posterior):
     ):
         ends = np.quantile(found, [0.025, 0.975])
         assert (lower[0, 0, 0], upper[0, 0, 0]) == pytest.approx(tuple(ends), abs=1e-9)
+
+
+def test_a_dead_time_turns_the_phase():
+    u = np.sin(0.3 * np.arange(40))
+    record = smcpn.Record(u=u, y=np.cos(u), dt=0.1, hold="zoh")
+    prior = {"k": stats.uniform(1.0, 0.5), "tau": stats.uniform(0.0, 0.4)}
+    problem = smcpn.Problem(
+        well, record, observe="x", noise=10.0, prior=prior, initial=[1.0, 0.0], delay={"u": "tau"}
+    )
+    values, f = np.array([[1.2, 0.3], [1.2, 0.1]]), np.array([0.1, 0.2])
+    at = OperatingPoint.of(well, 0.0, None, 1.0, 0.0)
+    linear = linearised(well, problem.model, problem.observe, values[0], values, at)
+    np.testing.assert_array_equal(linear.delay, [0.3])
+    phases = linear.bode(f).phase_interval(1.0)
+    turned = phases[1] - phases[0]
+    np.testing.assert_allclose(turned[:, 0, 0], 360.0 * f * 0.2, rtol=1e-9)
+    assert "u 0.3" in repr(linear)
+    with pytest.raises(InputError, match="no dead time"):
+        ModelSource.of(problem, values[0], 1)
 
 
 def test_the_figure_shows_magnitude_and_phase(posterior):

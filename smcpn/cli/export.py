@@ -1,0 +1,57 @@
+"""``smcpn export``: the model of a run for other programs, as C source, FMU, CSV or LaTeX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from smcpn.cli.checkpoint import File, as_sentences
+from smcpn.cli.options import Steps, check_options, whole_or_auto
+from smcpn.cli.terminal import say
+from smcpn.errors import InputError
+from smcpn.files import file_path, put
+
+
+def export(
+    file: File,
+    c: Annotated[
+        Path | None,
+        typer.Option("--c", help="Folder for C source with a simulator.", metavar="FOLDER"),
+    ] = None,
+    fmu: Annotated[Path | None, typer.Option(help="FMU of FMI 3.0.", metavar="FILE")] = None,
+    csv: Annotated[
+        Path | None, typer.Option(help="Parameter table as CSV.", metavar="FILE")
+    ] = None,
+    latex: Annotated[
+        Path | None, typer.Option(help="Parameter table as LaTeX.", metavar="FILE")
+    ] = None,
+    steps: Steps = None,
+) -> None:
+    """Write the model of a run with its mean parameters, or its table, for other programs.
+
+    Example: smcpn export run.h5 --c oscillator --fmu oscillator.fmu
+    """
+    resolution = whole_or_auto("steps", steps)
+    check_options(steps=resolution)
+    if c is None and fmu is None and csv is None and latex is None:
+        raise InputError("nothing is to be written: give --c, --fmu, --csv or --latex")
+    from smcpn.run.resume import load
+
+    with as_sentences():
+        posterior = load(file_path("FILE", file))
+    if c is not None:
+        for path in posterior.to_c(c, steps=resolution or "auto"):
+            say(path)
+    if fmu is not None:
+        say(posterior.to_fmu(fmu, steps=resolution or "auto"))
+    if csv is not None:
+        say(posterior.to_csv(csv))
+    if latex is not None:
+        path = file_path("--latex", latex)
+        try:
+            put(path, f"{posterior.to_latex()}\n".encode())
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror or error}") from None
+        say(path)

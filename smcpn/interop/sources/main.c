@@ -1,0 +1,78 @@
+/* Simulate {{ title | c_comment }}: times and inputs from a CSV file, outputs as CSV to standard output.
+
+       cc -std=c99 -O2 -o {{ name }} {{ name }}.c {{ name }}_main.c -lm
+       ./{{ name }} input.csv > output.csv
+
+   A line has the time in seconds and the inputs{% for one in inputs %}{{ ", " if not loop.first else " " }}{{ one | c_comment }}{% endfor %}; the first one may be their names. The
+   input is {{ "linear" if linear_input else "held" }} between the lines. */
+#include "{{ name }}.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONGEST 65536
+#define COLUMNS (1 + {{ NAME }}_INPUTS)
+
+/* Read the numbers of a line; returns 0 where it does not have so many. */
+static int numbers(const char *line, double *row)
+{
+    int column;
+    for (column = 0; column < COLUMNS; column++) {
+        char *end;
+        row[column] = strtod(line, &end);
+        if (end == line)
+            return 0;
+        line = end + strspn(end, " \t");
+        if (column + 1 < COLUMNS && *line++ != ',')
+            return 0;
+    }
+    return line[strspn(line, " \t\r\n")] == '\0';
+}
+
+static void print(double t, const double *y)
+{
+    int k;
+    printf("%.17g", t);
+    for (k = 0; k < {{ NAME }}_OUTPUTS; k++)
+        printf(",%.17g", y[k]);
+    printf("\n");
+}
+
+int main(int argc, char **argv)
+{
+    static char line[LONGEST];
+    double before[COLUMNS], row[COLUMNS], x[{{ NAME }}_STATES], y[{{ NAME }}_OUTPUTS];
+    const double *p = {{ name }}_parameters;
+    long number = 0, samples = 0;
+    int k;
+    FILE *file = argc == 2 ? fopen(argv[1], "r") : NULL;
+    if (file == NULL) {
+        fprintf(stderr, argc == 2 ? "%s: %s\n" : "usage: %s input.csv%s\n", argv[argc - 1],
+            argc == 2 ? strerror(errno) : "");
+        return 2;
+    }
+    printf("t");
+    for (k = 0; k < {{ NAME }}_OUTPUTS; k++)
+        printf(",%s", {{ name }}_output_names[k]);
+    printf("\n");
+    {{ name }}_initial(p, x);
+    while (fgets(line, LONGEST, file) != NULL) {
+        number++;
+        if (!numbers(line, row)) {
+            if (number == 1)
+                continue;
+            fprintf(stderr, "%s: line %ld does not have %d numbers\n", argv[1], number, COLUMNS);
+            return 2;
+        }
+        if (samples > 0)
+            {{ name }}_advance(before[0], row[0] - before[0], {{ NAME }}_STEPS, before + 1,
+                {{ NAME }}_LINEAR_INPUT ? row + 1 : NULL, p, x);
+        {{ name }}_outputs(row[0], x, row + 1, p, y);
+        print(row[0], y);
+        memcpy(before, row, sizeof row);
+        samples++;
+    }
+    return 0;
+}

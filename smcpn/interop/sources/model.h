@@ -1,0 +1,51 @@
+/* {{ comment }} */
+#ifndef {{ NAME }}_H
+#define {{ NAME }}_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define {{ NAME }}_STATES {{ states | length }}
+#define {{ NAME }}_INPUTS {{ inputs | length }}
+#define {{ NAME }}_OUTPUTS {{ outputs | length }}
+#define {{ NAME }}_PARAMETERS {{ parameters | length }}
+
+/* Sampling interval in seconds and Runge-Kutta steps in it, and whether the input is linear (1) or
+   held (0) between samples, where the model was identified. */
+#define {{ NAME }}_INTERVAL {{ interval }}
+#define {{ NAME }}_STEPS {{ steps }}
+#define {{ NAME }}_LINEAR_INPUT {{ linear_input }}
+
+/* Names in the order of x, u, y and p, and the parameters as identified. A table that would be
+   empty has one entry that is not used. */
+extern const char *const {{ name }}_state_names[];
+extern const char *const {{ name }}_input_names[];
+extern const char *const {{ name }}_output_names[];
+extern const char *const {{ name }}_parameter_names[];
+extern const double {{ name }}_parameters[];
+
+/* State at the first sample of the record. */
+void {{ name }}_initial(const double *p, double *x);
+
+/* Derivative of the state, dx. */
+void {{ name }}_rhs(double t, const double *x, const double *u, const double *p, double *dx);
+
+/* Outputs without noise, y. */
+void {{ name }}_outputs(double t, const double *x, const double *u, const double *p, double *y);
+
+/* Derivatives, row by row: A and B of dx by x and u, C and D of y by x and u; NULL for one that is
+   not wanted. */
+void {{ name }}_jacobian(double t, const double *x, const double *u, const double *p,
+    double *A, double *B, double *C, double *D);
+
+/* Take so many Runge-Kutta steps of fourth order from t to t + interval; x is replaced. The input
+   goes linearly from u to u_end, or is held where u_end is NULL. */
+void {{ name }}_advance(double t, double interval, int steps, const double *u, const double *u_end,
+    const double *p, double *x);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
