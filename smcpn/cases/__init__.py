@@ -42,6 +42,7 @@ CASES: dict[str, Callable[..., Case]] = {
     "cascaded-tanks": _study("cascaded_tanks", "cascaded_tanks_case"),
     "lynx-hare": _study("lynx_hare", "lynx_hare_case"),
     "nanodrone": _study("nanodrone", "nanodrone_case"),
+    "theophylline": _study("theophylline", "theophylline_case"),
 }
 
 

@@ -6,6 +6,7 @@ from smcpn.datasets.emps import Emps, emps
 from smcpn.datasets.lynx_hare import lynx_hare
 from smcpn.datasets.nanodrone import NanoDrone, nanodrone
 from smcpn.datasets.silverbox import Silverbox, silverbox
+from smcpn.datasets.theophylline import Theophylline, theophylline
 
 __all__ = [
     "BoucWen",
@@ -13,10 +14,12 @@ __all__ = [
     "Emps",
     "NanoDrone",
     "Silverbox",
+    "Theophylline",
     "bouc_wen",
     "cascaded_tanks",
     "emps",
     "lynx_hare",
     "nanodrone",
     "silverbox",
+    "theophylline",
 ]

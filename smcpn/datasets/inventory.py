@@ -97,6 +97,8 @@ FILES = tuple(
          "c71fe5dc3f9176700f03de2c6e3e6e4671267b361d1aea0e7febbeec8da23428"),
         ("nanodrone", "square_run5.csv", _NANODRONE,
          "2a483d5638fff6a62a36a8940da2ae982cb460e53abd5707e6d558021a2152bc"),
+        ("theophylline", "theophylline.csv", "R's datasets::Theoph by write.csv, without row names",
+         "9cb8329d19da78114ff7bebf7c31dd9f247492b5ecbc7c0de274081a30a660c8"),
     )
 )  # fmt: skip
 

@@ -212,3 +212,16 @@ def quadrotor(
         0.0,
         0.0,
     )  # fmt: skip
+
+
+@ode
+def oral_dose(gut, blood, absorption, clearance, volume):
+    """One compartment with absorption of the first order; amounts in mg per kg, times in hours.
+
+    gut' = -absorption gut,  blood' = absorption gut - clearance / volume blood.
+
+    A subject's absorption (1/h), clearance (L/h/kg) and volume (L/kg) are states that do not
+    change, so that each record's initial state holds its own.
+    """
+    absorbed = absorption * gut
+    return -absorbed, absorbed - clearance / volume * blood, 0.0, 0.0, 0.0

@@ -244,7 +244,7 @@ def _check(
     for j, name in enumerate(layout.inputs):
         for k in np.flatnonzero(~np.isfinite(columns.u[:, j]))[:1]:
             raise InputError(
-                f"{where(k)}: input '{name}' is {_named(columns.u[k, j])}, and an input must be "
+                f"{where(k)}: input '{name}' is {_named(float(columns.u[k, j]))}, and an input must be "
                 "known at every sample: fill it in, or remove the samples before or after"
             )
     for j, name in enumerate(layout.outputs):

@@ -158,7 +158,8 @@ class Classical(Recursion):
         each = ca.substitute(
             density.log_density, ca.vertcat(density.y, density.output), ca.vertcat(y, self.outputs)
         )
-        return ca.dot(sample.present, each)
+        # A missing sample may be where a density is not finite, as log-normal noise of nothing is.
+        return ca.sum1(ca.if_else(sample.present, each, 0.0))
 
     def expected(self) -> Expected:
         """See `Recursion.expected`; no covariance."""

@@ -285,8 +285,8 @@ def _relative_noise(problem: Problem, averages: Averages, values: Array) -> Arra
         means = np.repeat(np.nanmean(y, axis=0)[:, None], n, axis=1)
         noise = effective_variance(model, means, averages.outputs, values.T)
         spread = _spread(averages.outputs, averages.output_squares)
-    # A solution that diverges has no ratio.
-    return np.nanmin(np.sqrt(noise) / spread, axis=0, initial=np.inf)
+    # NaN of a solution that diverges.
+    return np.fmin.reduce(np.sqrt(noise) / spread, axis=0)
 
 
 def _spread(mean: Array, square: Array) -> Array:

@@ -43,7 +43,8 @@ class Simulator:
     model : Model
     record : Record
     steps : int or "auto"
-        Runge-Kutta steps per sample; ``"auto"`` doubles until the outputs settle.
+        Runge-Kutta steps per sample, at irregular times in the longest interval between samples;
+        ``"auto"`` doubles until the outputs settle.
     step_length : float, optional
         Seconds; ``steps="auto"`` starts near it.
     initial : ndarray, (N, n_states), optional
@@ -69,8 +70,11 @@ class Simulator:
         self._initial = np.empty((1, 0)) if initial is None else initial
         self._model, self._record, self.steps = model, record, RK4(steps).steps
         self._least_steps, self._settled = LEAST_STEPS, None
+        # Chosen steps are of equal length: as many as are needed in the longest interval.
+        uneven = steps == "auto" and not record.uniform
+        self._interval = float(np.diff(record.t).max()) if uneven else None
         if step_length is not None:
-            wanted = round(float(np.diff(record.t).mean()) / step_length)
+            wanted = round((self._interval or float(np.diff(record.t).mean())) / step_length)
             self._least_steps = min(max(1, wanted), MAX_STEPS // 2)
         sample = SampleSymbols.of(model)
         self._line = line = line_of(model, record)
@@ -132,7 +136,9 @@ class Simulator:
     def _run(self, theta: Array, steps: int) -> Iterator[tuple[int, int, Array]]:
         narrow = theta.shape[1] <= LEAST_LANES and steps * len(self._record) > WORTH_COMPILING
         kernel = self._narrow_kernel if narrow else self._kernel
-        writer = classical_writer(self._line, self._model, self._record, steps)
+        writer = classical_writer(
+            self._line, self._model, self._record, steps, interval=self._interval
+        )
         rows = row_pieces(writer, self._record)
         return output_chunks(kernel, theta, rows, self._model.outputs.numel())
 
@@ -143,10 +149,11 @@ class Simulator:
         while 2 * steps <= MAX_STEPS:
             after = self._whole(theta, 2 * steps)
             with np.errstate(over="ignore", invalid="ignore"):
-                change = np.sqrt(np.square(after - before).mean(axis=0))
+                difference = np.subtract(after, before, out=before)
+                change = np.sqrt(np.square(difference).mean(axis=0))
                 rms = np.sqrt(np.square(after).mean(axis=0))
             if (change <= TOLERANCE * rms).all():
-                self._settled = after - before
+                self._settled = difference
                 return steps
             steps, before = 2 * steps, after
         raise InputError(
@@ -156,4 +163,7 @@ class Simulator:
         )
 
     def _whole(self, theta: Array, steps: int) -> Array:
-        return np.concatenate([part[:, :, 0] for _, _, part in self._run(theta, steps)])
+        outputs = np.empty((len(self._record), self._model.outputs.numel()))
+        for a, b, part in self._run(theta, steps):
+            outputs[a:b] = part[:, :, 0]
+        return outputs

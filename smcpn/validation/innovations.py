@@ -201,12 +201,17 @@ class Innovations:
     @property
     def solver_share(self) -> Array:
         """Share of the innovation variance that is solver error, (T, q), 0 to 1."""
-        return self.solver_variance / self.variance
+        return _share(self.solver_variance, self.variance)
 
     @property
     def process_share(self) -> Array:
         """Share of the innovation variance that is process noise, (T, q), 0 to 1."""
-        return self.process_variance / self.variance
+        return _share(self.process_variance, self.variance)
+
+
+def _share(part: Array, whole: Array) -> Array:
+    """Part over whole, none where there is nothing, as of noise in proportion to an output of 0."""
+    return np.divide(part, whole, out=np.zeros_like(part), where=whole != 0.0)
 
 
 def innovations(
@@ -267,7 +272,9 @@ def _residuals(one: Prediction, model: Model, values: Array, steps: int) -> Inno
         variance=variance,
         solver_variance=nothing if disturbed else states,
         process_variance=states if disturbed else nothing,
-        normalised=residual * np.sqrt(noise / variance),
+        normalised=np.where(
+            np.isfinite(record.y), residual * np.sqrt(_share(noise, variance)), np.nan
+        ),
     )
 
 

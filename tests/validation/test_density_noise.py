@@ -6,6 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.simulation.particles import simulate_particles
 
 
 @smcpn.ode
@@ -68,3 +69,33 @@ def test_the_band_counts_the_noise_and_validate_tests_it():
     assert "larger than it explains" in str(small.validate().verdict)
     coloured = smcpn.maximise(_problem(_measured(correlation=0.8), smcpn.LogNormal(0.2)), starts=2)
     assert "correlated in time" in str(coloured.validate().verdict)
+
+
+@pytest.mark.numerics
+def test_a_missing_sample_of_an_output_of_nothing_is_left_out():
+    @smcpn.ode
+    def filling(x, *, rate):
+        return rate * (1.0 - x)
+
+    t = np.array([0.0, 0.1, 0.4, 5.0, 9.0])
+    y = np.where(t > 0, 1.05 * (1.0 - np.exp(-3.0 * t)), np.nan)
+    prior = {"rate": stats.lognorm(0.5, scale=3.0)}
+    problem = smcpn.Problem(
+        filling, smcpn.Record(t=t, y=y), observe="x", noise=smcpn.LogNormal(0.1), prior=prior
+    )
+    found = smcpn.maximise(problem, starts=2)
+    validation = found.validate()
+    assert np.isnan(validation.innovations[0].normalised[0, 0])
+    assert np.isfinite(validation.innovations[0].normalised[1:, 0]).all()
+
+
+@pytest.mark.numerics
+def test_a_run_at_irregular_times_is_stable_where_that_of_the_posterior_was():
+    t = np.append(0.1 * np.arange(20), 12.0)
+    record = smcpn.Record(t=t, y=np.exp(-t))
+    prior = {"rate": stats.lognorm(0.5, scale=3.0)}
+    problem = smcpn.Problem(decay, record, observe="x", noise=0.1, prior=prior, initial=[1.0])
+    # The last is stable only at the posterior's steps of 0.2 s; the mean is at ones of 0.5 s.
+    rates, weights = np.array([[3.0], [3.0], [3.0], [12.0]]), np.full(4, 0.25)
+    found = simulate_particles(problem, record, rates, weights, step_length=0.2)
+    assert found.mean[-1, 0] == pytest.approx(0.0, abs=1e-3)
