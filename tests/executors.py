@@ -60,7 +60,10 @@ class UnreliableExecutor(Executor):
                 continue
             if self.rng.random() < self.forgets:
                 tasks.RECEIVED = Store()
-            future.set_result(self.answer(pickle.loads(task)))
+            try:
+                future.set_result(self.answer(pickle.loads(task)))
+            except Exception as error:
+                future.set_exception(error)
 
     def answer(self, task):
         return pickle.loads(pickle.dumps(task()))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -79,6 +81,41 @@ def dask_cluster(workers: int) -> Generator[DaskCluster]:
             yield cluster
         finally:
             cluster.stop()
+
+
+class Gate:
+    """A way to an address that can be cut: every connection is closed, and none is made again."""
+
+    def __init__(self, address: str) -> None:
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self._to, self._open = (host, int(port)), list[socket.socket]()
+        self._door = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._admit, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """Of this side."""
+        return f"tcp://127.0.0.1:{self._door.getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Close it."""
+        for one in [self._door, *self._open]:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+
+    def _admit(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, far = self._door.accept()[0], socket.create_connection(self._to)
+                self._open += [near, far]
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass, args=pair, daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while content := source.recv(65536):
+                sink.sendall(content)
 
 
 def lacks_dask() -> str:

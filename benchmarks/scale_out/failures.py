@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 import time
@@ -14,11 +15,13 @@ import numpy as np
 import smcpn
 from benchmarks.rows import Row, Study, absent
 from benchmarks.scale_out.cases import alone, digest, run
-from benchmarks.scale_out.clusters import dask_cluster, kill, lacks_dask
+from benchmarks.scale_out.clusters import Gate, dask_cluster, kill, lacks_dask
 from smcpn.distributed.engines import opened
 from smcpn.errors import ExecutorError
 
 KILLS, QUICK_KILLS = 30, 4
+MOMENT = 4.0
+"""Seconds after which something happens to a cluster of dask."""
 
 
 def during(seconds: float, act: Callable[[], object]) -> threading.Timer:
@@ -64,21 +67,49 @@ def scheduler(quick: bool) -> Iterator[Row]:
         timer.join()
         agrees = found == alone("ibis")
         yield Row("dask, a worker killed", agrees, "same bytes", agrees)
-    with dask_cluster(2) as cluster, tempfile.TemporaryDirectory() as folder:
+    with dask_cluster(2) as cluster:
+        yield from stopped("scheduler killed", cluster.address, cluster.scheduler.kill)
+
+
+def cut(quick: bool) -> Iterator[Row]:
+    """A cut between driver and scheduler: the run stops, and its checkpoint goes on."""
+    if why := lacks_dask():
+        yield absent("dask, network cut", why)
+        return
+    with dask_cluster(2) as cluster:
+        gate = Gate(cluster.address)
+        yield from stopped("network cut", gate.address, gate.cut)
+
+
+def stopped(name: str, address: str, act: Callable[[], object]) -> Iterator[Row]:
+    """Rows of a run that something stops after a time, and that goes on without a cluster."""
+    with tempfile.TemporaryDirectory() as folder:
         file, sentence = Path(folder) / "run.h5", ""
-        timer = during(4.0, cluster.scheduler.kill)
+        timer = during(MOMENT, act)
         begin = time.perf_counter()
         try:
-            run("ibis", f"dask:{cluster.address}", checkpoint=file, checkpoint_every=0.0)
+            run("ibis", f"dask:{address}", checkpoint=file, checkpoint_every=0.0)
         except ExecutorError as error:
             sentence = str(error)
-        seconds = time.perf_counter() - begin
+        seconds = time.perf_counter() - begin - MOMENT
         timer.join()
-        yield Row(
-            "dask, scheduler killed: seconds until it stops", round(seconds, 1), note=sentence
-        )
+        yield Row(f"dask, {name}: seconds until it stops", round(seconds, 1), note=sentence)
         agrees = bool(sentence) and digest(smcpn.resume(file, progress=False)) == alone("ibis")
-        yield Row("dask, scheduler killed, then resumed", agrees, "same bytes", agrees)
+        yield Row(f"dask, {name}, then resumed", agrees, "same bytes", agrees)
 
 
-STUDIES: dict[str, Study] = {"killed": killed, "scheduler": scheduler}
+def slow(quick: bool) -> Iterator[Row]:
+    """A worker of dask that is suspended, and neither answers nor closes its connections."""
+    if why := lacks_dask():
+        yield absent("dask, a worker suspended", why)
+        return
+    with dask_cluster(2) as cluster:
+        timer = during(MOMENT, lambda: cluster.processes[1].send_signal(signal.SIGSTOP))
+        begin = time.perf_counter()
+        agrees = digest(run("ibis", f"dask:{cluster.address}")) == alone("ibis")
+        note = f"{time.perf_counter() - begin:.0f} s"
+        timer.join()
+        yield Row("dask, a worker suspended", agrees, "same bytes", agrees, note)
+
+
+STUDIES: dict[str, Study] = {"killed": killed, "scheduler": scheduler, "cut": cut, "slow": slow}

@@ -18,6 +18,8 @@ import smcpn
 from benchmarks.memory import peak_memory
 from benchmarks.rows import Row, Study, at_most
 from benchmarks.scale_out.cases import oscillation
+from smcpn.cases import Case
+from smcpn.cli.fitting import as_text, fitted
 
 PARTICLES, SAMPLES = 1_000_000, 10_000_000
 MOST_FOR_PARTICLES, MOST_FOR_SAMPLES = 2.0, 1.0
@@ -54,7 +56,10 @@ def population(run: str, particles: int, samples: int) -> None:
 
 
 def fit(folder: str) -> None:
-    """Fit the record of a folder, which is mapped into memory."""
+    """Do what ``smcpn fit`` does to the record of a folder, here mapped into memory.
+
+    Searches, the Gaussian and its draws, scores of these on the record, and what is printed.
+    """
     u, y = (np.load(Path(folder) / f"{name}.npy", mmap_mode="r") for name in "uy")
     record = smcpn.Record(u=u, y=y, dt=INTERVAL, hold="zoh")
     prior: dict[str, Any] = {
@@ -63,7 +68,8 @@ def fit(folder: str) -> None:
         "sd": stats.lognorm(1.0, scale=0.1),
     }
     problem = smcpn.Problem(oscillator, record, observe="x", noise="sd", prior=prior)
-    smcpn.maximise(problem, solver=smcpn.EKF0(steps=2), starts=2).summary()
+    case = Case("long", problem, tests={"trained on": record}, published={}, steps=2)
+    as_text(fitted(case, {"seed": 1}, starts=2, search="auto", robust=False))
 
 
 WORK: Mapping[str, Callable[..., None]] = {"population": population, "fit": fit}
@@ -90,7 +96,7 @@ def particles_study(quick: bool) -> Iterator[Row]:
 
 
 def samples_study(quick: bool) -> Iterator[Row]:
-    """Peak of `maximise` and its time, at two lengths."""
+    """Peak of ``smcpn fit`` and its time, at two lengths."""
     longest = SAMPLES // 10 if quick else SAMPLES
     found = []
     for samples in (longest // 2, longest):

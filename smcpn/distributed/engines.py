@@ -55,6 +55,11 @@ class Engine(ABC):
     def size(self) -> int:
         """Tasks that it runs at the same time, at the moment."""
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing that was submitted will be answered."""
+        return False
+
     def submit(self, task: Task) -> Future[Answer]:
         """Submit a task."""
         return self.executor.submit(task)
@@ -143,12 +148,19 @@ class Dask(Engine):
     @property
     def size(self) -> int:
         """See `Engine.size`; workers join and leave, and to ask costs as much as a task."""
-        if time.monotonic() - self._asked > ASK_SECONDS:
+        client = self.executor._client
+        if client.status == "running" and time.monotonic() - self._asked > ASK_SECONDS:
             # A scheduler that does not answer loses the next tasks, and is found by that.
             with suppress(OSError):
-                self._size = sum(self.executor._client.nthreads().values())
+                found = sum(client.nthreads().values())
+                self._size = found if client.status == "running" else self._size
             self._asked = time.monotonic()
         return self._size
+
+    @property
+    def ended(self) -> bool:
+        """See `Engine.ended`: a client closes where its scheduler has been away for 30 s."""
+        return self.executor._client.status == "closed"
 
     def submit(self, task: Task) -> Future[Answer]:
         """See `Engine.submit`; the dashboard shows the method."""

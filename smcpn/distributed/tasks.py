@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import Any
 
+import llvmlite
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
+import smcpn
 from smcpn.codegen.clock import counted_apart
 from smcpn.codegen.native import Target
 from smcpn.distributed.parts import Message, Store
@@ -21,6 +26,7 @@ from smcpn.errors import InputError
 Arrays = tuple[NDArray[Any], ...]
 
 RECEIVED = Store()
+ONE_KIND = "give workers of one kind of processor, or cpu='portable'"
 
 
 @dataclass(frozen=True)
@@ -87,11 +93,13 @@ class Answer:
     lacking : tuple of str
         Fingerprints of parts of which the worker has not all.
     refused : str
-        Why this worker cannot take part.
+        Why this worker cannot take part, and the remedy.
     error : Exception, optional
         Raised by the computation.
     seconds, theta_steps : float, int
         Processor time of the worker, and work as of `KernelClock`.
+    elapsed : float
+        Seconds on the clock.
     """
 
     worker: str
@@ -101,6 +109,18 @@ class Answer:
     error: Exception | None = None
     seconds: float = 0.0
     theta_steps: int = 0
+    elapsed: float = 0.0
+
+
+Versions = tuple[tuple[str, str], ...]
+
+
+@cache
+def versions() -> Versions:
+    """Name and version of what computes here."""
+    packages = (("numpy", np), ("numba", numba), ("llvmlite", llvmlite))
+    found = ((name, package.__version__) for name, package in packages)
+    return (("smcpn", smcpn.__version__), ("Python", platform.python_version()), *found)
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,8 @@ class Task:
         With the parts: who receives them proves itself.
     number : int
         Of the submission: engines that know equal tasks by their content compute each.
+    driver : tuple
+        `versions` of who sends it.
     """
 
     likelihood: Message
@@ -124,6 +146,7 @@ class Task:
     parts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     witness: Witness | None = None
     number: int = 0
+    driver: Versions = field(default_factory=versions)
 
     @property
     def __name__(self) -> str:
@@ -138,21 +161,33 @@ class Task:
             return Answer(worker_name(), error=error)
 
     def _answer(self) -> Answer:
-        begin, worker = time.thread_time(), worker_name()
+        begin, began, worker = time.thread_time(), time.perf_counter(), worker_name()
+        differing = self._differing()
+        if "smcpn" in differing:
+            return Answer(worker, refused=f"{differing}: install the same smcpn on all machines")
         try:
             RECEIVED.receive(self.parts)
         except InputError as error:
-            return Answer(worker, refused=f"refuses the kernels: {error}")
+            return Answer(worker, refused=f"refuses the kernels: {error}; {ONE_KIND}")
         likelihood = RECEIVED.read(self.likelihood)
         if likelihood is None:
             return Answer(worker, lacking=self.likelihood.needs)
         with counted_apart(), np.errstate(all="ignore"):
             if self.witness is not None and not self.witness.holds(likelihood):
-                return Answer(worker, refused="finds other numbers than the driver")
+                remedy = f"{differing}: install the same versions" if differing else ONE_KIND
+                return Answer(worker, refused=f"finds other numbers than the driver: {remedy}")
         with counted_apart() as work, np.errstate(all="ignore"):
             found = self.batch.of(likelihood)
-        seconds = time.thread_time() - begin
-        return Answer(worker, found, seconds=seconds, theta_steps=work.theta_steps)
+        seconds, elapsed = time.thread_time() - begin, time.perf_counter() - began
+        return Answer(worker, found, seconds=seconds, theta_steps=work.theta_steps, elapsed=elapsed)
+
+    def _differing(self) -> str:
+        """Which versions are others than the driver's; empty where none are."""
+        pairs = zip(versions(), self.driver, strict=True)
+        found = [
+            f"{name} {ours}, not {theirs}" for (name, ours), (_, theirs) in pairs if ours != theirs
+        ]
+        return f"has {', '.join(found)}" if found else ""
 
 
 def worker_name() -> str:

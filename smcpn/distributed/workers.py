@@ -42,7 +42,13 @@ MOST_LOSSES = 5
 TICK_SECONDS = 0.5
 SLOW_SECONDS, SLOW_FACTOR = 2.0, 5.0
 """The last tasks are submitted again after this time without an answer, and this many times that of
-the longest task."""
+the longest task; each time without any it is twice as long."""
+AGAIN_SECONDS = 0.2
+"""In place of the first where that happened in the batch before: a worker may be suspended."""
+UNKNOWN_SECONDS = 60.0
+"""The same where nothing tells how long a task takes."""
+WORKERLESS_SECONDS = 600.0
+"""Wait this long for a cluster to have a worker."""
 
 
 class Workers:
@@ -69,6 +75,8 @@ class Workers:
         Tasks that were lost or slow.
     seconds : float
         Processor time of all tasks.
+    slow_seconds : float
+        Time without an answer from which a task of the next batch may be slow.
     """
 
     def __init__(
@@ -82,6 +90,7 @@ class Workers:
         self.sender, self.numbers = Sender(), count()
         self.done: dict[str, int] = {}
         self.resubmitted, self.seconds = 0, 0.0
+        self.slow_seconds = SLOW_SECONDS
         self._owned: list[Engine] = []
         self._loading = self._warmed()
 
@@ -117,7 +126,7 @@ class Workers:
         each = min(max(1, int(seconds / size / TASK_SECONDS)), TASKS_PER_WORKER)
         places = cut(len(batch), lanes, each * size)
         pieces = [batch.take(place) for place in places]
-        answers = _Gathering(self, likelihood, pieces, witness).answers()
+        answers = _Gathering(self, likelihood, pieces, witness, seconds / len(pieces)).answers()
         for answer in answers:
             self.done[answer.worker] = self.done.get(answer.worker, 0) + 1
         theta_steps = sum(answer.theta_steps for answer in answers)
@@ -210,9 +219,10 @@ class _Gathering:
         message: Message,
         pieces: Sequence[Batch],
         witness: Callable[[], Witness],
+        expected: float = 0.0,
     ) -> None:
         self._workers, self._message, self._pieces = workers, message, pieces
-        self._witness = witness
+        self._witness, self._expected = witness, expected
         self._answers: dict[int, Answer] = {}
         self._pending: dict[Future[Answer], _Sent] = {}
         self._held: list[int] = []
@@ -220,22 +230,26 @@ class _Gathering:
         self._supplied: dict[str, int] = {}
         """Number of the task that carried parts to a worker last."""
         self._losses: dict[int, int] = {}
-        self._progress = time.monotonic()
+        self._progress = self._told = time.monotonic()
+        self._hurries, self._hurried = 0, False
 
     def answers(self) -> list[Answer]:
         """Return the answers in the order of the pieces."""
+        tick = min(TICK_SECONDS, self._workers.slow_seconds)
         try:
             for place in range(len(self._pieces)):
                 self._submit(place)
             while len(self._answers) < len(self._pieces):
-                done, _ = wait(self._pending, TICK_SECONDS, FIRST_COMPLETED)
+                done, _ = wait(self._pending, tick, FIRST_COMPLETED)
                 for future in sorted(done, key=lambda one: self._pending[one].number):
                     self._settle(self._pending.pop(future), future)
                 if not done:
                     self._hurry()
         finally:
-            for future in self._pending:
-                future.cancel()
+            if not self._workers.engine.ended:
+                for future in self._pending:
+                    future.cancel()
+        self._workers.slow_seconds = AGAIN_SECONDS if self._hurried else SLOW_SECONDS
         return [self._answers[place] for place in range(len(self._pieces))]
 
     def _submit(self, place: int, carry: bool = False) -> int:
@@ -269,15 +283,12 @@ class _Gathering:
         if answer.lacking:
             self._supply(sent, answer.worker)
         elif answer.refused:
-            raise ExecutorError(
-                f"the worker {answer.worker} {answer.refused}: give workers of one kind of "
-                "processor, or cpu='portable'"
-            )
+            raise ExecutorError(f"the worker {answer.worker} {answer.refused}")
         elif answer.error is not None:
             raise answer.error
         else:
             self._answers[sent.place] = answer
-            self._progress = time.monotonic()
+            self._progress, self._hurries = time.monotonic(), 0
             self._losses.clear()
 
     def _supply(self, sent: _Sent, worker: str) -> None:
@@ -300,10 +311,12 @@ class _Gathering:
         """Submit a lost task again."""
         losses = self._losses[sent.place] = self._losses.get(sent.place, 0) + 1
         if losses > MOST_LOSSES:
+            said = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            unread = isinstance(error, ImportError) or "deserializ" in said
+            remedy = "install the same smcpn on all machines" if unread else "look at its workers"
             raise ExecutorError(
-                f"the executor has lost a task {losses} times ({type(error).__name__}: "
-                f"{str(error)[:200]}): look at its workers, and start again; a run with a "
-                "checkpoint goes on from there"
+                f"the executor has lost a task {losses} times ({said}): {remedy}, and start again; "
+                "a run with a checkpoint goes on from there"
             ) from error
         self._workers.resubmitted += 1
         if isinstance(error, BrokenExecutor):
@@ -314,13 +327,37 @@ class _Gathering:
 
     def _hurry(self) -> None:
         """Submit the last tasks a second time where they take far longer than all before."""
-        seconds = [answer.seconds for answer in self._answers.values()]
-        if not seconds or len(self._pending) > self._workers.engine.size:
+        waited = time.monotonic() - self._progress
+        if self._workers.engine.ended:
+            raise ExecutorError(
+                "the executor is closed, as where its scheduler cannot be reached: look at it, and "
+                "start again; a run with a checkpoint goes on from there"
+            )
+        if self._workers.engine.size == 0:
+            self._tell_of_none(waited)
             return
-        if time.monotonic() - self._progress < max(SLOW_SECONDS, SLOW_FACTOR * max(seconds)):
+        late = {sent.place for sent in self._pending.values()} - self._answers.keys()
+        known = max([self._expected, *(answer.elapsed for answer in self._answers.values())])
+        least = self._workers.slow_seconds
+        patience = max(least, SLOW_FACTOR * known) if known else UNKNOWN_SECONDS
+        if len(late) > self._workers.engine.size or waited < patience * 2**self._hurries:
             return
+        _log.info("%d tasks are slow: they are submitted again", len(late))
         self._progress = time.monotonic()
-        for place in {sent.place for sent in self._pending.values()} - self._answers.keys():
-            _log.info("a task is slow: it is submitted again")
+        self._hurries, self._hurried = self._hurries + 1, True
+        # Who waits for parts would wait for ever for a worker that does not answer.
+        carry = any(one.carries for one in self._pending.values())
+        for place in sorted(late):
             self._workers.resubmitted += 1
-            self._submit(place)
+            self._submit(place, carry)
+
+    def _tell_of_none(self, waited: float) -> None:
+        """Say that there is no worker, once, and give up after a time."""
+        if waited > WORKERLESS_SECONDS:
+            raise ExecutorError(
+                f"the executor has had no worker for {waited:.0f} s: start some, which have the "
+                "same smcpn installed, and start again; a run with a checkpoint goes on from there"
+            )
+        if self._told <= self._progress:
+            self._told = time.monotonic()
+            _log.warning("the executor has no worker: start some, with the same smcpn installed")

@@ -246,7 +246,7 @@ def write_report(
         states=_states(gallery, states),
         validation=NOT_VALIDATED if validation is None else str(validation),
         validation_pictures=_validation_pictures(gallery, validation),
-        run=gallery.picture("run", posterior.plot_run, posterior.run_caption),
+        run=_run_pictures(gallery, posterior),
         settings=settings(posterior),
         versions=versions(),
         data=_fingerprints(posterior, simulations),
@@ -286,7 +286,8 @@ def _parameter_pictures(
         "Prior and posterior of each parameter"
         + (", in units of the true value." if truth else "."),
     )
-    if len(set(posterior.names) - set(posterior.problem.ode.priors)) == 1:
+    single = len(set(posterior.names) - set(posterior.problem.ode.priors)) == 1
+    if single or len(posterior.theta) == 1:
         return [alone]
     return [
         alone,
@@ -351,6 +352,13 @@ def _validation_pictures(gallery: Gallery, validation: Validation | None) -> lis
             ),
         ]
     return figures
+
+
+def _run_pictures(gallery: Gallery, posterior: Posterior) -> list[Picture]:
+    """How the sampler went; nothing of a maximum, which has none."""
+    if len(posterior.theta) == 1:
+        return []
+    return [gallery.picture("run", posterior.plot_run, posterior.run_caption)]
 
 
 def _fingerprints(posterior: WeightedDraws, simulations: Mapping[str, Simulation]) -> Table:

@@ -99,19 +99,18 @@ def svg_text(figure: Figure) -> str:
     Text becomes outlines, so that it looks the same without matplotlib's fonts. Coordinates keep
     two decimals of a point and are written without spaces, which halves the file.
     """
-    buffer = io.StringIO()
-    FigureCanvasSVG(figure)
+    buffer, canvas = io.StringIO(), FigureCanvasSVG(figure)
     for axes in figure.axes:
         axes.patch.set_visible(False)
     layout = figure.get_layout_engine()
     if layout is not None:
-        # Otherwise everything is drawn once more, only to lay it out.
         layout.execute(figure)
         figure.set_layout_engine("none")
+    figure.patch.set_facecolor("none")
+    figure.dpi = RASTER_DPI
     with mpl.rc_context({"svg.fonttype": "path", "svg.hashsalt": "smcpn"}):
-        figure.savefig(
-            buffer, format="svg", dpi=RASTER_DPI, metadata={"Date": None}, facecolor="none"
-        )
+        # savefig would draw everything once more, only to lay it out.
+        canvas.print_svg(buffer, metadata={"Date": None})
     return _PATH.sub(_short, _METADATA.sub("", buffer.getvalue()))
 
 

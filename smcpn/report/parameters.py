@@ -24,6 +24,7 @@ from smcpn.report.style import (
     figure,
     is_narrow,
     plain,
+    power_of_ten,
     styled,
 )
 from smcpn.results.draws import WeightedDraws, weighted_quantile
@@ -241,7 +242,7 @@ def _power_of_ten(values: Array) -> float:
 def _label(name: str, unit: float, relative: bool) -> str:
     if relative:
         return f"{plain(name)}\n/ truth"
-    return plain(name) if unit == 1.0 else f"{plain(name)}\n/ $10^{{{round(np.log10(unit))}}}$"
+    return plain(name) if unit == 1.0 else f"{plain(name)}\n/ {power_of_ten(round(np.log10(unit)))}"
 
 
 def _range(values: Array, weights: Array) -> tuple[float, float]:

@@ -22,6 +22,8 @@ from smcpn.simulation.simulator import Simulator
 Array = NDArray[np.float64]
 
 TWO_SIDED_95 = 1.959963984540054
+SCORED_TOGETHER = 2**20
+"""Samples whose errors are held at a time."""
 ALIKE = 64
 """Samples of two records that are compared to tell whether they are one."""
 
@@ -243,9 +245,15 @@ def simulate_particles(
     if model.density is not None:
         # That of a density whose output is not in the unit of y is left out of the band.
         noise = np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
-    solver = np.square(simulator.halving_change(centre[:, None]))
     process = simulator.process_variance(problem, theta, moments.weights)
-    sd = np.sqrt(moments.spread + process + noise + solver)
+    change = simulator.halving_change(centre[:, None])
+    chosen, solver = int(simulator.steps), np.square(change)
+    # Of a long record either takes as much memory as a result.
+    del simulator, change
+    sd = moments.spread + process
+    sd += noise
+    sd += solver
+    np.sqrt(sd, out=sd)
     scores = [_score(record, moments.mean, sd, moments.measured, j) for j in range(sd.shape[1])]
     rmse_of_mean, fit, coverage = np.array(scores).T
     return Simulation(
@@ -261,7 +269,7 @@ def simulate_particles(
         fit=fit,
         coverage=coverage,
         weights=weights,
-        steps=int(simulator.steps),
+        steps=chosen,
         diverged=float(weights[moments.diverged].sum()),
         outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
         warnings=warnings,
@@ -345,10 +353,7 @@ class _Moments:
         shape = (len(record), n_outputs)
         self.weights, self.diverged = weights, np.zeros(len(weights), bool)
         self.measured = np.isfinite(record.y) if record.n_outputs else np.zeros(shape, bool)
-        # About the measured value, where there is one: the error is small against the output.
-        self._reference = np.zeros(shape)
-        if record.n_outputs:
-            self._reference = np.where(self.measured, record.y, 0.0)
+        self._record = record
         self.mean, self.spread = np.empty(shape), np.empty(shape)
         self._squares = np.zeros((n_outputs, len(weights)))
 
@@ -366,7 +371,7 @@ class _Moments:
         self._squares[:] = 0.0
         for a, b, outputs in parts:
             with np.errstate(over="ignore", invalid="ignore"):
-                error = outputs - self._reference[a:b, :, None]
+                error = outputs - self._reference(a, b)[:, :, None]
                 self._add(a, b, error, known)
         if not (self.diverged & ~known).any():
             return False
@@ -375,13 +380,19 @@ class _Moments:
         self.weights = self.weights / total if total else self.weights
         return True
 
+    def _reference(self, a: int, b: int) -> Array:
+        """What was measured at samples [a, b), where it was, and 0: errors are small beside it."""
+        if not self._record.n_outputs:
+            return np.zeros((b - a, self.mean.shape[1]))
+        return np.where(self.measured[a:b], self._record.y[a:b], 0.0)
+
     def _add(self, a: int, b: int, error: Array, known: NDArray[np.bool_]) -> None:
         if known.any():
             error[:, :, known] = 0.0
         shift = error @ self.weights
         np.square(error, out=error)
         second = error @ self.weights
-        self.mean[a:b] = self._reference[a:b] + shift
+        self.mean[a:b] = self._reference(a, b) + shift
         self.spread[a:b] = np.maximum(second - np.square(shift), 0.0)
         for j in range(error.shape[1]):
             self._squares[j] += self.measured[a:b, j].astype(float) @ error[:, j]
@@ -394,11 +405,20 @@ def _score(
     record: Record, mean: Array, sd: Array, measured: NDArray[np.bool_], output: int
 ) -> tuple[float, float, float]:
     """RMSE of the mean, fit, coverage of the band; nan where nothing was measured."""
-    seen = measured[:, output]
-    if not seen.any():
+    seen = int(measured[:, output].sum())
+    if not seen:
         return np.nan, np.nan, np.nan
-    y = record.y[seen, output]
-    error = y - mean[seen, output]
-    rmse, spread = float(np.sqrt(np.square(error).mean())), float(y.std())
+    total, square, within, parts = 0.0, 0.0, 0, list[slice]()
+    for a in range(0, len(record), SCORED_TOGETHER):
+        parts.append(slice(a, a + SCORED_TOGETHER))
+        some = measured[parts[-1], output]
+        y = record.y[parts[-1], output][some]
+        error = y - mean[parts[-1], output][some]
+        total += y.sum()
+        square += np.square(error).sum()
+        within += (np.abs(error) <= TWO_SIDED_95 * sd[parts[-1], output][some]).sum()
+    centre, rmse = total / seen, float(np.sqrt(square / seen))
+    about = (record.y[part, output][measured[part, output]] - centre for part in parts)
+    spread = float(np.sqrt(sum(np.square(deviation).sum() for deviation in about) / seen))
     fit = 100 * (1 - rmse / spread) if spread else np.nan
-    return rmse, fit, float((np.abs(error) <= TWO_SIDED_95 * sd[seen, output]).mean())
+    return rmse, fit, float(within / seen)

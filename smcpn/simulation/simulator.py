@@ -149,10 +149,11 @@ class Simulator:
         while 2 * steps <= MAX_STEPS:
             after = self._whole(theta, 2 * steps)
             with np.errstate(over="ignore", invalid="ignore"):
-                change = np.sqrt(np.square(after - before).mean(axis=0))
+                difference = np.subtract(after, before, out=before)
+                change = np.sqrt(np.square(difference).mean(axis=0))
                 rms = np.sqrt(np.square(after).mean(axis=0))
             if (change <= TOLERANCE * rms).all():
-                self._settled = after - before
+                self._settled = difference
                 return steps
             steps, before = 2 * steps, after
         raise InputError(
@@ -162,4 +163,7 @@ class Simulator:
         )
 
     def _whole(self, theta: Array, steps: int) -> Array:
-        return np.concatenate([part[:, :, 0] for _, _, part in self._run(theta, steps)])
+        outputs = np.empty((len(self._record), self._model.outputs.numel()))
+        for a, b, part in self._run(theta, steps):
+            outputs[a:b] = part[:, :, 0]
+        return outputs

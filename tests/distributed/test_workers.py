@@ -210,6 +210,81 @@ def test_a_slow_task_is_submitted_again(monkeypatch):
         assert team.resubmitted >= 1
 
 
+class Suspended(UnreliableExecutor):
+    """Does not answer the first task of each batch but when it comes again."""
+
+    def submit(self, fn, /, *args):
+        if isinstance(fn, tasks.Task) and fn.number % 2 == 0:
+            self.tasks.append(fn)
+            return Future()
+        return super().submit(fn, *args)
+
+
+def test_the_only_task_of_a_batch_is_submitted_again(monkeypatch):
+    monkeypatch.setattr(workers, "UNKNOWN_SECONDS", 0.01)
+    monkeypatch.setattr(workers, "TICK_SECONDS", 0.01)
+    home = build_likelihood(decay_problem(), smcpn.RK4(2))
+    values = np.ones((2, len(decay_problem().names)))
+    with Suspended() as executor:
+        away = distributed(home, Workers(executor))
+        assert np.array_equal(away.evaluate(values, 30)[1], home.evaluate(values, 30)[1])
+
+
+class Nobody(UnreliableExecutor):
+    """Has no workers."""
+
+    _max_workers = 0
+
+    def submit(self, fn, /, *args):
+        return Future()
+
+
+def test_a_cluster_without_workers_is_told_of_and_given_up(monkeypatch, caplog):
+    for name in ("WARM_SECONDS", "TICK_SECONDS", "WORKERLESS_SECONDS"):
+        monkeypatch.setattr(workers, name, 0.2 if name == "WORKERLESS_SECONDS" else 0.01)
+    with Nobody() as executor, pytest.raises(ExecutorError, match=r"had no worker .*start some"):
+        identified(executor=executor)
+    assert [one.message for one in caplog.records] == [
+        "the executor has no worker: start some, with the same smcpn installed"
+    ]
+
+
+class Strange(UnreliableExecutor):
+    """Workers of other versions, or without this package."""
+
+    def __init__(self, lacks=None, **others):
+        super().__init__()
+        self.lacks, self.others = lacks, others
+
+    def answer(self, task):
+        if self.lacks is not None:
+            raise self.lacks
+        driver = tuple((name, self.others.get(name, own)) for name, own in tasks.versions())
+        return super().answer(replace(task, driver=driver))
+
+
+def test_a_worker_with_another_version_is_refused_by_name(monkeypatch):
+    match = rf"the worker .* has smcpn {smcpn.__version__}, not 9\.9: install the same smcpn"
+    with Strange(smcpn="9.9") as executor, pytest.raises(ExecutorError, match=match):
+        identified(executor=executor)
+    with Strange(numpy="9.9") as executor:
+        assert_same(identified(executor=executor), identified())
+    monkeypatch.setattr(tasks, "RECEIVED", Store())
+    monkeypatch.setattr(tasks.Witness, "holds", lambda *_: False)
+    match = r"other numbers than the driver: has numpy .*, not 9\.9: install the same versions"
+    with Strange(numpy="9.9") as executor, pytest.raises(ExecutorError, match=match):
+        identified(executor=executor)
+
+
+def test_a_worker_without_this_package_is_told_of():
+    lacks = ModuleNotFoundError("No module named 'smcpn'")
+    with (
+        Strange(lacks) as executor,
+        pytest.raises(ExecutorError, match=r"No module named 'smcpn'\): install the same smcpn"),
+    ):
+        identified(executor=executor)
+
+
 def test_a_worker_that_asked_before_the_parts_came_is_not_sent_them_again(executor):
     home = build_likelihood(decay_problem(), smcpn.RK4(2))
     team = Workers(executor)

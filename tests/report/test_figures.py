@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 import smcpn
 from smcpn.report.page import svg_text
 from smcpn.report.sampler import run_caption
-from smcpn.report.style import DARK, LIGHT, MIDDLE, band_envelope, envelope
+from smcpn.report.style import DARK, LIGHT, MIDDLE, Powers, band_envelope, envelope
 from tests import models
 
 
@@ -225,3 +225,10 @@ def test_drawing_needs_no_pyplot(posterior):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_powers_of_ten_are_plain_text():
+    axes = Figure().subplots()
+    axes.semilogy([1.0, 2.0], [1e-12, 3.0])
+    axes.yaxis.set_major_formatter(Powers())
+    assert axes.yaxis.get_major_formatter()(1e-9) == "10\N{SUPERSCRIPT MINUS}\N{SUPERSCRIPT NINE}"
