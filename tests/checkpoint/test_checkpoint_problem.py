@@ -568,7 +568,7 @@ def test_records_of_another_shape_are_refused():
     with pytest.raises(InputError, match="not one of its names and records"):
         restored_problem(DOCUMENT, ARRAYS, PLAIN.records[:1])
     others = [Record(u=np.ones(9), y=np.ones(9), dt=0.1)] * 2
-    with pytest.raises(InputError, match="u has 1 columns"):
+    with pytest.raises(InputError, match="u has 1 column "):
         restored_problem(DOCUMENT, ARRAYS, others)
 
 
