@@ -235,6 +235,7 @@ def write_report(
         title=title or posterior.problem.ode.name,
         description=posterior.problem.ode.doc.strip().split("\n\n")[0].replace("``", ""),
         facts=summary_facts(posterior),
+        doubts=posterior.warnings,
         parameters=parameter_table(posterior, known),
         parameter_pictures=_parameter_pictures(gallery, posterior, known),
         functions=_function_sections(gallery, posterior),

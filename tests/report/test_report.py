@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 import zlib
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib import resources
 from urllib.parse import unquote
@@ -312,7 +313,7 @@ def test_the_command_refuses_a_bad_path_before_it_runs(small_case, tmp_path, mon
     assert isinstance(result.exception, smcpn.InputError)
 
 
-def test_noise_that_is_not_about_the_output_is_reported_without_innovations(tmp_path):
+def test_a_report_without_innovations_and_with_the_warnings_of_the_run(tmp_path):
     def shifted(y, output):
         return -0.5 * ((y - output) / models.OSCILLATOR_NOISE - 1.0) ** 2
 
@@ -320,5 +321,7 @@ def test_noise_that_is_not_about_the_output_is_reported_without_innovations(tmp_
     problem = models.oscillator_problem(record, shifted)
     solver = smcpn.RK4(steps=2)
     posterior = smcpn.identify(problem, solver=solver, particles=50, seed=1, progress=False)
+    posterior = replace(posterior, warnings=("acceptance fell below <0.1>",))
     page = Page(posterior.report(tmp_path / "out.html").read_text(encoding="utf-8"))
+    assert "acceptance fell below <0.1>." in page.text
     assert "Not done: the noise has a density that is not about the output" in page.text
