@@ -11,7 +11,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -92,11 +94,19 @@ def _opened(path: Path) -> Iterator[Row]:
 
 
 def live(quick: bool) -> Iterator[Row]:
-    """A stream at 610 Hz with five browsers that look on."""
+    """A stream at 610 Hz with five viewers: five browsers, and one with four that only read.
+
+    Browsers on this machine take processor time that those on other machines do not.
+    """
     if CHROMIUM is None:
         yield Row("live page", None, note="there is no chromium")
         return
-    seconds = 20.0 if quick else 600.0
+    yield from _streamed(20.0 if quick else 600.0, VIEWERS)
+    yield from _streamed(20.0, 1)
+
+
+def _streamed(seconds: float, browsers: int) -> Iterator[Row]:
+    """Figures of a stream with so many browsers among its viewers."""
     whole = problem(int(seconds * RATE), 1 / RATE)
     record, few = whole.records[0], whole.with_records([whole.records[0][:100]])
     options: dict[str, Any] = {"solver": RK4(steps=1), "particles": 500, "seed": 1}
@@ -104,25 +114,30 @@ def live(quick: bool) -> Iterator[Row]:
     stream = Online(few, budget="1.5 ms", forget="5 s", **options)
     page = LivePage("127.0.0.1:0", "610 Hz", few)
     viewers = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.report", "--look-on", page.url, str(seconds)],
+        [sys.executable, "-m", "benchmarks.report", "--look-on", page.url, str(seconds),
+         str(browsers)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    took, sizes = np.empty(len(record)), []
+    took, shown, sizes = np.empty(len(record)), np.empty(len(record)), []
     begin = time.perf_counter()
     for k in range(len(took)):
         while (left := begin + k / RATE - time.perf_counter()) > 0:
             if left > 3e-4:
                 time.sleep(left - 2e-4)
         start, (u, y) = time.perf_counter(), (record.u[k], record.y[k])
-        page.sample(Sample(k, None, u, y), k / RATE, stream.update(u, y), 0)
+        state, spent = stream.update(u, y), time.thread_time()
+        page.sample(Sample(k, None, u, y), k / RATE, state, 0)
+        shown[k] = time.thread_time() - spent
         took[k] = time.perf_counter() - start
         if k > len(took) // 3 and k % 610 == 0:
             sizes.append([_resident(os.getpid()), _resident(page.server_process)])
     seen = json.loads(viewers.communicate(timeout=120)[0])
     page.close()
-    load = f"load {os.getloadavg()[0]:.1f}, {VIEWERS} viewers, {seconds:g} s"
+    load = f"load {os.getloadavg()[0]:.1f}, {VIEWERS} viewers, {browsers} chromium, {seconds:g} s"
     late = f"{int(np.sum(took > 1 / RATE))} late; {load}"
     yield at_least("updates within the period", float(np.mean(took <= 1 / RATE)), 0.999, late)
+    yield Row("processor time of the page a sample, us", 1e6 * float(shown.mean()))
+    yield Row("processor of the browsers, of one core", seen["processor"])
     yield at_least("frames a second, slowest viewer", min(seen["frames"]), 5.0)
     for name, size in zip(("stream", "server"), np.array(sizes).T, strict=True):
         growth = float(size[-5:].mean() - size[:5].mean()) / 1e6
@@ -130,25 +145,48 @@ def live(quick: bool) -> Iterator[Row]:
     yield at_most("growth of a page's heap, MB", seen["growth"], 16.0)
 
 
-def _look_on(url: str, seconds: float) -> None:
-    """Open browsers for so long; print frames a second of each, and how the first one grew."""
+def _look_on(url: str, seconds: float, browsers: int) -> None:
+    """Look on for so long; print frames a second of each browser, and how the first one grew."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        pages = [browser.new_context().new_page() for _ in range(VIEWERS)]
+        pages = [browser.new_context().new_page() for _ in range(browsers)]
         for page in pages:
             page.goto(url)
+        for _ in range(VIEWERS - browsers):
+            threading.Thread(target=_read_on, args=(url,), daemon=True).start()
         heap = partial(pages[0].evaluate, "performance.memory.usedJSHeapSize / 1e6")
         time.sleep(seconds / 3)
         before, counts, begin = heap(), _drawn(pages), time.perf_counter()
+        worked = _processor_time(os.getpid())
         time.sleep(seconds / 2)
         passed = time.perf_counter() - begin
         frames = [(b - a) / passed for a, b in zip(counts, _drawn(pages), strict=True)]
+        processor = (_processor_time(os.getpid()) - worked) / passed
         growth = heap() - before
         _shoot(pages[0], "live-1280-light.png")
         browser.close()
-    print(json.dumps({"frames": frames, "growth": growth}))
+    print(json.dumps({"frames": frames, "growth": growth, "processor": processor}))
+
+
+def _read_on(url: str) -> None:
+    """Read the frames of a page, as a viewer without a picture."""
+    with urllib.request.urlopen(url + "events") as lines:
+        for _ in lines:
+            pass
+
+
+def _processor_time(process: int) -> float:
+    """Seconds of processor that a process and what it started have taken; Linux only."""
+    folder = Path(f"/proc/{process}")
+    try:
+        fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        children = [c for task in folder.glob("task/*/children") for c in task.read_text().split()]
+    except OSError:
+        return 0.0
+    ticks = int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(_processor_time(int(one)) for one in children)
 
 
 def _drawn(pages: list[Any]) -> list[int]:
@@ -170,6 +208,6 @@ def _resident(process: int) -> float:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--look-on"]:
-        _look_on(sys.argv[2], float(sys.argv[3]))
+        _look_on(sys.argv[2], float(sys.argv[3]), int(sys.argv[4]))
     else:
         sys.exit(command(__doc__, {"long": long_report, "live": live}))

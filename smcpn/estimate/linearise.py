@@ -96,17 +96,18 @@ def is_of(start: Laplace, problem: Problem) -> bool:
     """Whether an approximation is of a problem, or of that with its networks linear in weights."""
     if start.problem is problem:
         return True
-    others = start.problem.ode.functions
-    networks = networks_of(problem)
-    return (
-        bool(networks)
-        and problem.differs_in_functions(start.problem)
-        and all(
-            name in others
-            and isinstance(other := others[name].function, LinearisedNetwork)
-            and other.network == network
-            for name, network in networks.items()
-        )
+    linear = is_linear_in_networks(start.problem, problem)
+    return linear and problem.differs_in_functions(start.problem)
+
+
+def is_linear_in_networks(linear: Problem, problem: Problem) -> bool:
+    """Whether all networks of a problem are linear in their weights in another."""
+    others, networks = linear.ode.functions, networks_of(problem)
+    return bool(networks) and all(
+        name in others
+        and isinstance(other := others[name].function, LinearisedNetwork)
+        and other.network == network
+        for name, network in networks.items()
     )
 
 

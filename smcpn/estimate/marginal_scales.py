@@ -198,9 +198,13 @@ class MarginalScales(Search):
             w, u = columns.parts(theta[[k]])
             if not np.isfinite(given.constant):
                 continue
-            other = given.mode(np.concatenate([u, elsewhere]), bounds)[None]
-            if columns.stretches:
-                w = w + given.conditional(other)[0] - given.conditional(u)[0]
+            try:
+                other = given.mode(np.concatenate([u, elsewhere]), bounds)[None]
+                if columns.stretches:
+                    w = w + given.conditional(other)[0] - given.conditional(u)[0]
+            except np.linalg.LinAlgError:
+                # Rounding has left no precision that is positive definite: the scales stay.
+                continue
             moved[k] = columns.whole(w, other)[0]
         return moved
 

@@ -225,8 +225,8 @@ def _check(
     if t is not None:
         for k in np.flatnonzero(~np.isfinite(t))[:1]:
             raise InputError(
-                f"{where(k)}: time '{layout.time}' is {_named(t[k])}: fill it in, or remove the "
-                "sample"
+                f"{where(k)}: time '{layout.time}' is {_named(float(t[k]))}: fill it in, or remove "
+                "the sample"
             )
         for k in np.flatnonzero(np.diff(t) <= 0)[:1] + 1:
             remedy = "remove repeated samples, or write times with more digits"
@@ -244,8 +244,8 @@ def _check(
     for j, name in enumerate(layout.inputs):
         for k in np.flatnonzero(~np.isfinite(columns.u[:, j]))[:1]:
             raise InputError(
-                f"{where(k)}: input '{name}' is {_named(columns.u[k, j])}, and an input must be "
-                "known at every sample: fill it in, or remove the samples before or after"
+                f"{where(k)}: input '{name}' is {_named(columns.u[k, j])}, and an input must "
+                "be known at every sample: fill it in, or remove the samples before or after"
             )
     for j, name in enumerate(layout.outputs):
         for k in np.flatnonzero(np.isinf(columns.y[:, j]))[:1]:
@@ -255,7 +255,7 @@ def _check(
             )
 
 
-def _named(value: float) -> str:
+def _named(value: Any) -> str:
     return "missing" if math.isnan(value) else f"{value}"
 
 

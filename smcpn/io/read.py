@@ -70,9 +70,9 @@ def told_gaps(record: Record) -> Record:
         more = f", and {counted(len(gaps) - 1, 'shorter gap')}" if len(gaps) > 1 else ""
         did = "held" if record.hold == "zoh" else "drawn as a line"
         sentence = (
-            f"{record.name}: nothing for {steps[at]:g} s between samples {at} and {at + 1}, "
-            f"where others are {usual:g} s apart{more}: the input is {did} over a gap. If it moved "
-            f"there, cut the record into two, samples before {at + 1} and samples from it"
+            f"{record.name}: rows are missing between samples {at} and {at + 1}, "
+            f"{steps[at] / usual:.3g} intervals apart{more}: the input is {did} over a gap. If it "
+            f"moved there, make two records, of the samples before {at + 1} and of those from it"
         )
         _log.warning("%s", visible(sentence))
     return record
@@ -159,7 +159,8 @@ def read_record(
     dt, hold
         See `Record`. Times within 0.1 % of an interval of equal spacing count as equally spaced.
     to : mapping of str to str, optional
-        Units that columns are converted to, from that which the file states: ``{"x": "m"}``.
+        Units that columns are converted to, from that which the file states: ``{"x": "m"}``. Times
+        become seconds, or the unit that the model counts them in: ``{"date": "day"}``.
     name : str, optional
         That of the file by default.
     header : sequence of str, optional
@@ -284,10 +285,10 @@ class _Options:
             if column in layout.wanted[:number]:
                 raise InputError(f"column {shown(column)} is used twice: name it once")
         for column in to or ():
-            if column not in (*u, *y):
+            if column not in layout.wanted:
                 raise InputError(
-                    f"to names {shown(column)}, which is no input and no output: "
-                    f"choose from {listed((*u, *y))}",
+                    f"to names {shown(column)}, which is no column that is read: "
+                    f"choose from {listed(layout.wanted)}",
                     argument="to",
                 )
         check_marks(delimiter, decimal)
@@ -308,8 +309,9 @@ class _Options:
         else:
             assert found.t is not None
             unit = found.units.get(layout.time, "s")
+            to = self.to.get(layout.time, "s")
             with naming(path, layout.time):
-                axis = time_axis(found.t if unit == "s" else converted(found.t, unit, "s"))
+                axis = time_axis(found.t if unit == to else converted(found.t, unit, to))
         both: dict[str, Array] = {}
         for columns, values in ((layout.inputs, found.u), (layout.outputs, found.y)):
             for j, column in enumerate(columns):

@@ -164,7 +164,10 @@ class LivePage:
         if not answer.startswith("port "):
             _end(server)
             name = f"{self._settings['host']}:{self._settings['port']}"
-            raise InputError(f"--serve {name} cannot be listened on: {answer or 'no answer'}")
+            raise InputError(
+                f"--serve {name} cannot be listened on: {answer or 'no answer'}; give another "
+                "port, 0 for any that is free, or an address of this machine"
+            )
         self._settings["port"] = int(answer.split()[1])
         return server
 

@@ -25,12 +25,16 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HISTORY = 200
 """Frames that a browser that comes gets at once, or that has been away."""
 SILENCE = 5.0
 """Seconds after which a comment keeps a connection open."""
 MOST_CONNECTIONS = 100
+"""That are answered; twice as many may be open."""
+PATIENCE = 5.0
+"""Seconds within which a request is to come."""
 NICE = 5
 """Lower priority than the stream's."""
 HEADERS = {
@@ -41,6 +45,22 @@ HEADERS = {
 }
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Patient(H11Protocol):
+    """HTTP for those who ask soon: who only holds a connection does not keep others out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Close a connection that is one too many, or on which no request comes."""
+        super().connection_made(transport)
+        if len(self.connections) > 2 * MOST_CONNECTIONS:
+            transport.abort()
+        else:
+            self.loop.call_later(PATIENCE, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        if self.cycle is None and not self.transport.is_closing():
+            self.transport.abort()
 
 
 class Board:
@@ -154,7 +174,7 @@ async def serve(settings: dict[str, Any]) -> None:
     config = uvicorn.Config(
         application(settings, board), log_level="error", access_log=False, lifespan="off",
         limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=1, server_header=False,
-        ws="none",
+        ws="none", http=Patient,
     )  # fmt: skip
     server, loop = uvicorn.Server(config), asyncio.get_running_loop()
 
@@ -179,7 +199,9 @@ def main() -> None:
     try:
         asyncio.run(serve(settings))
     except OSError as error:
-        print(error.strerror or str(error), flush=True)
+        # create_server adds the address, which the reader of this knows.
+        reason = error.strerror or str(error)
+        print(reason.partition(" (while attempting")[0], flush=True)
 
 
 if __name__ == "__main__":

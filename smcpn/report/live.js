@@ -36,15 +36,29 @@
     return 64 + 48 * Math.ceil(Math.max(0, 7 * longest - 48) / 48);
   };
 
+  /* Numbers of the y axis, with as many digits as tell them apart. */
+  const figures = (_, splits, __, ___, step) => {
+    const largest = Math.max(...splits.map((value) => Math.abs(value ?? 0)));
+    const digits = Math.min(15, Math.max(1, 2 + Math.floor(Math.log10(largest / step || 1))));
+    return splits.map((value) => (value == null ? "" : short(value, digits)));
+  };
+
+  /* Range of the y axis; of a constant it has a width that numbers can tell apart. */
+  const spread = (_, low, high) => {
+    if (low == null) return [null, null];
+    const least = 1e-6 * Math.max(Math.abs(low), Math.abs(high)), add = high - low < least ? least : 0;
+    return uPlot.rangeNum(low - add, high + add, 0.1, true);
+  };
+
   function plotIn(place, label, curves, height, legend = false) {
     place.append(element("div", "label", label));
     const series = [{ label: "time (s)" }];
     for (const [name, tone, width] of curves) series.push({ label: name, stroke: colour(tone), width, points: { show: false } });
     const axis = { stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const plot = new uPlot({
-      width: Math.max(place.clientWidth, 200), height, series, scales: { x: { time: false } },
+      width: Math.max(place.clientWidth, 200), height, series, scales: { x: { time: false }, y: { range: spread } },
       bands: [{ series: [1, 2], fill: colour("band") }], legend: { show: legend, live: false, markers: { width: 0, fill: (plot, i) => plot.series[i].stroke(plot, i) } }, cursor: { show: false },
-      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room }],
+      axes: [{ ...axis, space: 70, size: 28 }, { ...axis, size: room, values: figures }],
     }, curves.map(() => []).concat([[]]), place);
     new ResizeObserver(() => { if (plot.width !== place.clientWidth) plot.setSize({ width: place.clientWidth, height }); }).observe(place);
     return plot;
@@ -172,7 +186,8 @@
   source.onmessage = ({ data }) => {
     heard = Date.now();
     JSON.parse(data).forEach(take);
-    show(ended ? "stream ended" : "live", ended ? "" : "good");
+    const waits = latest.samples ? "live" : "waiting for samples";
+    show(ended ? "stream ended" : waits, ended || !latest.samples ? "" : "good");
     if (ended) source.close();
     ask();
   };

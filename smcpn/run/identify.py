@@ -13,7 +13,7 @@ from typing import Any, cast
 from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.clock import CLOCK
 from smcpn.codegen.native import compiling_for
-from smcpn.distributed.workers import workers_of
+from smcpn.distributed.workers import Workers, workers_of
 from smcpn.estimate.linearise import networks_of
 from smcpn.files import file_path
 from smcpn.likelihood.shift import DiscretisationShift
@@ -24,13 +24,14 @@ from smcpn.results.posterior import Posterior
 from smcpn.run.interrupted import InMemory
 from smcpn.run.method import method_record
 from smcpn.run.progress import progress_line
-from smcpn.run.restore import checkpoint_of, locked, written_run
+from smcpn.run.restore import checkpoint_of, linearised_before, locked, written_run
 from smcpn.run.run import Run, bridges
 from smcpn.run.start import approximation_of, approximation_of_networks, warnings_of_start
 from smcpn.settings import AUTO, Settings
 from smcpn.smc.moves import MoveSettings, MoveStrategy
 from smcpn.smc.replicates import SamplerWarning
 from smcpn.smc.sampler import Progress
+from smcpn.smc.start import Modes
 from smcpn.solver import Solver
 from smcpn.status import status
 
@@ -202,10 +203,11 @@ def identify(
     )
     with compiling_for(given.cpu), workers_of(given.executor) as workers:
         if networks_of(problem) and method in (None, AUTO):
-            with status(None if progress is None else progress is True):
-                start = approximation_of_networks(start, problem, given, workers)
-            problem, given = start.problem, given.model_copy(update={"method": None})
-        settings = _starting(given, start, problem).resolved(problem)
+            given = given.model_copy(update={"method": None})
+            problem, given = _linear_in_networks(problem, given, start, workers, progress)
+        else:
+            given = _starting(given, start, problem)
+        settings = given.resolved(problem)
         if settings.checkpoint is None:
             memory = InMemory(problem, settings)
             return identified(
@@ -221,14 +223,42 @@ def identify(
             return identified(begin, progress, writer)
 
 
+def _linear_in_networks(
+    problem: Problem,
+    given: Settings,
+    start: Laplace | str | None,
+    workers: Workers | None,
+    progress: bool | Callable[[Progress], None] | None,
+) -> tuple[Problem, Settings]:
+    """Return the problem linear in the weights of its networks, and settings with a start.
+
+    What a checkpoint holds of them is not searched for again.
+    """
+    open_start = start is None or (isinstance(start, str) and start == AUTO)
+    if given.checkpoint is not None and given.existing == "resume" and open_start:
+        before = linearised_before(file_path("checkpoint", given.checkpoint), problem)
+        if before is not None:
+            problem, run = before
+            return problem, _begun_at(given, run.start, run.solver, run.likelihood)
+    with status(None if progress is None else progress is True):
+        found = approximation_of_networks(start, problem, given, workers)
+    return found.problem, _starting(given, found, found.problem)
+
+
 def _starting(given: Settings, start: Laplace | str | None, problem: Problem) -> Settings:
     """Return the settings with a start, and with its solver and likelihood where none is given."""
     near = approximation_of(start, problem)
     if near is None:
         return given.model_copy(update={"start": start})
-    changed: dict[str, Any] = {"start": near.start}
-    if given.solver is None and given.likelihood in (None, near.likelihood):
-        changed |= {"solver": near.solver, "likelihood": near.likelihood}
+    return _begun_at(given, near.start, near.solver, near.likelihood)
+
+
+def _begun_at(
+    given: Settings, start: Modes | str | None, solver: Solver, likelihood: str
+) -> Settings:
+    changed: dict[str, Any] = {"start": start}
+    if given.solver is None and given.likelihood in (None, likelihood):
+        changed |= {"solver": solver, "likelihood": likelihood}
     return given.model_copy(update=changed)
 
 

@@ -26,6 +26,7 @@ from smcpn.checkpoint.writer import CheckpointWriter
 from smcpn.codegen.native import target
 from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, NotStorableError
+from smcpn.estimate.linearise import is_linear_in_networks, networks_of
 from smcpn.model.problem import Problem
 from smcpn.run.run import Run
 from smcpn.settings import RunSettings, require_same
@@ -130,6 +131,27 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
             f"{path} belongs to other data: the first {header.n_samples} samples must be the "
             "same (more may follow); use another file, or existing='overwrite' to begin anew"
         )
+
+
+def linearised_before(path: Path, problem: Problem) -> tuple[Problem, RunSettings] | None:
+    """Return a problem as the run of a checkpoint linearised its networks, and that run's settings.
+
+    None where there is no such run, or the file does not hold the whole of it: its weights then
+    have to be searched for again.
+    """
+    if not begun(path):
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckpointWarning)
+        header = read_run(path).header
+    try:
+        settings, before = stored_settings(header, path), stored_problem(header, path)
+    except InputError:
+        return None
+    if not is_linear_in_networks(before, problem):
+        return None
+    functions = {name: before.ode.functions[name].function for name in networks_of(problem)}
+    return problem.with_functions(functions), settings
 
 
 def restored(

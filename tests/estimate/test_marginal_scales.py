@@ -10,7 +10,8 @@ from scipy import stats
 import smcpn
 from smcpn.estimate import marginal_scales
 from smcpn.estimate.log_density import LogDensity
-from smcpn.estimate.marginal_scales import given_scales
+from smcpn.estimate.marginal_scales import given_scales, with_marginal_scales
+from smcpn.estimate.search import SEARCHES
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.smc.psis import pareto_k
 from smcpn.smc.start import MixtureStart
@@ -159,6 +160,23 @@ def test_an_expansion_that_leads_astray_is_left_for_expected_information(monkeyp
     assert not right.gauss_newton
     assert found.gauss_newton == ("every direction",)
     assert found.log_evidence == pytest.approx(right.log_evidence, abs=0.1)
+
+
+def test_scales_stay_where_no_precision_is_positive_definite(monkeypatch):
+    """As where rounding has made information of a wide spectrum indefinite."""
+    problem = problem_of(0.1)
+    density = LogDensity(smcpn.LogLikelihood(problem, solver=RK4))
+    search = with_marginal_scales(SEARCHES["levenberg-marquardt"](), density)
+
+    def indefinite(*arguments):
+        return [replace(one, information=-one.information) for one in given_scales(*arguments)]
+
+    start = density.centre[None, :] + 0.3
+    monkeypatch.setattr(marginal_scales, "given_scales", indefinite)
+    [found] = search(density, start, [range(len(problem.names))], 50)
+    scale = problem.names.index("bend.scale")
+    assert np.isfinite(found.log_density)
+    assert found.theta[scale] == start[0, scale]
 
 
 def test_normal_priors_keep_their_curvature_next_to_the_centre_of_draws():

@@ -141,7 +141,7 @@ def test_linearises_about_a_maximum(maximum, found):
     assert "linear in its 10 weights" in found.summary()
 
 
-def test_identify_samples_the_linearised_problem(found, tmp_path):
+def test_identify_samples_the_linearised_problem(found, tmp_path, monkeypatch):
     problem, file = problem_of(), tmp_path / "run.h5"
     options = {"solver": RK4, "particles": 200, "seed": 1, "progress": False}
     posterior = smcpn.identify(problem, checkpoint=file, **options)
@@ -155,8 +155,15 @@ def test_identify_samples_the_linearised_problem(found, tmp_path):
     again = smcpn.resume(file, progress=False)
     assert again.theta.tobytes() == posterior.theta.tobytes()
     assert again.function("smooth", at).mean == pytest.approx(function.mean, rel=1e-12)
+    monkeypatch.delattr("smcpn.run.start.laplace")
     same = smcpn.identify(problem, checkpoint=file, **options)
     assert same.theta.tobytes() == posterior.theta.tobytes()
+    with pytest.raises(InputError, match="seed"):
+        smcpn.identify(problem, checkpoint=file, **{**options, "seed": 2})
+    records = problem.records
+    other = smcpn.Problem(through_network, records, observe="x", noise=2.0 * NOISE, prior={})
+    with pytest.raises(InputError, match="another model or other priors"):
+        smcpn.identify(other, checkpoint=file, **options)
 
 
 def test_a_start_of_another_problem_is_refused(found):

@@ -80,6 +80,14 @@ def test_encodings(tmp_path, encoding):
     assert record.y_unit == "mm"
 
 
+def test_dates_are_counted_in_the_unit_of_the_model(tmp_path):
+    path = written(tmp_path, "date,x\n2026-01-31,1\n2026-02-01,2\n2026-02-02,4\n")
+    assert smcpn.read_record(path, time="date", outputs="x").dt == 86400.0
+    assert smcpn.read_record(path, time="date", outputs="x", to={"date": "day"}).dt == 1.0
+    with pytest.raises(smcpn.InputError, match=r"column 'date'.*does not convert"):
+        smcpn.read_record(path, time="date", outputs="x", to={"date": "mm"})
+
+
 def test_a_table_without_names(tmp_path):
     header = ["t", "u", "x"]
     for text in (PLAIN, GERMAN, "device 7\n\n" + GERMAN, "a,b,c\n" + PLAIN):
@@ -126,7 +134,7 @@ def test_long_tables_are_read_in_pieces(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "hold", "told"),
     [
-        ([*range(30), *range(40, 60)], "zoh", "nothing for 11 s between samples 29 and 30"),
+        ([*range(30), *range(40, 60)], "zoh", "between samples 29 and 30, 11 intervals apart:"),
         (
             [*range(30), *range(40, 60), 64],
             "foh",
@@ -142,4 +150,4 @@ def test_missing_rows_are_told(tmp_path, caplog, rows, hold, told):
     given = {"inputs": ()} if hold == "no input" else {"hold": hold}
     read(path, **given)
     assert told in caplog.text
-    assert bool(told) == ("nothing for" in caplog.text)
+    assert bool(told) == ("rows are missing" in caplog.text)

@@ -174,6 +174,19 @@ def test_an_observed_derivative_sees_the_delayed_input():
     )
 
 
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+def test_an_observed_input_is_that_of_whole_samples_before(hold):
+    record = smcpn.Record(u=inputs(), dt=DT, hold=hold)
+    # 0.3 / 0.1 is below 3.
+    for tau, whole in ((0.0, 0), (0.1, 1), (0.3, 3), (0.7, 7)):
+        found = smcpn.simulate(
+            oscillator, record, VALUES, observe=lambda x, v, u: u + 0.0 * x, steps=1,
+            delay={"u": tau},
+        )  # fmt: skip
+        expected = record.u[np.maximum(np.arange(N) - whole, 0)]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 def test_a_cut_record_knows_the_inputs_before_it():
     delayed = problem("zoh", prior={"c": stats.lognorm(1.0), "k": 2.0, "tau": 0.337})
     whole = delayed.records[0]

@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 import urllib.request
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +21,9 @@ from smcpn.live.page import RECENT, Address, LivePage, extremes
 from tests import models
 
 pytest.importorskip("uvicorn", reason="the extra web is not installed")
+import uvicorn
+
+from smcpn.live import server
 from smcpn.live.server import HISTORY, Board, application
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
@@ -28,7 +32,7 @@ HOSTILE = """</script><script>document.title = "taken"</script>"""
 
 def state(k: int) -> SimpleNamespace:
     return SimpleNamespace(
-        prediction=np.array([[0.95], [0.1]]), latency=1e-4, late=False, t=0.1 * k,
+        prediction=np.array([[1.0], [1e-9]]), latency=1e-4, late=False, t=0.1 * k,
         names=("k",), mean={"k": 4.0}, sd={"k": 0.1}, ess=100.0, degraded=False, lag=0,
         approximate="", quantile=lambda name, q: np.array([3.8, 4.2]),
     )  # fmt: skip
@@ -135,6 +139,25 @@ def test_a_reader_takes_what_is_new_and_a_slow_one_misses_the_oldest():
     assert resumed == 'id: run:1001\ndata: [{"frame": 1001}]\n\n'
 
 
+def test_who_only_holds_a_connection_loses_it(monkeypatch):
+    monkeypatch.setattr(server, "PATIENCE", 0.05)
+
+    async def hold() -> None:
+        config = uvicorn.Config(application(LOCAL, Board("run")), ws="none", lifespan="off")
+        config.load()
+        state = uvicorn.server.ServerState()
+        listening = await asyncio.get_running_loop().create_server(
+            lambda: server.Patient(config, state, {}), "127.0.0.1", 0
+        )
+        reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), 5.0) == b""
+        writer.close()
+        listening.close()
+
+    asyncio.run(hold())
+
+
 @pytest.fixture
 def page():
     page = LivePage("127.0.0.1:0", HOSTILE, models.oscillator_problem(models.oscillator_record()))
@@ -224,6 +247,6 @@ def test_frames_hold_every_sample_with_its_prediction(page):
         frames = json.loads(next(line for line in response if line.startswith(b"data: ["))[6:])
     assert [t for frame in frames for t in frame["t"]] == pytest.approx(0.1 * np.arange(4))
     shown = next(frame for frame in frames if frame["t"])
-    assert shown["predicted"][0] == [pytest.approx(0.95)]
+    assert (shown["predicted"][0], shown["sd"][0]) == ([1.0], [1e-9])
     state = next(frame["state"] for frame in reversed(frames) if frame.get("state"))
     assert state["parameters"] == [["k", 4.0, 0.1, 3.8, 4.2]]
