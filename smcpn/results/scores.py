@@ -12,6 +12,9 @@ from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.particles import Simulation
 
+COUNTING = 1e-3
+"""Least weight of a particle that counts in a range, relative to the mean weight."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -20,7 +23,8 @@ class Score:
     Attributes
     ----------
     rmse_min, rmse_mean, rmse_max : float
-        Root mean square error over the particles, the mean by weight.
+        Root mean square error over the particles, the mean by weight; least and largest are of
+        those that count, with a weight above a thousandth of the mean one.
     rmse_of_mean : float
         Of the posterior-mean prediction.
     unit : str
@@ -58,10 +62,11 @@ class Score:
         units, mean = simulation.record.y_unit.split(", "), float(weights @ rmse)
         with np.errstate(invalid="ignore"):
             error = float(np.sqrt(np.square(weights) @ np.square(rmse - mean)))
+        counting = rmse[weights >= COUNTING / len(weights)]
         return cls(
-            rmse_min=float(rmse.min()),
+            rmse_min=float(counting.min()),
             rmse_mean=mean,
-            rmse_max=float(rmse.max()),
+            rmse_max=float(counting.max()),
             rmse_of_mean=float(simulation.rmse_of_mean[output]),
             unit=units[output] if len(units) > output else units[0],
             fit=float(simulation.fit[output]),

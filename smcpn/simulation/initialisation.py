@@ -182,7 +182,10 @@ def simulate_started(
     """
     model = problem.model if observe is None else problem.model_observing(observe)
     check_record(record, problem.ode, model.outputs.numel())
-    initial = started_states(model, record, values, samples, step_length)
+    natural = model.natural_means() if observe is None else None
+    # Counts are fitted by their mean, not by its logarithm.
+    means = model.outputs if natural is None else natural(model.outputs)[0]
+    initial = started_states(replace(model, outputs=means), record, values, samples, step_length)
     simulator = Simulator(model, record, steps, step_length, initial)
     return simulate_particles(
         problem, record.hide(0, samples), values, weights, observe, simulator=simulator
