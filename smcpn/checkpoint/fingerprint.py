@@ -14,6 +14,7 @@ from smcpn.checkpoint.functions import function_document
 from smcpn.checkpoint.problem import prior_document, table_arrays
 from smcpn.errors import InputError, NotStorableError
 from smcpn.functions.unknown import UnknownFunction
+from smcpn.model.delay import Delay, inputs_before
 from smcpn.model.distribution import Distribution
 from smcpn.model.hold import padded_input
 from smcpn.model.problem import Problem
@@ -46,12 +47,13 @@ def model_fingerprint(problem: Problem) -> str:
     return digest.hexadecimal()
 
 
-def data_fingerprint(records: Sequence[Record], n_samples: int) -> str:
+def data_fingerprint(records: Sequence[Record], n_samples: int, delay: Delay | None = None) -> str:
     """SHA-256 of the first ``n_samples`` samples, counted through the records in order.
 
     All that the likelihood of these samples reads: records may become longer at the end, or more,
     and the fingerprint stays. The band-limited input near the last sample depends on the
-    `CONTEXT` samples after it, so these count as well where that is the hold.
+    `CONTEXT` samples after it, so these count as well where that is the hold, and with a ``delay``
+    of inputs those before the first sample.
 
     Raises
     ------
@@ -64,6 +66,9 @@ def data_fingerprint(records: Sequence[Record], n_samples: int) -> str:
         if used <= 0:
             break
         _add_record(digest, number, record, used)
+        if delay is not None:
+            number_before = 1 + max(most for _, most in delay.intervals([record]))
+            digest.array("before", inputs_before(record, number_before)[:, list(delay.inputs)])
         left -= used
     if left:
         raise InputError(

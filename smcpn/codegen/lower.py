@@ -57,6 +57,11 @@ class LaneProgram:
         runs once per step row.
     control : tuple of int
         Entries of the state that choose the steps. A derivative takes them for given numbers.
+
+    Raises
+    ------
+    ValueError
+        If a graph makes a state of another size: compiled, it would write beyond its arrays.
     """
 
     theta: ca.SX
@@ -76,6 +81,15 @@ class LaneProgram:
     interval: ca.SX | None = None
     left: int | None = None
     control: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        made = {"start": self.start, "interval": self.interval, "step": self.step}
+        for name, graph in made.items():
+            if graph is not None and graph.numel() != self.state.numel():
+                raise ValueError(
+                    f"{name} makes a state of {graph.numel()} entries, and it has "
+                    f"{self.state.numel()}"
+                )
 
     @property
     def in_step(self) -> bool:

@@ -83,6 +83,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     initial = _initial(root, ode)
     reader = Reader(root.section("data"), channels, hold)
     train, tests = reader.records("train"), reader.records("test")
+    reader.known.clear()  # It lives as long as the system does, the columns as large as records.
     if not train:
         raise reader.data.error(None, 'train is missing: name a file, train = "data.csv"')
     with _blaming(root, Path(str(module.__file__)).parent):

@@ -161,6 +161,10 @@ class Reader:
     hold: str | None = None
     noted: dict[str, str] = field(default_factory=dict[str, str])
     """Units that the files read so far state, by column."""
+    known: dict[tuple[Path, Layout], list[Columns]] = field(
+        default_factory=dict[tuple[Path, Layout], list[Columns]]
+    )
+    """Files read so far: those to learn from and the tests are often parts of one."""
 
     def of_stream(self) -> StreamFormat:
         """Return how a stream is written: as the first file to learn from.
@@ -178,7 +182,7 @@ class Reader:
         columns: dict[Slot, Column] = {}
         if time is not None:
             noted = self.noted.get(time.column, "")
-            columns["t", 0] = Column(time.column, time.unit, "s", noted)
+            columns["t", 0] = Column(time.column, time.unit, time.to or "s", noted or "s")
         kinds: tuple[tuple[Kind, tuple[Channel, ...]], ...] = (("u", inputs), ("y", outputs))
         for kind, channels in kinds:
             for j, one in enumerate(channels):
@@ -276,7 +280,9 @@ class Reader:
         channels: tuple[Channel, ...],
     ) -> list[Columns]:
         try:
-            return read_columns(path, layout)
+            if (path, layout) not in self.known:
+                self.known[path, layout] = read_columns(path, layout)
+            return self.known[path, layout]
         except ColumnError as error:
             if error.argument == layout.experiment:
                 raise
@@ -337,7 +343,7 @@ class Reader:
                 given[-1] if given else None,
                 f'{found}: give one of time = "column", dt = seconds, rate = hertz',
             )
-        time = Channel.of(holder, "time", ("column", "unit")) if given == ["time"] else None
+        time = Channel.of(holder, "time", ("column", *OF_UNIT)) if given == ["time"] else None
         return holder, time
 
     def _of(self, entry: Section, key: str) -> Section:
@@ -373,9 +379,10 @@ def _axis(columns: Columns, clock: Section, time: Channel | None) -> dict[str, A
     assert columns.t is not None
     t = columns.t
     unit = time.unit_of(columns.units.get(time.column, ""))
-    if unit not in ("", "s"):
-        with time.section.blame("unit" if time.unit else None):
-            t = converted(t, unit, "s")
+    to = time.to or "s"
+    if (unit or "s") != to:
+        with time.section.blame("to" if time.to else "unit" if time.unit else None):
+            t = converted(t, unit or "s", to)
     return time_axis(t)
 
 

@@ -52,7 +52,7 @@ class ModelSource:
     used : tuple of int
         Places of these parameters in ``model.theta``.
     interval : float
-        Sampling interval of the record, s.
+        Sampling interval of the record, s; of irregular times the longest.
     steps : int
         Runge-Kutta steps in it.
     linear_input : bool
@@ -101,7 +101,7 @@ class ModelSource:
             values=values[needed],
             model=model,
             used=tuple(needed),
-            interval=record.interval,
+            interval=record.interval if record.uniform else float(np.diff(record.t).max()),
             steps=int(simulator.steps),
             linear_input=record.hold != "zoh",
         )

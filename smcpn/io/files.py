@@ -225,8 +225,8 @@ def _check(
     if t is not None:
         for k in np.flatnonzero(~np.isfinite(t))[:1]:
             raise InputError(
-                f"{where(k)}: time '{layout.time}' is {_named(t[k])}: fill it in, or remove the "
-                "sample"
+                f"{where(k)}: time '{layout.time}' is {_named(float(t[k]))}: fill it in, or remove "
+                "the sample"
             )
         for k in np.flatnonzero(np.diff(t) <= 0)[:1] + 1:
             remedy = "remove repeated samples, or write times with more digits"

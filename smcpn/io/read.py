@@ -132,7 +132,8 @@ def read_record(
     dt, hold
         See `Record`. Times within 0.1 % of an interval of equal spacing count as equally spaced.
     to : mapping of str to str, optional
-        Units that columns are converted to, from that which the file states: ``{"x": "m"}``.
+        Units that columns are converted to, from that which the file states: ``{"x": "m"}``. Times
+        become seconds, or the unit that the model counts them in: ``{"date": "day"}``.
     name : str, optional
         That of the file by default.
     header : sequence of str, optional
@@ -257,10 +258,10 @@ class _Options:
             if column in layout.wanted[:number]:
                 raise InputError(f"column {shown(column)} is used twice: name it once")
         for column in to or ():
-            if column not in (*u, *y):
+            if column not in layout.wanted:
                 raise InputError(
-                    f"to names {shown(column)}, which is no input and no output: "
-                    f"choose from {listed((*u, *y))}",
+                    f"to names {shown(column)}, which is no column that is read: "
+                    f"choose from {listed(layout.wanted)}",
                     argument="to",
                 )
         check_marks(delimiter, decimal)
@@ -281,8 +282,9 @@ class _Options:
         else:
             assert found.t is not None
             unit = found.units.get(layout.time, "s")
+            to = self.to.get(layout.time, "s")
             with naming(path, layout.time):
-                axis = time_axis(found.t if unit == "s" else converted(found.t, unit, "s"))
+                axis = time_axis(found.t if unit == to else converted(found.t, unit, to))
         both: dict[str, Array] = {}
         for columns, values in ((layout.inputs, found.u), (layout.outputs, found.y)):
             for j, column in enumerate(columns):

@@ -52,7 +52,8 @@ class DelayLine:
         Samples before an interval that it may depend on.
     state : casadi.SX
         Where the interval is cut, as fractions of it, and of each delayed input its value at the
-        beginning of each part and its slope there, for the interval as unit of time.
+        beginning of each part and its slope there, for the interval as unit of time, and its value
+        at the sample that ends the interval.
     row : casadi.SX
         What an interval brings: of each delayed input its latest samples, whether it is linear in
         between, and the length of the interval.
@@ -74,7 +75,8 @@ class DelayLine:
         self._cuts = ca.SX.sym("cuts", self.parts - 1)
         shape = self.parts, len(ranges)
         self._values, self._slopes = ca.SX.sym("values", *shape), ca.SX.sym("slopes", *shape)
-        self.state = ca.vertcat(self._cuts, ca.vec(self._values), ca.vec(self._slopes))
+        self._ends = ca.SX.sym("ends", len(ranges))
+        self.state = ca.vertcat(self._cuts, ca.vec(self._values), ca.vec(self._slopes), self._ends)
         self._part, self._points = ca.SX.sym("part", self.parts), ca.SX.sym("points", places)
         n = len(self.undelayed)
         self._u, self._rise = ca.SX.sym("u", n), ca.SX.sym("rise", n)
@@ -141,7 +143,7 @@ class DelayLine:
         """Inputs at the sample that ends an interval, of those that were measured there, (n, 1)."""
         values = ca.SX(u)
         for i, j in enumerate(self.delay.inputs):
-            values[j] = self._values[-1, i] + self._slopes[-1, i] * self.lengths[-1]
+            values[j] = self._ends[i]
         return values
 
     def picked(self) -> ca.SX:
@@ -155,13 +157,13 @@ class DelayLine:
         each = dict(zip(self.delay.keys, fractions, strict=True))
         cuts = _sorted(list(each.values()))
         kept = [self._pieces(i, whole[i], fractions[i], cuts) for i in range(len(whole))]
-        values, slopes = zip(*kept, strict=True)
-        return ca.vertcat(*cuts, *values, *slopes)
+        values, slopes, ends = zip(*kept, strict=True)
+        return ca.vertcat(*cuts, *values, *slopes, *ends)
 
     def _pieces(
         self, i: int, whole: ca.SX, fraction: ca.SX, cuts: list[ca.SX]
-    ) -> tuple[ca.SX, ca.SX]:
-        """Values of a delayed input at the beginning of all parts, and its slopes."""
+    ) -> tuple[ca.SX, ca.SX, ca.SX]:
+        """Values of a delayed input at the beginning of all parts, its slopes, and its end."""
         least, most = self.ranges[i]
         samples = ca.vertsplit(self._samples[i])
         before, now, after = _part_of(samples, most - whole, 3, most - least)
@@ -175,7 +177,10 @@ class DelayLine:
             slope = self._linear * ca.if_else(earlier, now - before, after - now)
             values.append(ca.if_else(earlier, before, now) + slope * (since + earlier))
             slopes.append(slope)
-        return ca.vertcat(*values), ca.vertcat(*slopes)
+        # A held input has the value of the sample that arrives just then.
+        held = ca.if_else(fraction < SIMULTANEOUS, after, now)
+        end = ca.if_else(self._linear, now + (after - now) * (1.0 - fraction), held)
+        return ca.vertcat(*values), ca.vertcat(*slopes), end
 
     def join(self, program: LaneProgram) -> LaneProgram:
         """The program of a recursion whose steps are those of this line, and their rows its own."""
@@ -270,6 +275,8 @@ class DelayRows:
         ], axis=2)  # fmt: skip
 
 
+SIMULTANEOUS = 1e-9
+"""Part of a sampling interval below which a sample arrives at the end of an interval."""
 FEW = 12
 """Places that are compared one by one."""
 

@@ -15,7 +15,7 @@ from smcpn.errors import InputError, listed, real_number, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.ode import ODE
-from smcpn.model.record import Record
+from smcpn.model.record import CONTEXT, Record
 
 Array = NDArray[np.float64]
 
@@ -117,10 +117,11 @@ class Delay:
         ------
         InputError
             If a record is not sampled uniformly, its input is not held or linear between samples,
-            or a prior spans too many of its intervals.
+            a prior spans too many of its intervals, or no dead time that it allows is within what
+            a cut record knows of the input before it.
         """
         for record in records:
-            _check_record(record)
+            _check_record(record, max(lower for lower, _ in self.bounds))
         lengths = [record.interval for record in records]
         ranges: list[tuple[int, int]] = []
         for lower, upper in self.bounds:
@@ -180,7 +181,7 @@ def _source(
     return number, (number, number)
 
 
-def _check_record(record: Record) -> None:
+def _check_record(record: Record, least: float) -> None:
     if record.u_function is not None:
         raise _refused(
             f"{record.name}: u is a function of time, which delay does not move: write the dead "
@@ -192,6 +193,13 @@ def _check_record(record: Record) -> None:
         )
     if not record.uniform:
         raise _refused(f"{record.name}: delay needs uniform sampling: resample the record")
+    known = 0 if record.u_before is None else len(record.u_before)
+    if known == CONTEXT and least > known * record.interval:
+        raise _refused(
+            f"{record.name}: delay reaches {least:g} s back, and a record cut from another "
+            f"knows {known} samples before it, {known * record.interval:g} s: give the whole "
+            "record, and leave the outputs before out by record.hide"
+        )
 
 
 def _refused(sentence: str, key: str = "") -> InputError:

@@ -221,6 +221,37 @@ class Model:
             central = np.abs(slope) <= 1e-6 * np.sqrt(curvature)
         return np.where(central, variance, np.nan), np.where(central, residual, np.nan)
 
+    def natural_means(self) -> ca.Function | None:
+        """Return the mean of measured values and its slope by the output, None where none differs.
+
+        An output is the natural parameter g of an exponential family, log p = y g - b(g) + c(y),
+        as of counts and of zeros and ones, where d^2 log p / dy dg = 1. Then y has the mean b'(g)
+        and the variance b''(g), which is the slope too (McCullagh and Nelder 1989, section 2.2.2).
+
+        Returns
+        -------
+        casadi.Function or None
+            Of outputs (q, M): means and slopes, (q, M) both, and 1 for each natural output, 0 for
+            another one, whose mean is itself.
+        """
+        density = self.with_numbers().density
+        if density is None:
+            return None
+        gradient, curvature = (ca.vertsplit(one) for one in density.expansion())
+        y, g = ca.vertsplit(density.y), ca.vertsplit(density.output)
+        natural = [
+            ca.jacobian(one, own).is_one() and not ca.depends_on(one, self.theta)
+            for one, own in zip(gradient, y, strict=True)
+        ]
+        if not any(natural):
+            return None
+        means = [
+            ca.substitute(-gradient[j], y[j], 0.0) if one else g[j] for j, one in enumerate(natural)
+        ]
+        slopes = [-curvature[j] if one else ca.SX(1.0) for j, one in enumerate(natural)]
+        graphs = [ca.vertcat(*means), ca.vertcat(*slopes), ca.SX(ca.DM([*map(float, natural)]))]
+        return ca.Function("natural_means", [density.output], graphs)
+
 
 def _describes_model(table: ExpressionTable, n_constants: int) -> bool:
     """Whether the shapes are those of `Model.table`: columns, of sizes that agree."""

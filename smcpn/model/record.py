@@ -171,8 +171,9 @@ class Record(WithCard):
         outputs, inputs : str or sequence of str
             Columns of y, where a missing value is a missing sample, and of u.
         time : str, optional
-            Column of seconds, dates or durations; of the latter two the first sample is at 0. Give
-            either it or ``dt``.
+            Column of seconds, dates or durations; of the latter two the first sample is at 0, and
+            times are in seconds. A model in days takes a column of days, or ``dt=1.0`` where
+            there is a row for each. Give either it or ``dt``.
         dt, hold, name
             See `Record`.
         experiment : str, optional

@@ -124,7 +124,8 @@ def _require_same_problem(header: Header, problem: Problem, path: Path) -> None:
         )
     same = (
         problem.n_samples >= header.n_samples
-        and data_fingerprint(problem.records, header.n_samples) == header.data_fingerprint
+        and data_fingerprint(problem.records, header.n_samples, problem.model.delay)
+        == header.data_fingerprint
     )
     if not same:
         raise InputError(
@@ -239,7 +240,7 @@ def _header(path: Path, problem: Problem, settings: RunSettings, created: str) -
         stored, arrays = problem_document(problem)
     except NotStorableError as error:
         stored, arrays, reason = {}, {}, reason or str(error)
-    fingerprint = data_fingerprint(problem.records, problem.n_samples)
+    fingerprint = data_fingerprint(problem.records, problem.n_samples, problem.model.delay)
     data_file = records_path(path, fingerprint)
     try:
         write_records(data_file, problem.records)

@@ -58,7 +58,8 @@ class Simulation(WithCard):
     ----------
     record : Record
     mean : ndarray, (T, q)
-        Posterior mean of the noise-free outputs.
+        Posterior mean of the noise-free outputs; of counts and of zeros and ones, whose output is
+        a logarithm, that of their mean.
     sd : ndarray, (T, q)
         Predictive standard deviation: the root of the sum of the variances below.
     parameter_variance : ndarray, (T, q)
@@ -70,7 +71,8 @@ class Simulation(WithCard):
     noise_variance : ndarray, (q,) or (T, q)
         Posterior mean of the measurement noise; 0 where the record measures something else than
         the problem does. Of noise with a density that at the posterior mean, by the information of
-        a sample about the output; 0 where the output is not in the unit of y, as of counts.
+        a sample about the output, of counts their variance; 0 where the output is not in the unit
+        of y.
     solver_variance : ndarray, (T, q)
         Squared change of the outputs at the posterior mean when the Runge-Kutta step of this
         simulation is halved: the error of the curve that is shown, not of the `EKF0` that
@@ -234,6 +236,9 @@ def simulate_particles(
         started = starting_like(problem, model, record if like is None else like)
         simulator = Simulator(started, record, steps, step_length)
     theta = np.ascontiguousarray(values.T)
+    natural = model.natural_means() if observe is None else None
+    if natural is not None:
+        simulator = _Means(simulator, natural)
     moments = _Moments(record, model.outputs.numel(), weights)
     # A particle that diverges is found late: its part in what came before is taken back by a
     # second run without it.
@@ -245,6 +250,8 @@ def simulate_particles(
     if model.density is not None:
         # That of a density whose output is not in the unit of y is left out of the band.
         noise = np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
+    if isinstance(simulator, _Means):
+        noise = np.where(simulator.natural, simulator.slopes(centre[:, None]), noise)
     process = simulator.process_variance(problem, theta, moments.weights)
     change = simulator.halving_change(centre[:, None])
     chosen, solver = int(simulator.steps), np.square(change)
@@ -274,6 +281,54 @@ def simulate_particles(
         outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
         warnings=warnings,
     )
+
+
+class _Means:
+    """Means of what is measured, from a simulator whose outputs are natural parameters.
+
+    Variances and changes of the outputs are carried over by the slope (delta method).
+
+    Parameters
+    ----------
+    simulator : ParticleSimulator
+    means : casadi.Function
+        As of `Model.natural_means`.
+    """
+
+    def __init__(self, simulator: ParticleSimulator, means: ca.Function) -> None:
+        self._simulator, self._means = simulator, means
+        self.natural = np.array(means(0)[2]).ravel() == 1.0
+
+    @property
+    def steps(self) -> int | str:
+        """See `ParticleSimulator`."""
+        return self._simulator.steps
+
+    def __call__(self, theta: Array) -> Iterator[tuple[int, int, Array]]:
+        """See `ParticleSimulator`."""
+        for a, b, outputs in self._simulator(theta):
+            yield a, b, self._of(outputs, 0)
+
+    def slopes(self, theta: Array) -> Array:
+        """Derivative of the means by the outputs for parameters (p, 1), (T, q)."""
+        parts = [self._of(outputs, 1)[:, :, 0] for _, _, outputs in self._simulator(theta)]
+        return np.concatenate(parts)
+
+    def process_variance(self, problem: Problem, theta: Array, weights: Array) -> Array:
+        """See `ParticleSimulator`."""
+        variance = self._simulator.process_variance(problem, theta, weights)
+        return variance * np.square(self.slopes((theta @ weights)[:, None]))
+
+    def halving_change(self, theta: Array) -> Array:
+        """See `ParticleSimulator`."""
+        return self._simulator.halving_change(theta) * self.slopes(theta)
+
+    def _of(self, outputs: Array, which: int) -> Array:
+        """Means (0) or slopes (1) of outputs (T, q, N)."""
+        rows = outputs.transpose(1, 0, 2)
+        columns = rows.reshape(len(rows), -1)
+        found = np.array(self._means.map(columns.shape[1])(columns)[which])
+        return found.reshape(rows.shape).transpose(1, 0, 2)
 
 
 def observed(problem: Problem, observe: Any) -> list[str]:

@@ -88,11 +88,15 @@ class Bode:
         C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
         with dead time tau.
     draws : complex ndarray, (N, F, q, m)
+    delay, draws_delay : ndarray, (m,), (N, m)
+        Dead time of each input, s, at the mean parameters and of every draw.
     """
 
     frequency: Array
     response: Complex
     draws: Complex = field(repr=False)
+    delay: Array
+    draws_delay: Array = field(repr=False)
 
     @property
     def magnitude(self) -> Array:
@@ -102,7 +106,8 @@ class Bode:
     @property
     def phase(self) -> Array:
         """Phase at the mean parameters in degrees, unwrapped."""
-        return _degrees(self.response, axis=0)
+        rest, turned = self._degrees(self.response[None], self.delay[None])
+        return (rest - turned)[0]
 
     def magnitude_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
         """Lower and upper end of the central ``level`` of the draws, each (F, q, m), dB."""
@@ -110,10 +115,20 @@ class Bode:
 
     def phase_interval(self, level: Probability = 0.95) -> tuple[Array, Array]:
         """Lower and upper end of the central ``level`` of the draws, each (F, q, m), degrees."""
-        phases, centre = _degrees(self.draws, axis=1), self.phase
+        rest, turned = self._degrees(self.draws, self.draws_delay)
+        centre, _ = self._degrees(self.response[None], self.delay[None])
         # A whole turn is no difference.
-        turns = np.round(np.median(phases - centre, axis=1, keepdims=True) / 360.0)
-        return _interval(phases - 360.0 * turns, level)
+        turns = np.round(np.median(rest - centre, axis=1, keepdims=True) / 360.0)
+        return _interval(rest - 360.0 * turns - turned, level)
+
+    def _degrees(self, response: Complex, delay: Array) -> tuple[Array, Array]:
+        """Phases without their dead times, unwrapped, and by how much these turn them back.
+
+        Apart, because a dead time may turn by circles from one frequency to the next.
+        """
+        rest = np.angle(response * np.conj(_shifted(self.frequency, delay)))
+        turned = 360.0 * self.frequency[:, None, None] * delay[:, None, None, :]
+        return np.degrees(np.unwrap(rest, axis=1)), turned
 
 
 @checked
@@ -223,7 +238,13 @@ class StateSpace(WithCard):
             raise InputError("frequencies has a value that is no frequency: give Hz, above 0")
         here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
         mean = Matrices(*(one[None] for one in here))
-        return Bode(chosen, _responses(mean, chosen)[0], _responses(self.draws, chosen))
+        return Bode(
+            chosen,
+            _responses(mean, chosen)[0],
+            _responses(self.draws, chosen),
+            self.delay,
+            self.draws.delay,
+        )
 
     def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
         """Plot magnitude and phase from every input to every output, with their 95 % bands.
@@ -353,18 +374,18 @@ def _responses(linear: Matrices, frequencies: Array) -> Complex:
         states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, np.broadcast_to(
             B, (len(B), len(s), *B.shape[2:])
         ).astype(complex))  # fmt: skip
-        shift = np.exp(-s[:, None, None] * linear.delay[a : a + size, None, None, :])
-        parts.append((C @ states + D) * shift)
+        parts.append((C @ states + D) * _shifted(frequencies, linear.delay[a : a + size]))
     return np.concatenate(parts)
+
+
+def _shifted(frequencies: Array, delay: Array) -> Complex:
+    """exp(-2 pi i f tau) for dead times (N, m), (N, F, 1, m)."""
+    return np.exp(-2j * np.pi * frequencies[:, None, None] * delay[:, None, None, :])
 
 
 def _decibel(response: Complex) -> Array:
     with np.errstate(divide="ignore"):
         return 20.0 * np.log10(np.abs(response))
-
-
-def _degrees(response: Complex, axis: int) -> Array:
-    return np.degrees(np.unwrap(np.angle(response), axis=axis))
 
 
 def _interval(draws: Array, level: float) -> tuple[Array, Array]:

@@ -16,8 +16,11 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.lower import LaneProgram, Level, Literal, Statement, Value, Vector, lower
 from smcpn.codegen.machine_code import FUNCTIONS, INSTRUCTIONS
 from smcpn.datasets.models import duffing
+from smcpn.likelihood.classical import runge_kutta_program
+from smcpn.likelihood.lanes import SampleSymbols
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.expression import instructions
+from tests.models import predator_prey_problem
 
 A, B = ca.SX.sym("a"), ca.SX.sym("b")
 EXPRESSIONS = {
@@ -187,3 +190,11 @@ def test_rows_of_another_shape_are_refused():
     short = replace(likelihood._rows[0], inputs=likelihood._rows[0].inputs[:-1])
     with pytest.raises(ValueError, match="not of the program's shape"):
         likelihood._kernel.start(np.ones((1, 5)), short)
+
+
+@pytest.mark.parametrize("name", ["start", "interval", "step"])
+def test_a_state_of_another_size_is_refused(name):
+    model = predator_prey_problem().model
+    program = runge_kutta_program(model, SampleSymbols.of(model), model.x)
+    with pytest.raises(ValueError, match=f"{name} makes a state of 3 entries, and it has 2"):
+        replace(program, **{name: ca.SX.zeros(3)})

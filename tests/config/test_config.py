@@ -80,6 +80,15 @@ def problem(folder) -> smcpn.Problem:
     return load_system("config.toml").problem
 
 
+def test_a_model_counts_time_in_hours_and_a_file_is_read_once(folder, caplog):
+    write_csv(folder / "data.csv", "t;force;position", ";", ",")
+    changed(folder, 'time = "t"', 'time = {column = "t", unit = "min", to = "hour"}')
+    changed(folder, '"data.csv"', '{file = "data.csv", samples = "0:20"}\ntest = "data.csv"')
+    system = load_system("config.toml")
+    assert system.problem.records[0].dt == pytest.approx(0.05 / 60)
+    assert len([one for one in caplog.messages if "semicolons" in one]) == 1
+
+
 # Positions
 
 

@@ -68,6 +68,16 @@ def test_a_line_that_has_not_all_numbers_is_named(tmp_path):
         assert done.returncode == 2
         assert "does not have 3 numbers" in done.stderr
     assert subprocess.run([program, "nowhere.csv"], capture_output=True).returncode == 2
+    (tmp_path / "u.csv").write_text("0,1,2\n1,1,2\n1,1,2\n")
+    done = subprocess.run([program, tmp_path / "u.csv"], capture_output=True, text=True)
+    assert (done.returncode, "line 3 is not later" in done.stderr) == (2, True)
+    # Samples further apart than those of the record take as many more steps.
+    ends = []
+    for times in ("0 1.2", "0 0.3 0.6 0.9 1.2"):
+        (tmp_path / "u.csv").write_text("".join(f"{t},1,2\n" for t in times.split()))
+        done = subprocess.run([program, tmp_path / "u.csv"], check=True, capture_output=True)
+        ends.append(float(done.stdout.split(b",")[-1]))
+    assert ends[0] == pytest.approx(ends[1], rel=1e-12)
 
 
 @compiles

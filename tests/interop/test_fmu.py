@@ -77,6 +77,18 @@ def test_model_exchange_has_the_same_equations(path, problem):
     assert result["x"][-1] == pytest.approx(rest, abs=1e-4)
 
 
+def test_a_parameter_that_is_an_initial_state_moves_the_start(tmp_path):
+    problem, path = PROBLEMS["lotka-volterra"](), tmp_path / "start.fmu"
+    write_fmu(ModelSource.of(problem, typical(problem), 1), path)
+    # y(0) is b.
+    for given, start in (({"b": 2.5}, 2.5), ({"state.y": 3.5, "b": 2.5}, 3.5)):
+        result = fmpy.simulate_fmu(
+            str(path), fmi_type="CoSimulation", stop_time=0.01, step_size=0.01,
+            output=["state.y"], start_values=given,
+        )  # fmt: skip
+        assert result["state.y"][0] == start
+
+
 def test_the_source_is_in_it_and_the_bytes_are_the_same(path, problem, tmp_path):
     again = tmp_path / "again.fmu"
     write_fmu(ModelSource.of(problem, typical(problem), 3), again)

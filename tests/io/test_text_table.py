@@ -80,6 +80,14 @@ def test_encodings(tmp_path, encoding):
     assert record.y_unit == "mm"
 
 
+def test_dates_are_counted_in_the_unit_of_the_model(tmp_path):
+    path = written(tmp_path, "date,x\n2026-01-31,1\n2026-02-01,2\n2026-02-02,4\n")
+    assert smcpn.read_record(path, time="date", outputs="x").dt == 86400.0
+    assert smcpn.read_record(path, time="date", outputs="x", to={"date": "day"}).dt == 1.0
+    with pytest.raises(smcpn.InputError, match=r"column 'date'.*does not convert"):
+        smcpn.read_record(path, time="date", outputs="x", to={"date": "mm"})
+
+
 def test_a_table_without_names(tmp_path):
     header = ["t", "u", "x"]
     for text in (PLAIN, GERMAN, "device 7\n\n" + GERMAN, "a,b,c\n" + PLAIN):

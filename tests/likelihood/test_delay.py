@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 import smcpn
 from smcpn import EKF0, RK4, InputError
-from smcpn.checkpoint.fingerprint import model_fingerprint
+from smcpn.checkpoint.fingerprint import data_fingerprint, model_fingerprint
 from smcpn.checkpoint.problem import problem_document, restored_problem
 from smcpn.likelihood import lanes, rows
 from smcpn.likelihood.gradient import LogLikelihood
@@ -174,6 +174,19 @@ def test_an_observed_derivative_sees_the_delayed_input():
     )
 
 
+@pytest.mark.parametrize("hold", ["zoh", "foh"])
+def test_an_observed_input_is_that_of_whole_samples_before(hold):
+    record = smcpn.Record(u=inputs(), dt=DT, hold=hold)
+    # 0.3 / 0.1 is below 3.
+    for tau, whole in ((0.0, 0), (0.1, 1), (0.3, 3), (0.7, 7)):
+        found = smcpn.simulate(
+            oscillator, record, VALUES, observe=lambda x, v, u: u + 0.0 * x, steps=1,
+            delay={"u": tau},
+        )  # fmt: skip
+        expected = record.u[np.maximum(np.arange(N) - whole, 0)]
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
 def test_a_cut_record_knows_the_inputs_before_it():
     delayed = problem("zoh", prior={"c": stats.lognorm(1.0), "k": 2.0, "tau": 0.337})
     whole = delayed.records[0]
@@ -182,6 +195,21 @@ def test_a_cut_record_knows_the_inputs_before_it():
     np.testing.assert_array_equal(cut.intervals, recursion.rows[0].intervals[20:39])
     periodic = smcpn.Record(u=inputs(), dt=DT, periodic=True)
     np.testing.assert_array_equal(RecordWindow(periodic, 1).inputs_before(70)[-N:], periodic.u)
+
+
+def test_inputs_before_are_known_far_enough_and_a_part_of_the_data():
+    known = {"prior": {"c": stats.lognorm(1.0), "k": 2.0}, "n": 140}
+    far = problem("zoh", delay={"u": 8.0}, tau=8.0, **known)
+    with pytest.raises(InputError, match="knows 64 samples before it"):
+        far.with_records([far.records[0][100:]])
+    near = problem("zoh", delay={"u": 0.3}, **known)
+    whole = near.records[0]
+    alone = smcpn.Record(u=whole.u[20:], y=whole.y[20:], t=whole.t[20:], hold="zoh")
+    prints = {
+        data_fingerprint([record], 50, near.model.delay)
+        for record in (alone, whole[20:], whole[20:90])
+    }
+    assert len(prints) == 2
 
 
 def test_rows_in_pieces_are_the_same(monkeypatch):

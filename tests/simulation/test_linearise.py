@@ -184,6 +184,11 @@ def test_a_dead_time_turns_the_phase():
     turned = phases[1] - phases[0]
     np.testing.assert_allclose(turned[:, 0, 0], 360.0 * f * 0.2, rtol=1e-9)
     assert "u 0.3" in repr(linear)
+    # Far above the poles it turns by many a circle from one frequency to the next.
+    high = np.array([100.0, 157.0])
+    np.testing.assert_allclose(np.diff(linear.bode(high).phase[:, 0, 0]), -360 * 57 * 0.3, atol=1)
+    lower, upper = linear.bode(high).phase_interval(1.0)
+    np.testing.assert_allclose(np.diff(upper - lower, axis=0), 360.0 * 57 * 0.2, atol=1)
     with pytest.raises(InputError, match="no dead time"):
         ModelSource.of(problem, values[0], 1)
 

@@ -54,6 +54,28 @@ def test_counts_are_not_about_the_logarithm_of_their_mean():
     assert np.isnan(problem.model.density_scatter(np.array([0.5]), ones, ones)).all()
 
 
+def test_counts_are_simulated_as_counts():
+    log_means = 3.0 * np.exp(-0.5 * T)
+    counts = np.random.default_rng(0).poisson(np.exp(log_means))
+    problem = _problem(counts, smcpn.Poisson())
+    found = simulate_particles(
+        problem, problem.records[0], np.array([[0.5], [0.5]]), np.array([0.5, 0.5])
+    )
+    np.testing.assert_allclose(found.mean[:, 0], np.exp(log_means), rtol=1e-3)
+    np.testing.assert_allclose(found.noise_variance, found.mean, rtol=1e-9)
+    # 60 counts, each inside with probability 0.95: 0.87 is three standard errors below.
+    assert 0.87 < found.coverage[0] <= 1.0
+
+
+def test_zeros_and_ones_have_probabilities_for_means():
+    means, slopes, natural = _problem(np.ones(len(T)), smcpn.Bernoulli()).model.natural_means()(0.7)
+    p = 1 / (1 + np.exp(-0.7))
+    np.testing.assert_allclose([float(means), float(slopes)], [p, p * (1 - p)], rtol=1e-12)
+    assert float(natural) == 1.0
+    assert _problem(_measured(), smcpn.LogNormal(0.2)).model.natural_means() is None
+    assert _problem(_measured(), smcpn.StudentT(0.2)).model.natural_means() is None
+
+
 def test_a_density_needs_no_likelihood_named():
     problem = _problem(_measured(), smcpn.LogNormal(0.2))
     assert chosen_solver(problem, None) == smcpn.RK4()

@@ -27,7 +27,7 @@ typedef struct {
     double u[{{ NAME }}_INPUTS + 1];
     double x[{{ NAME }}_STATES];
     double p[{{ NAME }}_PARAMETERS + 1];
-    int initialised;
+    int initialised, state_given;
 } Instance;
 
 static void start(Instance *one)
@@ -123,13 +123,17 @@ fmi3Status fmi3SetFloat64(fmi3Instance instance, const fmi3ValueReference valueR
         const fmi3ValueReference at = valueReferences[k];
         if (at >= INPUT && at < OUTPUT)
             one->u[at - INPUT] = values[k];
-        else if (at >= STATE && at < DERIVATIVE && !one->initialised)
+        else if (at >= STATE && at < DERIVATIVE && !one->initialised) {
             one->x[at - STATE] = values[k];
-        else if (at >= PARAMETER && at < END)
+            one->state_given = 1;
+        } else if (at >= PARAMETER && at < END)
             one->p[at - PARAMETER] = values[k];
         else
             return fmi3Error;
     }
+    /* A parameter may be an initial state. */
+    if (!one->initialised && !one->state_given)
+        {{ name }}_initial(one->p, one->x);
     return fmi3OK;
 }
 

@@ -8,6 +8,8 @@
 #include "{{ name }}.h"
 
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +31,13 @@ static int numbers(const char *line, double *row)
             return 0;
     }
     return line[strspn(line, " \t\r\n")] == '\0';
+}
+
+/* Steps of an interval, none longer than those with which the model was identified. */
+static int steps_in(double interval)
+{
+    const double wanted = ceil(interval * {{ NAME }}_STEPS / {{ NAME }}_INTERVAL - 1e-6);
+    return wanted > {{ NAME }}_STEPS ? (int) fmin(wanted, 1e9) : {{ NAME }}_STEPS;
 }
 
 static void print(double t, const double *y)
@@ -66,9 +75,15 @@ int main(int argc, char **argv)
             fprintf(stderr, "%s: line %ld does not have %d numbers\n", argv[1], number, COLUMNS);
             return 2;
         }
-        if (samples > 0)
-            {{ name }}_advance(before[0], row[0] - before[0], {{ NAME }}_STEPS, before + 1,
+        if (samples > 0) {
+            const double interval = row[0] - before[0];
+            if (!(interval > 0.0 && interval <= DBL_MAX)) {
+                fprintf(stderr, "%s: line %ld is not later than the one before\n", argv[1], number);
+                return 2;
+            }
+            {{ name }}_advance(before[0], interval, steps_in(interval), before + 1,
                 {{ NAME }}_LINEAR_INPUT ? row + 1 : NULL, p, x);
+        }
         {{ name }}_outputs(row[0], x, row + 1, p, y);
         print(row[0], y);
         memcpy(before, row, sizeof row);
