@@ -11,11 +11,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from benchmarks.executors import executing
 from smcpn.columns import align
 from smcpn.errors import InputError
 
@@ -104,7 +106,8 @@ def command(
     finish : callable, optional
         Called with all options at the end, to draw figures.
     **options
-        Further options by name, with the arguments of `argparse.ArgumentParser.add_argument`.
+        Further options by name, with the arguments of `argparse.ArgumentParser.add_argument`;
+        ``executor=benchmarks.executors.option()`` runs the cases of `benchmarks.executors.each`.
 
     Returns
     -------
@@ -120,13 +123,18 @@ def command(
     parser.add_argument("studies", nargs="*", choices=[*studies, []], help="all by default")
     chosen = parser.parse_args(arguments)
     rows: list[Row] = []
-    for name in chosen.studies or studies:
-        begin = time.perf_counter()
-        found = list(_rows_of(name, studies[name], chosen.quick))
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
-        if not chosen.json:
-            print(table(found), flush=True)
-        rows += found
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(executing(getattr(chosen, "executor", None)))
+        except InputError as error:
+            parser.error(str(error))
+        for name in chosen.studies or studies:
+            begin = time.perf_counter()
+            found = list(_rows_of(name, studies[name], chosen.quick))
+            print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+            if not chosen.json:
+                print(table(found), flush=True)
+            rows += found
     if chosen.json:
         print(as_json(rows))
     if finish is not None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import casadi as ca
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most
 from smcpn.model.prior import Prior
 from smcpn.run.run import Run
@@ -204,7 +206,7 @@ def tempered(target: GaussianTarget, particles: int, seed: int) -> Errors:
 
 
 def identified(
-    problem: smcpn.Problem, exact: Exact, particles: int, seed: int, method: str
+    problem: smcpn.Problem, exact: Exact, particles: int, method: str, seed: int
 ) -> Errors:
     """Identify a problem as `smcpn.identify` does."""
     options = Options(
@@ -244,7 +246,7 @@ def gaussians(quick: bool) -> Iterator[Row]:
     sizes, seeds = ((25, 100), (6, 3)) if quick else ((100, 500), (12, 4))
     costs = []
     for d, number in zip(sizes, seeds, strict=True):
-        found = [tempered(Correlated(d), 1000, seed) for seed in range(number)]
+        found = list(each(partial(tempered, Correlated(d), 1000), range(number)))
         costs.append(_gradients(found))
         yield from rows(f"gaussian-{d}", found)
     power = float(np.log(costs[1] / costs[0]) / np.log(sizes[1] / sizes[0]))
@@ -256,9 +258,10 @@ def linear_ode(quick: bool) -> Iterator[Row]:
     problem, target = driven()
     exact = target.exact()
     for method, seeds in (("auto", 6 if quick else 20), ("tempering", 2 if quick else 12)):
-        found = [identified(problem, exact, 1000, seed, method) for seed in range(seeds)]
+        run = partial(identified, problem, exact, 1000, method)
+        found = list(each(run, range(seeds)))
         yield from rows(f"driven-50 {method}", found)
-    found = [tempered(target, 1000, seed) for seed in range(10 if quick else 100)]
+    found = list(each(partial(tempered, target, 1000), range(10 if quick else 100)))
     yield from rows("driven-50 matrix", found)
 
 

@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.papers.differential_programming_figures import Forecast, forecast_figure
 from benchmarks.papers.differential_programming_problems import EXPERIMENTS
 from benchmarks.rows import Row, Study, at_least, at_most
@@ -185,10 +187,14 @@ def of_forecast(posterior: smcpn.Posterior) -> float:
     return float(inside[later].mean())
 
 
+def _judged(seed: int) -> Figures:
+    return judged(problem_of(PENDULUM.data(seed).y))
+
+
 def spline(quick: bool) -> Iterator[Row]:
     """Twelve B-splines in place of the network, over records with 2 % noise."""
     seeds = range(QUICK_SEEDS if quick else SEEDS)
-    all_of = [judged(problem_of(PENDULUM.data(seed).y)) for seed in seeds]
+    all_of = list(each(_judged, seeds))
     note = f"mean of {len(all_of)} seeds"
     coverage = [one.coverage for one in all_of]
     forecasts = [one.forecast for one in all_of]
@@ -214,14 +220,16 @@ def of_network(quick: bool) -> Iterator[Row]:
         problem_of(PENDULUM.data(seed).y, model=hybrid_network, every=every)
         for seed in range(seeds)
     ]
-    all_of = [judged(problem, by_network) for problem in problems]
+    all_of = list(each(partial(judged, identify=by_network), problems))
     note = f"mean of {seeds} records of {problems[0].n_samples} samples"
     coverage = float(np.mean([one.coverage for one in all_of]))
     yield at_least("95 % band covers", coverage, 0.9, note)
     yield at_most("relative rms error", max(one.error for one in all_of), 0.03, "largest")
     forecasts = [one.forecast for one in all_of]
-    each = ", ".join(f"{one:.2f}" for one in forecasts)
-    yield at_least("forecast covers", float(np.mean(forecasts)), 0.9, f"t = 20 to 40; each {each}")
+    listed = ", ".join(f"{one:.2f}" for one in forecasts)
+    yield at_least(
+        "forecast covers", float(np.mean(forecasts)), 0.9, f"t = 20 to 40; each {listed}"
+    )
     share = sum(one.terms for one in all_of) / (len(COEFFICIENTS) * seeds)
     yield at_least("coefficients covered", share, 0.9, f"{len(COEFFICIENTS)} for each seed")
     seconds = max(one.seconds for one in all_of)

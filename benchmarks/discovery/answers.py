@@ -1,23 +1,14 @@
-"""What a search answers for one record, and such runs in a process for each core."""
+"""What a search answers for one record."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterable
 from dataclasses import dataclass
-from multiprocessing import get_context
-from typing import Any, TypeVar
+from typing import Any
 
 import smcpn
-from smcpn.codegen.kernel import processors
 from smcpn.errors import InputError
-
-Given = TypeVar("Given")
-Returned = TypeVar("Returned")
-
-ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -65,14 +56,6 @@ def answer(record: smcpn.Record, **options: Any) -> Answer:
         frozenset(name for name, value in found.inclusion.items() if value > 0.5),
         seconds,
     )
-
-
-def each(function: Callable[[Given], Returned], given: Iterable[Given]) -> Iterator[Returned]:
-    """Yield the function of each, in order, from processes of one thread, one for each core."""
-    for name in ONE_THREAD:
-        os.environ.setdefault(name, "1")
-    with ProcessPoolExecutor(processors(), mp_context=get_context("spawn")) as pool:
-        yield from pool.map(function, given)
 
 
 def difference(found: frozenset[str], truth: Iterable[str]) -> str:

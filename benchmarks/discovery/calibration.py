@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.discovery.answers import each
 from benchmarks.discovery.systems import FIRST_SEED
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most, between
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.search.regression import SLABS, BetaBinomial

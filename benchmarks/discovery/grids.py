@@ -12,9 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.discovery import peers
-from benchmarks.discovery.answers import Answer, answer, each
+from benchmarks.discovery.answers import Answer, answer
 from benchmarks.discovery.lorenz import best_setting, wrong
 from benchmarks.discovery.systems import GRIDS
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, absent, at_least
 
 SHARES = (0.025, 0.05, 0.1, 0.2, 0.4)

@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.discovery import peers
-from benchmarks.discovery.answers import Answer, answer, difference, each
+from benchmarks.discovery.answers import Answer, answer, difference
 from benchmarks.discovery.systems import LORENZ
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 
 

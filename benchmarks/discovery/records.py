@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.integrate import solve_ivp
 
 import smcpn
-from benchmarks.discovery.answers import Answer, answer, each
+from benchmarks.discovery.answers import Answer, answer
 from benchmarks.discovery.lorenz import wrong
 from benchmarks.discovery.systems import FIRST_SEED
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn.datasets.inventory import require_file
 

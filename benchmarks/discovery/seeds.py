@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.discovery.answers import each
+from benchmarks.executors import each
 from benchmarks.papers.differential_programming_discovery import (
     EXCLUDED,
     INCLUDED,

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import smcpn
-from benchmarks.discovery.answers import each
 from benchmarks.discovery.systems import System
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn.discovery.equations.system import CandidateSystem
 from smcpn.discovery.shrinkage.shrinkage import LaplacePrior

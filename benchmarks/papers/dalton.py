@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from benchmarks.executors import each, option
 from benchmarks.papers.dalton_figures import posterior_figure, starts_figure
 from benchmarks.papers.dalton_posteriors import (
     Marginals,
@@ -25,7 +28,6 @@ from benchmarks.papers.dalton_posteriors import (
     lorenz_posteriors,
 )
 from benchmarks.papers.dalton_problems import (
-    Study,
     counts_study,
     fitzhugh_nagumo_study,
     lorenz_study,
@@ -41,6 +43,7 @@ from benchmarks.papers.dalton_settings import (
     STARTS,
 )
 from benchmarks.papers.dalton_starts import (
+    Ends,
     Sweep,
     ends_about_truth,
     multi_start,
@@ -194,23 +197,26 @@ def sweep_row(one: Sweep) -> Row:
 def coarse(quick: bool) -> Outcome:
     """FitzHugh-Nagumo at dt = 1/4, where the posterior has many maxima."""
     study, grid = fitzhugh_nagumo_study(), GRIDS["fn"][0]
-    outcome = Outcome([newton_row(study, likelihood) for likelihood in PUBLISHED_C])
+    outcome = Outcome(list(each(newton_row, PUBLISHED_C)))
     start = fitted(study, "classical", RK4(RUNGE_KUTTA_STEPS), "")[1]
     if start is None:
         return outcome
     points = start.draw(QUICK_SEARCHES if quick else SEARCHES, seed=0)
-    for likelihood in ("dalton", "fenrir", "filtering"):
-        ends = ends_about_truth(study, likelihood, grid, points, "c")
+    for ends in each(partial(_ends, points), ("dalton", "fenrir", "filtering")):
         ours = f"{ends.covering} of {len(points)}; {ends.modes} different ends"
-        name = f"{likelihood} {grid.label}: searches from RK's posterior that cover c"
+        name = f"{ends.likelihood} {grid.label}: searches from RK's posterior that cover c"
         outcome.rows.append(Row(name, ours))
     return outcome
 
 
-def newton_row(study: Study, likelihood: str) -> Row:
+def _ends(points: NDArray[np.float64], likelihood: str) -> Ends:
+    return ends_about_truth(fitzhugh_nagumo_study(), likelihood, GRIDS["fn"][0], points, "c")
+
+
+def newton_row(likelihood: str) -> Row:
     """The value of c by the paper's own search and start."""
     grid = GRIDS["fn"][0]
-    score = newton_cg_scores(study, likelihood, grid)["c"]
+    score = newton_cg_scores(fitzhugh_nagumo_study(), likelihood, grid)["c"]
     covers = bool(abs(score) <= HALF_WIDTH)
     published = PUBLISHED_C[likelihood]
     name = f"{likelihood} {grid.label}: Newton-CG from the truth, third derivative 0: c"
@@ -246,7 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
         given = [*given, *QUICK]
     studies = {name: partial(rows, name) for name in STUDIES}
     folder = {"type": Path, "metavar": "FOLDER", "help": "draw the figures there"}
-    return command(__doc__, studies, given, draw, figures=folder)
+    return command(__doc__, studies, given, draw, executor=option(), figures=folder)
 
 
 if __name__ == "__main__":

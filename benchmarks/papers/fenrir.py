@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.papers.fenrir_fits import Plan, compile_all, workers
+from benchmarks.executors import local, option
+from benchmarks.papers.fenrir_fits import Plan, compile_all
 from benchmarks.papers.fenrir_inference import NAMES, inference
 from benchmarks.papers.fenrir_outcome import Outcome
 from benchmarks.papers.fenrir_pendulum import pendulum
@@ -29,7 +29,7 @@ from benchmarks.papers.fenrir_selection import selection
 from benchmarks.rows import Row, command
 from benchmarks.solver_figures import save
 
-EXPERIMENTS: dict[str, Callable[[ProcessPoolExecutor, Plan], Outcome]] = {
+EXPERIMENTS: dict[str, Callable[[Plan], Outcome]] = {
     "inference": inference,
     "selection": selection,
     "seir": seir,
@@ -53,21 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the experiments asked for, print their rows, and draw where a folder is given."""
     outcomes: list[Outcome] = []
 
-    with workers() as pool:
+    def rows(name: str, quick: bool) -> list[Row]:
+        plan = _plan(quick, arguments)
+        compile_all(SETTINGS_OF[name], plan.order)
+        outcomes.append(EXPERIMENTS[name](plan))
+        return outcomes[-1].rows
 
-        def rows(name: str, quick: bool) -> list[Row]:
-            plan = _plan(quick, arguments)
-            compile_all(pool, SETTINGS_OF[name], plan.order)
-            outcomes.append(EXPERIMENTS[name](pool, plan))
-            return outcomes[-1].rows
+    def draw(options: argparse.Namespace) -> None:
+        for outcome in outcomes if options.figures else ():
+            for figure, make in outcome.figures.items():
+                save(make(), options.figures, figure)
 
-        def draw(options: argparse.Namespace) -> None:
-            for outcome in outcomes if options.figures else ():
-                for figure, make in outcome.figures.items():
-                    save(make(), options.figures, figure)
-
-        studies = {name: partial(rows, name) for name in EXPERIMENTS}
-        return command(__doc__, studies, arguments, draw, **OPTIONS)
+    studies = {name: partial(rows, name) for name in EXPERIMENTS}
+    return command(__doc__, studies, arguments, draw, executor=option(local()), **OPTIONS)
 
 
 def _plan(quick: bool, arguments: list[str] | None) -> Plan:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
-from multiprocessing import get_context
+from functools import cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import factorial
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.papers.fenrir_settings import DIFFUSION, NOISE, ORDER, SETTINGS, STARTS
 from smcpn import RK4, LogLikelihood, Maximum, Record
-from smcpn.codegen.kernel import processors
 from smcpn.pn.iwp import process_noise_factor, transition
 
 Array = NDArray[np.float64]
@@ -153,25 +150,15 @@ def starting_diffusion(record: Record, order: int) -> float:
     return float(np.sqrt(total / len(y)))
 
 
-@contextmanager
-def workers() -> Iterator[ProcessPoolExecutor]:
-    """Processes for many records; most of a fit of few starts is not in the kernel."""
-    with ProcessPoolExecutor(processors(), mp_context=get_context("spawn")) as pool:
-        yield pool
-
-
-def compile_all(pool: ProcessPoolExecutor, names: Iterable[str], order: int) -> None:
+def compile_all(names: Iterable[str], order: int) -> None:
     """Compile different kernels side by side; every process loads them from disk afterwards."""
-    kernels = [(name, method) for method in METHODS for name in names]
-    for future in [pool.submit(_compiled, *kernel, order) for kernel in kernels]:
-        future.result()
+    list(each(partial(_compiled, order), [(name, method) for method in METHODS for name in names]))
 
 
-def _compiled(name: str, method: str, order: int) -> None:
-    _likelihood(name, method, order, 1)
+def _compiled(order: int, kernel: tuple[str, str]) -> None:
+    _likelihood(*kernel, order, 1)
 
 
-def fits(pool: ProcessPoolExecutor, name: str, method: str, plan: Plan) -> list[Fit]:
-    """Fit the records of the first seeds."""
-    tasks = [pool.submit(fit, name, method, plan.order, seed) for seed in range(plan.runs)]
-    return [task.result() for task in tasks]
+def fits(name: str, method: str, plan: Plan) -> list[Fit]:
+    """Fit the records of the first seeds; most of a fit of few starts is not in the kernel."""
+    return list(each(partial(fit, name, method, plan.order), range(plan.runs)))

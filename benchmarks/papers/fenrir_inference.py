@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
@@ -18,9 +17,9 @@ RESAMPLES = 1000
 NAMES = tuple(TRAJECTORY_ERRORS)
 
 
-def inference(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
+def inference(plan: Plan) -> Outcome:
     """Trajectory errors of Fenrir and of least squares, for two systems and two noises."""
-    found = {name: {m: fits(pool, name, m, plan) for m in METHODS} for name in NAMES}
+    found = {name: {m: fits(name, m, plan) for m in METHODS} for name in NAMES}
     rows = [
         row
         for name in NAMES

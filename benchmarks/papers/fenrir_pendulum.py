@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-
 import numpy as np
 
 from benchmarks.papers.fenrir_figures import pendulum_figure
@@ -18,7 +16,7 @@ WITHIN = 1e-2
 PUBLISHED_STARTS = 161
 
 
-def pendulum(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
+def pendulum(plan: Plan) -> Outcome:
     """Search from every length of the sweep, all in one batch on one record."""
     truth = SETTINGS[NAME].truth[LENGTH]
     ends, rows = {}, []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-
 import numpy as np
 
 from benchmarks.papers.fenrir_figures import seir_figure
@@ -15,14 +13,14 @@ from benchmarks.papers.fenrir_settings import SETTINGS
 NAME = "seir"
 
 
-def seir(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
+def seir(plan: Plan) -> Outcome:
     """Absolute errors of rates and initial states."""
     setting = SETTINGS[NAME]
     states = {f"{s}(0)": v for s, v in zip(setting.ode.states, setting.state, strict=True)}
     truth = states | dict(setting.truth)
     errors: dict[str, dict[str, list[float]]] = {}
     for method in METHODS:
-        found = fits(pool, NAME, method, plan)
+        found = fits(NAME, method, plan)
         errors[method] = {
             name: [abs(one.values[name] - truth[name]) for one in found] for name in SEIR[method]
         }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
-
 import numpy as np
 
 from benchmarks.papers.fenrir_figures import selection_figure
@@ -14,11 +12,9 @@ from benchmarks.papers.fenrir_published import SELECTION
 TRUE = "M11"
 
 
-def selection(pool: ProcessPoolExecutor, plan: Plan) -> Outcome:
+def selection(plan: Plan) -> Outcome:
     """Fit all models to the same records; the lowest negative log-likelihood is chosen."""
-    nll = {
-        name: np.array([one.nll for one in fits(pool, name, FENRIR, plan)]) for name in SELECTION
-    }
+    nll = {name: np.array([one.nll for one in fits(name, FENRIR, plan)]) for name in SELECTION}
     others = np.min([values for name, values in nll.items() if name != TRUE], axis=0)
     chosen = int(np.sum(nll[TRUE] < others))
     rows = [

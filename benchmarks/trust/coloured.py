@@ -7,13 +7,14 @@ that intervals of the right model cover in 90 % of the records.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, between
 
 SAMPLES, DT, PARTICLES = 60, 0.5, 300
@@ -56,22 +57,25 @@ def covered(
     return [bool(low <= truth[name] <= high) for name, (low, high) in intervals.items()]
 
 
+def _covered_by_both(case: tuple[smcpn.Record, dict[str, float]]) -> tuple[list[bool], list[bool]]:
+    record, truth = case
+    white = covered(record, "sigma", PRIOR, truth)
+    return white, covered(record, smcpn.AR1("sigma", "rho"), CORRELATED, truth)
+
+
 def coverage(quick: bool) -> Iterator[Row]:
     """Share of intervals that hold the true value, over all parameters, by noise model."""
-    rng, n = np.random.default_rng(0), QUICK_RECORDS if quick else RECORDS
-    white: list[list[bool]] = []
-    coloured: list[list[bool]] = []
-    for _ in range(n):
+    rng, cases = np.random.default_rng(0), []
+    for _ in range(QUICK_RECORDS if quick else RECORDS):
         truth = {name: float(p.rvs(random_state=rng)) for name, p in CORRELATED.items()}
-        record = coloured_record(rng, truth)
-        white.append(covered(record, "sigma", PRIOR, truth))
-        coloured.append(covered(record, smcpn.AR1("sigma", "rho"), CORRELATED, truth))
+        cases.append((coloured_record(rng, truth), truth))
+    white, coloured = zip(*each(_covered_by_both, cases), strict=True)
     yield Row("white noise model", float(np.mean(white)), note=_by_parameter(PRIOR, white))
     share, note = float(np.mean(coloured)), _by_parameter(CORRELATED, coloured)
     yield between("AR1", share, 0.86, 0.94, note)
 
 
-def _by_parameter(prior: dict[str, Any], hits: list[list[bool]]) -> str:
+def _by_parameter(prior: dict[str, Any], hits: Sequence[list[bool]]) -> str:
     """Coverage of each parameter, and the standard error of their mean over the records."""
     shares = zip(prior, np.mean(hits, axis=0), strict=True)
     error = np.std(np.mean(hits, axis=1)) / np.sqrt(len(hits))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_most, between, told
 from benchmarks.targets import GappedOscillator, NoisyRegression
 from smcpn.smc.ibis import Ibis
@@ -62,14 +64,18 @@ def _log_ratio(case: Case, proposal: StudentMixture, theta: Array) -> Array:
     return target.log_density(target.evaluate(theta)) - proposal.log_density(theta)
 
 
+def _run(kind: type[Sampler], case: Case, seed: int) -> Sampler:
+    sampler = kind(case.prior, case, Settings(PARTICLES), np.random.default_rng(seed))
+    sampler.run()
+    return sampler
+
+
 def judged(
     case: Case, answer: Answer, seeds: int, names: Sequence[str], kind: type[Sampler] = Tempering
 ) -> Iterator[Row]:
     """Bias of each named mean, the largest of all, z of the evidence, and runs without a word."""
     shifts, z, evaluations, silent = [], [], [], 0
-    for seed in range(seeds):
-        sampler = kind(case.prior, case, Settings(PARTICLES), np.random.default_rng(seed))
-        sampler.run()
+    for sampler in each(partial(_run, kind, case), range(seeds)):
         values = case.prior.natural(sampler.system.theta)[:, -len(answer.mean) :]
         shifts.append((sampler.system.weights @ values - answer.mean) / answer.sd)
         z.append((sampler.log_evidence - answer.log_evidence) / sampler.log_evidence_se)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most, near
 from benchmarks.trust.resonator import SD_B1, approximation, resonator
 from smcpn import Posterior, Problem
@@ -55,7 +57,7 @@ def two_modes(quick: bool) -> Iterator[Row]:
     problem = two_signs()
     evidence, smaller = by_quadrature(problem)
     for name in ("laplace", "auto"):
-        runs = [_from(name, problem, seed) for seed in range(5 if quick else 20)]
+        runs = list(each(partial(_from, name, problem), range(5 if quick else 20)))
         weights = np.array([run.weights[run.values[:, 0] < 0.0].sum() for run in runs])
         z = np.array([(run.log_evidence - evidence) / run.log_evidence_se for run in runs])
         warned = sum(bool(run.warnings) for run in runs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn import EKF0, RK4
 from smcpn.solver import Solver
@@ -80,16 +82,18 @@ def identified(problem: smcpn.Problem, **options: Any) -> smcpn.Posterior:
         return smcpn.identify(problem, progress=False, **options)
 
 
+def _of_seed(problem: smcpn.Problem, solver: Solver, particles: int, seed: int) -> smcpn.Posterior:
+    return identified(problem, solver=solver, particles=particles, seed=seed)
+
+
 def bias(samples: int, seeds: int, particles: int) -> Iterator[Row]:
     """Yield the mean bias of each solver on ``steps="auto"``, in sd of the fine answer."""
     problem = duffing_problem(samples)
     mean, sd, effective = fine_answer(problem)
     yield Row(f"T {samples}: effective draws of the fine answer", effective)
     for solver in AUTOMATIC:
-        ends = [
-            identified(problem, solver=solver, particles=particles, seed=seed)
-            for seed in range(seeds)
-        ]
+        run = partial(_of_seed, problem, solver, particles)
+        ends = list(each(run, range(seeds)))
         off = np.array([[end.mean[name] for name in end.names] for end in ends])
         off = (off - mean) / sd
         chosen = sorted({int(end.solver.steps) for end in ends})
@@ -142,7 +146,7 @@ def pendulum_problem(y: Array, noise: float) -> smcpn.Problem:
 
 def shares_below_truth(solver: Solver, noise: float, draws: int) -> tuple[Array, float]:
     """Posterior weight below the truth, (draws, d), and the share of runs warned of."""
-    rng, shares, warned = np.random.default_rng(0), [], 0
+    rng, cases = np.random.default_rng(0), []
     prior = pendulum_problem(np.zeros(30), noise).prior
     for number, truth in enumerate(prior.natural(prior.sample(rng, draws))):
         values = dict(zip(prior.names, truth.tolist(), strict=True))
@@ -151,10 +155,17 @@ def shares_below_truth(solver: Solver, noise: float, draws: int) -> tuple[Array,
             initial=[1.2, 0.0], steps=32,
         )  # fmt: skip
         problem = pendulum_problem(exact + noise * rng.standard_normal(exact.shape), noise)
-        posterior = identified(problem, solver=solver, particles=300, seed=number)
-        shares.append(posterior.weights @ (posterior.values < truth))
-        warned += bool(_said(posterior))
-    return np.array(shares), warned / draws
+        cases.append((problem, truth, number))
+    shares, warned = zip(*each(partial(_share_below_truth, solver), cases), strict=True)
+    return np.array(shares), sum(warned) / draws
+
+
+def _share_below_truth(
+    solver: Solver, case: tuple[smcpn.Problem, Array, int]
+) -> tuple[Array, bool]:
+    problem, truth, seed = case
+    posterior = _of_seed(problem, solver, 300, seed)
+    return posterior.weights @ (posterior.values < truth), bool(_said(posterior))
 
 
 def coverage(quick: bool) -> Iterator[Row]:

@@ -229,7 +229,8 @@ class StateSpace(WithCard):
         Raises
         ------
         InputError
-            If the model has no input, or a frequency is not a number above 0.
+            If the model has no input, or a frequency is not a number above 0 or is that of a pole
+            without damping.
         """
         if not self.inputs:
             raise InputError(f"model '{self.name}' has no input: it has no frequency response")
@@ -324,7 +325,7 @@ class StateSpace(WithCard):
         around = [
             (one.imag + np.linspace(-5, 5, AT_RESONANCE) * one.real) / (2 * np.pi)
             for one in poles
-            if one.imag > 0
+            if one.imag > 0 and one.real
         ]
         every = np.unique(np.concatenate([spread, *around]))
         return every[(every >= spread[0]) & (every <= spread[-1])]
@@ -365,15 +366,27 @@ def _matched(poles: Complex, centre: Complex) -> Complex:
 
 
 def _responses(linear: Matrices, frequencies: Array) -> Complex:
-    """C (s I - A)^-1 B + D, (N, F, q, m), in pieces of the draws."""
+    """(C (s I - A)^-1 B + D) exp(-s tau), (N, F, q, m), in pieces of the draws.
+
+    Raises
+    ------
+    InputError
+        At a pole without damping.
+    """
     n, s = linear.A.shape[-1], 2j * np.pi * frequencies
     size = max(1, LARGEST // (n * n * len(s)))
     parts: list[Complex] = []
     for a in range(0, len(linear.A), size):
         A, B, C, D = (one[a : a + size, None] for one in (linear.A, linear.B, linear.C, linear.D))
-        states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, np.broadcast_to(
-            B, (len(B), len(s), *B.shape[2:])
-        ).astype(complex))  # fmt: skip
+        right = np.broadcast_to(B, (len(B), len(s), *B.shape[2:])).astype(complex)
+        try:
+            states = np.linalg.solve(s[:, None, None] * np.eye(n) - A, right)
+        except np.linalg.LinAlgError:
+            raise InputError(
+                "frequencies has that of a pole without damping, where the response is infinite: "
+                "leave it out",
+                argument="frequencies",
+            ) from None
         parts.append((C @ states + D) * _shifted(frequencies, linear.delay[a : a + size]))
     return np.concatenate(parts)
 

@@ -2,12 +2,17 @@
 
 import json
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 import smcpn
+from benchmarks import executors
+from benchmarks.executors import each, executing, option
 from benchmarks.machine import machine
 from benchmarks.rows import Row, absent, at_most, command, near
 from benchmarks.scaling_problems import chain
@@ -155,6 +160,71 @@ def test_a_study_without_its_data_is_a_row():
         raise smcpn.InputError("no file: fetch it")
 
     assert command("Test.", {"silverbox": study}, ["--check"]) == 0
+
+
+def test_cases_are_in_order_whoever_ends_first():
+    last = threading.Event()
+
+    def ran(case):
+        if case < 2:
+            assert last.wait(30.0)
+        else:
+            last.set()
+        # Cases of a case are run where it is.
+        return case, list(each(lambda _: threading.get_ident(), range(2))), threading.get_ident()
+
+    with ThreadPoolExecutor(3) as pool, executing(pool):
+        found = list(each(ran, range(3)))
+    assert [case for case, _, _ in found] == [0, 1, 2]
+    assert all(inner == [own, own] for _, inner, own in found)
+    assert len({own for _, _, own in found} - {threading.get_ident()}) == 3
+    assert list(each(lambda _: threading.get_ident(), [0])) == [threading.get_ident()]
+
+
+def test_rows_are_the_same_by_an_executor(monkeypatch, capsys):
+    ran, addresses = [], []
+
+    def squared(case):
+        ran.append(threading.current_thread() is threading.main_thread())
+        return float(np.random.default_rng(case).normal() ** 2)
+
+    @contextmanager
+    def opened(executor):
+        addresses.append(executor)
+        with ThreadPoolExecutor(2) as pool:
+            yield pool if executor else None
+
+    def study(quick):
+        yield from (Row(f"seed {k}", value) for k, value in enumerate(each(squared, range(4))))
+
+    monkeypatch.setattr(executors, "opened", opened)
+    for name in executors.ONE_THREAD:
+        monkeypatch.setenv(name, "1")
+    found = []
+    for arguments in ([], ["--executor", "threads"]):
+        assert command("Test.", {"seeds": study}, ["--json", *arguments], executor=option()) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0] == found[1]
+    assert ran == [True] * 4 + [False] * 4
+    assert addresses == [None, "threads"]
+
+
+def test_a_case_that_fails_fails_its_study():
+    with (
+        ThreadPoolExecutor(1) as pool,
+        executing(pool),
+        pytest.raises(ZeroDivisionError),
+    ):
+        list(each(lambda case: 1.0 / case, [1.0, 0.0, 2.0]))
+
+
+def test_an_executor_that_is_none_is_refused(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command("Test.", STUDIES, ["--executor", "nobody"], executor=option())
+    assert "executor is 'nobody'" in capsys.readouterr().err
+    # Where nothing would use it, there is no such option.
+    with pytest.raises(SystemExit, match="2"):
+        command("Test.", STUDIES, ["--executor", "loky:2"])
 
 
 def test_masses_in_a_row():

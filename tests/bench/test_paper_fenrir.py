@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -158,11 +156,10 @@ def test_a_miss_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
     def one_outlier(*_: object) -> list[Fit]:
         return [made_up(error) for error in (0.01, 0.02, 1.5)]
 
-    pool = cast("ProcessPoolExecutor", None)
     monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", good)
-    assert judged(inference(pool, Plan(runs=3))) == [True] * 8
+    assert judged(inference(Plan(runs=3))) == [True] * 8
     monkeypatch.setattr("benchmarks.papers.fenrir_inference.fits", one_outlier)
-    outcome = inference(pool, Plan(runs=3))
+    outcome = inference(Plan(runs=3))
     assert judged(outcome) == [True, False] * 4
     assert "NO" in table(outcome.rows)
 
@@ -170,11 +167,11 @@ def test_a_miss_is_called_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_model_is_chosen_by_its_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = {"M11": (-40.0, -40.0), "M10": (14.0, -41.0), "M01": (9.0, 9.0), "M00": (99.0, np.inf)}
 
-    def by_model(_: object, name: str, *__: object) -> list[Fit]:
+    def by_model(name: str, *__: object) -> list[Fit]:
         return [made_up(0.0, nll) for nll in ends[name]]
 
     monkeypatch.setattr("benchmarks.papers.fenrir_selection.fits", by_model)
-    chosen = selection(cast("ProcessPoolExecutor", None), Plan(runs=2)).rows[0]
+    chosen = selection(Plan(runs=2)).rows[0]
     assert chosen.value == "1"
     assert chosen.met is False
 

@@ -193,6 +193,17 @@ def test_a_dead_time_turns_the_phase():
         ModelSource.of(problem, values[0], 1)
 
 
+def test_the_response_at_a_pole_without_damping_is_refused():
+    @smcpn.ode
+    def undamped(x, v, u, *, k):
+        return v, u - k * x
+
+    linear = smcpn.linearise(undamped, {"k": 1.0}, observe="x")
+    assert np.isfinite(linear.bode().magnitude).all()
+    with pytest.raises(InputError, match="pole without damping"):
+        linear.bode([0.1, abs(linear.poles()[0].pole) / (2 * np.pi)])
+
+
 def test_the_figure_shows_magnitude_and_phase(posterior):
     figure = posterior.plot_bode(draws=50)
     assert isinstance(figure, Figure)

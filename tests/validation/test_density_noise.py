@@ -6,6 +6,7 @@ from scipy import stats
 
 import smcpn
 from smcpn.likelihood.stiffness import chosen_solver
+from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import simulate_particles
 
 
@@ -65,6 +66,9 @@ def test_counts_are_simulated_as_counts():
     np.testing.assert_allclose(found.noise_variance, found.mean, rtol=1e-9)
     # 60 counts, each inside with probability 0.95: 0.87 is three standard errors below.
     assert 0.87 < found.coverage[0] <= 1.0
+    later = problem.records[0][10:].with_outputs(np.exp(log_means[10:]))
+    begun = simulate_started(problem, later, np.array([[0.5]]), np.ones(1), samples=20)
+    np.testing.assert_allclose(begun.mean[20:, 0], np.exp(log_means[30:]), rtol=1e-3)
 
 
 def test_zeros_and_ones_have_probabilities_for_means():
