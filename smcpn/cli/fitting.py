@@ -121,6 +121,7 @@ def as_text(outcome: Fit) -> str:
         f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
         "",
         outcome.laplace.summary(),
+        *_remarks(outcome),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]
@@ -128,3 +129,10 @@ def as_text(outcome: Fit) -> str:
         lines += ["", align(score_table(outcome.scores, case.published), left=(0, 1))]
         lines += score_note(outcome.scores, DRAWS if outcome.laplace.success else 1)
     return "\n".join(lines)
+
+
+def _remarks(outcome: Fit) -> list[str]:
+    """What the residuals at the mode say; a summary of robust standard deviations says it."""
+    if outcome.robust is not None or outcome.posterior is None:
+        return []
+    return outcome.posterior.remarks

@@ -20,7 +20,7 @@ from smcpn.errors import InputError, real_number, shown
 from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels as LineChannels
 from smcpn.io.parse import Column, Kind, Slot, StreamFormat
-from smcpn.io.read import chosen, converted, matching, time_axis
+from smcpn.io.read import chosen, converted, matching, time_axis, told_gaps
 from smcpn.io.table import DECIMALS, TextTable
 from smcpn.model.entries import spanned
 from smcpn.model.record import HOLDS, Record
@@ -270,7 +270,7 @@ class Reader:
             )
         samples = entry.read("samples", _samples, slice(None))
         with entry.blame("samples"):
-            return record[samples]
+            return told_gaps(record[samples])
 
     def _columns(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import logging
 import os
 import re
 from collections.abc import Generator, Mapping, Sequence
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from smcpn import units
 from smcpn.arguments import FileName, checked
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, listed, shown, visible
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels, Slot
@@ -26,9 +27,12 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 
 Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
 
 UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
+NEARLY, MOSTLY = 0.1, 0.9
+"""Sampling has gaps, and is not irregular, where most intervals are nearly the median."""
 
 
 def converted(values: Array, unit: str, to: str) -> Array:
@@ -49,6 +53,29 @@ def time_axis(t: Array) -> dict[str, Any]:
     if off <= UNIFORM * spacing:
         return {"dt": float(f"{spacing:.12g}"), "start": float(t[0])}
     return {"t": t}
+
+
+def told_gaps(record: Record) -> Record:
+    """Return the record; log a warning where rows are missing from it.
+
+    Its input is not known there, and what the hold puts in its place passes for measured.
+    """
+    if record.uniform or not record.n_inputs:
+        return record
+    steps = np.diff(record.t)
+    usual = float(np.median(steps))
+    gaps = np.flatnonzero(steps > (1.0 + ROUNDED) * usual)
+    if len(gaps) and (np.abs(steps - usual) <= NEARLY * usual).mean() >= MOSTLY:
+        at = gaps[steps[gaps].argmax()]
+        more = f", and {counted(len(gaps) - 1, 'shorter gap')}" if len(gaps) > 1 else ""
+        did = "held" if record.hold == "zoh" else "drawn as a line"
+        sentence = (
+            f"{record.name}: rows are missing between samples {at} and {at + 1}, "
+            f"{steps[at] / usual:.3g} intervals apart{more}: the input is {did} over a gap. If it "
+            f"moved there, make two records, of the samples before {at + 1} and of those from it"
+        )
+        _log.warning("%s", visible(sentence))
+    return record
 
 
 def matching(path: Path) -> list[Path]:
@@ -295,7 +322,7 @@ class _Options:
             for names in (layout.inputs, layout.outputs)
         )
         unit = noted.pop() if len(noted) == 1 else ""
-        return Record(u=u, y=y, **axis, hold=self.hold, y_unit=unit, name=name)
+        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=unit, name=name))
 
     def _converted(self, path: Path, column: str, values: Array, noted: Mapping[str, str]) -> Array:
         to = self.to.get(column)

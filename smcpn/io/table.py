@@ -361,7 +361,17 @@ class TextTable:
 
 
 def _labels(column: Sequence[str]) -> NDArray[np.str_]:
-    return np.array([one.strip().strip('"') for one in column], dtype=np.str_)
+    """Labels of a column.
+
+    Raises
+    ------
+    ValueError
+        If one is empty.
+    """
+    labels = [one.strip().strip('"') for one in column]
+    if not all(labels):
+        raise ValueError
+    return np.array(labels, dtype=np.str_)
 
 
 def _date(text: str) -> datetime:
@@ -384,6 +394,8 @@ def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
         return parse([text])
     except (ValueError, TypeError):
         pass
+    if parse is _labels:
+        raise BadLineError(f"'{name}' is empty, and tells experiments apart: fill in its label")
     if getattr(parse, "__name__", "") == "_times":
         raise BadLineError(f"'{name}' is {shown(text)}, no time: write {_DATES}")
     if re.fullmatch(r"[+-]?\d[\d.,' ]*\d", text):

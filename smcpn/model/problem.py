@@ -104,7 +104,8 @@ class Problem(WithCard):
         hold, ``"zoh"`` or ``"foh"``, whatever part of a sampling interval tau is. An input maps to
         seconds, or to the name of a parameter whose prior has bounds. Before the first sample the
         input is the first one; of a record that was cut from a longer one it is what came before,
-        up to 64 samples, of a periodic one the period before.
+        up to 64 samples, beyond which the first of these is held and a dead time that is surely
+        longer is refused; of a periodic one it is the period before.
 
     Attributes
     ----------

@@ -308,7 +308,8 @@ def _tests(
     for name, simulation in simulations.items():
         figures: list[Picture | Plot] = []
         for output in range(simulation.mean.shape[1]):
-            caption = f"{name}: measured and simulated, the 95 % band, and the error."
+            which = f", {simulation.names_of_outputs[output]}" if len(simulation.fit) > 1 else ""
+            caption = f"{name}{which}: measured and simulated, the 95 % band, and the error."
             figures.append(simulation_figure(gallery, simulation, output, caption))
             try:
                 response = frequency_response(simulation.record, simulation.mean, output)

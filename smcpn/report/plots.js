@@ -65,6 +65,7 @@
       const style = STYLES[curve.role] || STYLES.model5;
       series.push({
         label: curve.label, stroke: colour(style.colour), width: style.width, dash: style.dash, value: number,
+        ...(curve.points ? { points: { show: true, size: 6, width: 0, fill: colour(style.colour) } } : {}),
       });
     }
     const axis = { stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };

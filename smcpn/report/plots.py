@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.model.record import Record
 from smcpn.report.page import Gallery, Picture
-from smcpn.report.style import with_unit
+from smcpn.report.style import apart, units_of, with_unit
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.particles import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
@@ -41,11 +41,12 @@ MOST_RECORDS = 4
 
 @dataclass(frozen=True)
 class Curve:
-    """A curve of a panel: a sum of arrays, and the role that decides how it is drawn."""
+    """A curve of a panel: a sum of arrays, the role that decides how it is drawn, its points."""
 
     label: str
     role: str
     terms: Terms
+    points: bool = False
 
 
 @dataclass(frozen=True)
@@ -153,17 +154,20 @@ def simulation_figure(
     half = TWO_SIDED_95 * simulation.sd[:, output]
     step = float(np.median(half)) / FINE
     arrays = {"mean": Rounded(mean, step), "half": Rounded(half, step)}
-    label = with_unit("output", record.y_unit)
+    unit = units_of(record.y_unit, simulation.mean.shape[1])[output]
+    names = simulation.names_of_outputs
+    label = with_unit(names[output] if len(names) > 1 else "output", unit)
     model = Curve("simulated", "model", ((1, "mean"),))
     band: tuple[Terms, Terms] = (((1, "mean"), (-1, "half")), ((1, "mean"), (1, "half")))
     y = record.y[:, output] if record.n_outputs else np.full(len(record), np.nan)
     if not np.isfinite(y).any():
         return Plot(record.t, arrays, [Panel(label, (model,), band)], caption, picture)
-    error = Curve("error", "model", ((1, "y"), (-1, "mean")))
+    points = apart(y)
+    error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
     panels = [
-        Panel(label, (Curve("measured", "data", ((1, "y"),)), model), band),
-        Panel(with_unit("error", record.y_unit), (error,), (((-1, "half"),), ((1, "half"),))),
+        Panel(label, (Curve("measured", "data", ((1, "y"),), points), model), band),
+        Panel(with_unit("error", unit), (error,), (((-1, "half"),), ((1, "half"),))),
     ]
     mark = ("largest error", float(part[0]), float(part[-1]))
     return Plot(record.t, {**arrays, "y": y}, panels, caption, picture, mark)
@@ -236,11 +240,15 @@ def path_plots(found: Discovery) -> list[Plot]:
 def compared_plot(record: Record, output: int, means: Mapping[str, Array], caption: str) -> Plot:
     """One measured output and what each of several models simulates, errors below."""
     arrays = {"y": record.y[:, output]} | {f"m{k}": mean for k, mean in enumerate(means.values())}
-    measured = Curve("measured", "data", ((1, "y"),))
+    points = apart(record.y[:, output])
+    measured = Curve("measured", "data", ((1, "y"),), points)
     models = [Curve(name, f"model{k}", ((1, f"m{k}"),)) for k, name in enumerate(means)]
-    errors = [Curve(name, f"model{k}", ((1, "y"), (-1, f"m{k}"))) for k, name in enumerate(means)]
+    errors = [
+        Curve(name, f"model{k}", ((1, "y"), (-1, f"m{k}")), points) for k, name in enumerate(means)
+    ]
+    unit = units_of(record.y_unit, record.n_outputs)[output]
     panels = [
-        Panel(with_unit("output", record.y_unit), (measured, *models)),
-        Panel(with_unit("error", record.y_unit), tuple(errors)),
+        Panel(with_unit("output", unit), (measured, *models)),
+        Panel(with_unit("error", unit), tuple(errors)),
     ]
     return Plot(record.t, arrays, panels, caption)

@@ -183,6 +183,19 @@ def with_unit(quantity: str, unit: str) -> str:
     return f"{quantity} ({plain(unit)})" if unit else quantity
 
 
+def units_of(y_unit: str, outputs: int) -> list[str]:
+    """Units of the outputs of a record: one of all, or those of each."""
+    units = y_unit.split(", ")
+    return units if len(units) == outputs else units[:1] * outputs
+
+
+def apart(values: Array) -> bool:
+    """Whether most of the numbers have NaN on either side, where a line shows nothing."""
+    seen = np.concatenate([[False], np.isfinite(values), [False]])
+    lonely = seen[1:-1] & ~seen[:-2] & ~seen[2:]
+    return bool(2 * lonely.sum() > seen.sum())
+
+
 def envelope(t: Array, values: Array, bins: int = BINS) -> tuple[Array, Array]:
     """Replace a series by the extremes of each bin, in the order they occur.
 

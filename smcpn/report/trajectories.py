@@ -18,11 +18,13 @@ from smcpn.report.style import (
     LIGHT,
     MIDDLE,
     WIDTH,
+    apart,
     band_envelope,
     envelope,
     figure,
     plain,
     styled,
+    units_of,
     with_unit,
 )
 
@@ -43,6 +45,7 @@ def simulation_figure(
     scores: tuple[float, float, float],
     diverged: float = 0.0,
     kind: str = "free simulation",
+    name: str = "output",
 ) -> Figure:
     """Measured and simulated output with the 95 % predictive band, the error, and a zoom.
 
@@ -59,6 +62,8 @@ def simulation_figure(
         Share of the simulations that diverged, and are not shown.
     kind : str
         What was simulated, for the title.
+    name : str
+        Of the output.
 
     Returns
     -------
@@ -67,7 +72,8 @@ def simulation_figure(
         outputs and errors next to each other. The first two where the record is as short as that,
         one without measurements.
     """
-    t, unit, half = record.t, record.y_unit, upper - mean
+    t, half = record.t, upper - mean
+    unit = units_of(record.y_unit, max(1, record.n_outputs))[output if record.n_outputs else 0]
     title = f"{plain(record.name)}: {kind}"
     if diverged:
         title += f" ({100 * diverged:.2g} % diverged)"
@@ -76,7 +82,7 @@ def simulation_figure(
         drawing = figure(2.6)
         whole = drawing.subplots()
         _plot_curves(whole, t, None, mean, half, unit)
-        whole.set(title=title, xlabel="time (s)")
+        whole.set(ylabel=with_unit(name, unit), title=title, xlabel="time (s)")
         return drawing
     part = worst_window(np.abs(y - mean))
     closer = len(t[part]) < len(t)
@@ -87,6 +93,7 @@ def simulation_figure(
     below.sharex(whole)
     _plot_curves(whole, t, y, mean, half, unit)
     _plot_error(below, t, y - mean, half, unit)
+    whole.set_ylabel(with_unit(name, unit))
     fit, rmse, coverage = scores
     whole.set_title(
         f"{title}, fit {fit:.2f} %, RMSE {rmse:.3g}{f' {plain(unit)}' if unit else ''}, "
@@ -97,6 +104,7 @@ def simulation_figure(
     if closer:
         close, close_error = panels["c"], panels["d"]
         _plot_curves(close, t[part], y[part], mean[part], half[part], unit)
+        close.set_ylabel(with_unit(name, unit))
         _plot_error(close_error, t[part], (y - mean)[part], half[part], unit)
         close.set_title("where the error is largest (marked above)")
         first, last = float(t[part][0]), float(t[part][-1])
@@ -140,8 +148,7 @@ def outputs_figure(
         Two axes for each of the first `MOST_OUTPUTS` outputs; one where nothing was measured.
     """
     t, shown = record.t, min(len(names), MOST_OUTPUTS)
-    units = record.y_unit.split(", ") if record.y_unit else [""]
-    units = units if len(units) == len(names) else units[:1] * len(names)
+    units = units_of(record.y_unit, len(names))
     y = record.y if record.n_outputs else np.full(mean.shape, np.nan)
     measured = [bool(np.isfinite(y[:, j]).any()) for j in range(shown)]
     heights = [h for one in measured for h in ([2.0, 1.0] if one else [2.0])]
@@ -175,7 +182,9 @@ def _plot_curves(
         *band_envelope(t, mean - half, mean + half), color=LIGHT, lw=0, label="95 % band"
     )
     if y is not None:
-        marks: dict[str, Any] = {"marker": "o", "ms": 2.5, "mew": 0} if len(t) <= ZOOM else {}
+        marks: dict[str, Any] = (
+            {"marker": "o", "ms": 2.5, "mew": 0} if len(t) <= ZOOM or apart(y) else {}
+        )
         axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
     axes.plot(*envelope(t, mean), color=DARK, lw=0.9, label="simulated")
     axes.set_xlim(float(t[0]), float(t[-1]))
@@ -184,7 +193,8 @@ def _plot_curves(
 
 def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
     axes.fill_between(*band_envelope(t, -half, half), color=LIGHT, lw=0)
-    axes.plot(*envelope(t, error), color=DARK, lw=0.6)
+    marker = "." if apart(error) else None
+    axes.plot(*envelope(t, error), color=DARK, lw=0.6, marker=marker, ms=4, mew=0)
     axes.axhline(0.0, color="k", lw=0.5)
     axes.set_ylabel(with_unit("error", unit))
 

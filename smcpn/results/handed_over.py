@@ -131,9 +131,10 @@ class HandedOver(ABC):
         """Write the model with its mean parameters as an FMU of FMI 3.0, and return its path.
 
         It has machine code for this computer's kind, made of the C source of `to_c`, which is in it
-        for others; no Python is needed where it runs. Parameters can be changed, and the initial
-        state before a run. It is for co-simulation, where the input is held from one communication
-        point to the next, and for model exchange.
+        for others; no Python is needed where it runs. Parameters can be changed, and before a run
+        the initial state, which otherwise follows those that it depends on. It is for
+        co-simulation, where the input is held from one communication point to the next, and for
+        model exchange.
 
         Parameters
         ----------

@@ -317,10 +317,11 @@ class Posterior(WeightedDraws, HandedOver):
         """The parameter table and the figures of the run, and what is to be said of the sd."""
         if self.learning_rate != 1.0:
             return super().summary()
-        return "\n".join([super().summary(), *self._remarks])
+        return "\n".join([super().summary(), *self.remarks])
 
     @property
-    def _remarks(self) -> list[str]:
+    def remarks(self) -> list[str]:
+        """Lines of the summary on what the residuals say of the standard deviations."""
         factors = vars(self).get("sandwich")
         if factors is None:
             found = self._suspicion

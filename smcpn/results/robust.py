@@ -182,8 +182,9 @@ def suspicion(posterior: Posterior) -> str:
     if found < NOTABLE**2:
         return ""
     return (
-        f"the residuals are autocorrelated and tell no more than {1 / found:.2g} of their number: "
-        f"standard deviations may be some {np.sqrt(found):.2g} times these, ask posterior.robust()"
+        "the residuals are autocorrelated, as where something is missing in the model or the input "
+        f"is not known, and tell no more than {1 / found:.2g} of their number: standard deviations "
+        f"may be some {np.sqrt(found):.2g} times these, ask posterior.robust(), or --robust"
     )
 
 

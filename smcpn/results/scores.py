@@ -53,8 +53,12 @@ class Score:
 
     @classmethod
     def of(cls, simulation: Simulation, output: int = 0) -> Score:
-        """Score an output of a simulation."""
-        rmse, weights = simulation.rmse[:, output], simulation.weights
+        """Score an output of a simulation; what diverged or has no weight does not count."""
+        share = simulation.weights * len(simulation.weights)
+        kept = ~np.isinf(simulation.rmse[:, output]) & (share > NO_SHARE)
+        rmse, weights = simulation.rmse[kept, output], simulation.weights[kept]
+        if not kept.all():
+            weights = weights / weights.sum()
         units, mean = simulation.record.y_unit.split(", "), float(weights @ rmse)
         with np.errstate(invalid="ignore"):
             error = float(np.sqrt(np.square(weights) @ np.square(rmse - mean)))
@@ -67,12 +71,26 @@ class Score:
             unit=units[output] if len(units) > output else units[0],
             fit=float(simulation.fit[output]),
             coverage=float(simulation.coverage[output]),
-            particles=len(rmse),
+            particles=len(kept),
             rmse_mean_se=error,
-            warnings=simulation.warnings,
+            warnings=simulation.warnings + _diverged(simulation),
         )
 
 
+def _diverged(simulation: Simulation) -> tuple[str, ...]:
+    """A warning where particles that diverged have a share that can be seen."""
+    if simulation.diverged < LEAST_SHARE:
+        return ()
+    return (
+        f"{simulation.record.name}: the simulation diverges for {simulation.diverged:.2g} of the "
+        "posterior, which the scores leave out",
+    )
+
+
+NO_SHARE = 1e-9
+"""Weight of a particle, by that of one among equals, that is none: a proposal that failed."""
+LEAST_SHARE = 1e-3
+"""Of the posterior that diverges, from which it is told."""
 SCORED_STEPS = 2.5e8
 """Solver steps of all particles over all tests up to which every particle is scored."""
 LEAST_SCORED, BLOCK = 128, 64

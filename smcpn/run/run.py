@@ -24,7 +24,13 @@ from smcpn.run.plan import exact_likelihood, planned, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.particles import AnyLikelihood, ParticleSystem, log_ratio, normalise
+from smcpn.smc.particles import (
+    AnyLikelihood,
+    ParticleSystem,
+    effective_sample_size,
+    log_ratio,
+    normalise,
+)
 from smcpn.smc.psis import largest_k
 from smcpn.smc.replicates import Populations, combine
 from smcpn.smc.sampler import Progress, Sampler, Snapshot
@@ -43,6 +49,8 @@ FAR = 4.0
 """Shift, in posterior sd, from which it costs less to begin again than to carry particles over."""
 BEYOND = 0.01
 """Share of particles from the prior that may end beyond the modes of a start."""
+EFFECTIVE = 0.5
+"""Share of the draws of a start with learned scales that must be effective at the posterior."""
 CUT_OFF = 0.01
 """Share of the last proposals that diverge, from which coarse steps may have cut off a part of the
 posterior, which particles that are carried over would not reach."""
@@ -249,21 +257,41 @@ class Run:
     def _sampler_settings(self) -> SamplerSettings:
         return replace(self.settings.sampler, start=self.start)
 
-    def _judge_start(self, pareto_k: float) -> None:
+    def _judge_start(self, sampler: Sampler) -> None:
         """Begin again where the weights show that the start is not near enough to the posterior.
 
         That is at the modes widened, or, where these miss a part of it, at the prior. Moves that
         follow the gradient carry particles along the path from where they begin, and in many
         dimensions no start has weights of which the largest do not matter.
         """
+        pareto_k = sampler.pareto_k
         if self.settings.follows_gradient and np.isfinite(pareto_k):
             return
-        if self.refused_k is None and pareto_k > largest_k(self.settings.particles):
+        if self.refused_k is not None:
+            return
+        if pareto_k > largest_k(self.settings.particles):
             self.refused_k, self.widened = pareto_k, bool(np.isfinite(pareto_k))
             self.widened = self.widened and self._covers_posterior()
-            begin = "the modes widened" if self.widened else "the prior"
-            _log.info("the start has Pareto k %.2f: begin again at %s", pareto_k, begin)
-            self._begin(self._first)
+        elif self._leaves_scales_open(sampler):
+            self.refused_k, self.widened = pareto_k, True
+        else:
+            return
+        begin = "the modes widened" if self.widened else "the prior"
+        _log.info("the start has Pareto k %.2f: begin again at %s", pareto_k, begin)
+        self._begin(self._first)
+
+    def _leaves_scales_open(self, sampler: Sampler) -> bool:
+        """Whether few draws of a start with learned scales count for the posterior.
+
+        The posterior of a scale has a long tail. Where few or none of the draws are in it their k
+        does not tell, moves from them come into it late, and the evidence is stated too low.
+        Learned lengths are left out: moves do not find back from modes that are wider.
+        """
+        columns = learned_scales(self.problem)
+        if sampler.sample or sampler.exponent != 0.0 or columns is None or columns.stretches:
+            return False
+        effective = effective_sample_size(sampler.system.log_increment)
+        return bool(effective < EFFECTIVE * self.settings.particles)
 
     def _covers_posterior(self) -> bool:
         """Whether particles from the prior end nowhere but about the modes of the start."""
@@ -278,7 +306,8 @@ class Run:
 
     def _give_up_start(self) -> None:
         """Begin again at the prior."""
-        self.refused_k = np.inf if self.refused_k is None else self.refused_k
+        if self.refused_k is None or self.refused_k <= largest_k(self.settings.particles):
+            self.refused_k = np.inf
         self.widened = False
         self._begin(self._first)
 
@@ -389,7 +418,7 @@ class Run:
             if not self._begins_otherwise(error):
                 raise
             return
-        self._judge_start(sampler.pareto_k)
+        self._judge_start(sampler)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
         at_work = self.samplers[-1:] == [sampler]
         if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):

@@ -82,18 +82,18 @@ def fitted_initial_states(
     error, jacobian = sensitivity(x)
     usable = np.isfinite(error).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
     error[~usable], jacobian[~usable] = 0.0, 0.0
-    loss = np.square(error).sum(axis=1)
+    loss = _squares(error)
     for _ in range(ITERATIONS):
         step = np.stack([np.linalg.lstsq(j, e)[0] for j, e in zip(jacobian, error, strict=True)])
         trial, trial_jacobian = sensitivity(x + step)
-        trial_loss = np.square(trial).sum(axis=1)
+        trial_loss = _squares(trial)
         worse = ~(trial_loss <= loss) & usable
         for _ in range(HALVINGS):
             if not (worse & ~(trial_loss <= loss * (1 + CONVERGED))).any():
                 break
             step[worse] /= 2
             trial, trial_jacobian = sensitivity(x + step)
-            trial_loss = np.square(trial).sum(axis=1)
+            trial_loss = _squares(trial)
             worse = ~(trial_loss <= loss) & usable
         better = ~worse & usable
         done = bool((loss - trial_loss <= CONVERGED * loss)[better].all())
@@ -103,6 +103,12 @@ def fitted_initial_states(
         if done:
             break
     return x
+
+
+def _squares(error: Array) -> Array:
+    """Sum of squares of each row; inf where a simulation diverges."""
+    with np.errstate(over="ignore"):
+        return np.square(error).sum(axis=1)
 
 
 class _Sensitivity:

@@ -194,7 +194,7 @@ class Simulation(WithCard):
         scores = self.fit[output], self.rmse_of_mean[output], self.coverage[output]
         return simulation_figure(
             self.record, output, self.mean[:, output], self.upper[:, output], scores,
-            self.diverged, self.kind,
+            self.diverged, self.kind, self.names_of_outputs[output] if outputs > 1 else "output",
         )  # fmt: skip
 
 

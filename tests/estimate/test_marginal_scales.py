@@ -13,7 +13,7 @@ from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import given_scales, with_marginal_scales
 from smcpn.estimate.search import SEARCHES
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.smc.psis import pareto_k
+from smcpn.smc.psis import largest_k, pareto_k
 from smcpn.smc.start import MixtureStart
 
 RK4 = smcpn.RK4(steps=1)
@@ -190,3 +190,19 @@ def test_normal_priors_keep_their_curvature_next_to_the_centre_of_draws():
     place = columns.others.tolist().index(line)
     own = given.information[place, place] - information[0, line, line]
     assert own == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::smcpn.SamplerWarning")
+@pytest.mark.parametrize(("model", "width"), [(driven, 3.0), (driven_smoothly, 1.0)])
+def test_a_start_of_few_effective_draws_is_widened_for_scales(model, width, monkeypatch):
+    """Here nearly all are asked to be; evidence within 5 standard errors of the Gaussians'."""
+    problem = problem_of(0.3, model=model)
+    laplace = smcpn.laplace(problem, **OPTIONS)
+    options = {"start": laplace, "particles": 100, "ess": 0.2, "seed": 1, "progress": False}
+    assert smcpn.identify(problem, **options).method.width == 1.0
+    monkeypatch.setattr("smcpn.run.run.EFFECTIVE", 0.99)
+    posterior = smcpn.identify(problem, **options)
+    assert posterior.method.width == width
+    assert posterior.method.pareto_k < largest_k(100)
+    error = posterior.log_evidence_se
+    assert abs(posterior.log_evidence - laplace.log_evidence) < 5.0 * error + 0.1

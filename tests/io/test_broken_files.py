@@ -102,6 +102,8 @@ def test_experiments(tmp_path):
     refused(path, r"line 4: time 't' is 0 after 1: .*experiment = \"...\"")
     path.write_text("run,t,u,x\na,0,1,2\na,1,1,2\nb,1,1,2\nb,1,1,2\n", "utf-8")
     refused(path, "line 5: time 't' is 1 after 1 of experiment 'b'", several, experiment="run")
+    path.write_text("run,t,u,x\na,0,1,2\n,1,1,2\nb,0,1,2\n,1,1,2\n")
+    refused(path, "line 3: 'run' is empty.*fill in", several, experiment="run")
     runs = tmp_path / "runs.mat"
     savemat(runs, {"runs": _structures()})
     refused(

@@ -129,3 +129,25 @@ def test_long_tables_are_read_in_pieces(tmp_path, monkeypatch):
     lines[400] = "1,2,oops"
     with pytest.raises(smcpn.InputError, match=r"data.csv, line 401: 'u' is 'oops'"):
         read(written(tmp_path, "\n".join(lines)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "hold", "told"),
+    [
+        ([*range(30), *range(40, 60)], "zoh", "between samples 29 and 30, 11 intervals apart:"),
+        (
+            [*range(30), *range(40, 60), 64],
+            "foh",
+            "1 shorter gap: the input is drawn as a line",
+        ),
+        ([*range(30), *range(40, 60)], "no input", ""),
+        (range(50), "zoh", ""),
+        (np.cumsum(1.0 + np.arange(50) % 3), "zoh", ""),
+    ],
+)
+def test_missing_rows_are_told(tmp_path, caplog, rows, hold, told):
+    path = written(tmp_path, "t,u,x\n" + "".join(f"{t},1,2\n" for t in rows))
+    given = {"inputs": ()} if hold == "no input" else {"hold": hold}
+    read(path, **given)
+    assert told in caplog.text
+    assert bool(told) == ("rows are missing" in caplog.text)

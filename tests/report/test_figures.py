@@ -232,3 +232,18 @@ def test_powers_of_ten_are_plain_text():
     axes.semilogy([1.0, 2.0], [1e-12, 3.0])
     axes.yaxis.set_major_formatter(Powers())
     assert axes.yaxis.get_major_formatter()(1e-9) == "10\N{SUPERSCRIPT MINUS}\N{SUPERSCRIPT NINE}"
+
+
+def test_an_output_has_its_name_and_unit_and_shows_samples_that_stand_apart(posterior):
+    record = models.oscillator_record(seed=9)[:40]
+    seldom = record.y.copy()
+    seldom[np.arange(len(record)) % 10 > 0] = np.nan
+    both = np.hstack([record.y, seldom])
+    record = smcpn.Record(u=record.u, y=both, dt=record.dt, y_unit="m, V")
+    simulated = posterior.simulate(record, observe=["x", "v"])
+    output, error = simulated.plot(1).axes[:2]
+    assert output.get_ylabel() == "v (V)"
+    assert "V, " in output.get_title()
+    assert "m, V" not in output.get_title()
+    assert error.get_lines()[0].get_marker() == "."
+    assert simulated.plot(0).axes[1].get_lines()[0].get_marker() == "None"

@@ -281,6 +281,9 @@ def test_one_diverging_particle_does_not_spoil_the_prediction():
     assert np.isfinite(simulation.mean).all()
     assert np.isfinite(simulation.sd).all()
     assert np.isinf(simulation.rmse).any()
+    score = Score.of(simulation)
+    assert score.rmse_min <= score.rmse_mean <= score.rmse_max < np.inf
+    assert "diverges for" in score.warnings[-1]
 
 
 def test_steps_beyond_half_the_limit_can_be_simulated():
