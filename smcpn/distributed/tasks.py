@@ -9,11 +9,9 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
 from typing import Any
 
-import llvmlite
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -118,8 +116,7 @@ Versions = tuple[tuple[str, str], ...]
 @cache
 def versions() -> Versions:
     """Name and version of what computes here."""
-    packages = (("numpy", np), ("numba", numba), ("llvmlite", llvmlite))
-    found = ((name, package.__version__) for name, package in packages)
+    found = ((name, metadata.version(name)) for name in ("numpy", "numba", "llvmlite"))
     return (("smcpn", smcpn.__version__), ("Python", platform.python_version()), *found)
 
 

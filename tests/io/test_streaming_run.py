@@ -86,7 +86,7 @@ def test_events_for_people_and_for_programs(folder, capsys):
     (folder / "log.csv").write_text("0,1,0\nnoise\n0.1,1,0\n0.1,1,0\n0.4,1,0\n")
     stream(to="out.jsonl")
     text = capsys.readouterr().err.splitlines()
-    assert text[0] == "smcpn: bad-line 2: 1 columns instead of 3, skipped: 'noise'"
+    assert text[0] == "smcpn: bad-line 2: 1 column instead of 3, skipped: 'noise'"
     assert len(text) == 4
     stream(to="out.jsonl", events="events.jsonl")
     assert capsys.readouterr().err == ""
@@ -320,7 +320,7 @@ def on_a_terminal(monkeypatch, **options) -> str:
 def test_on_a_terminal_the_view_prints_events_above_itself(folder, monkeypatch):
     (folder / "log.csv").write_text("0,1,0\n[bold]noise\n0.1,1,0\n")
     text = on_a_terminal(monkeypatch)
-    assert "bad-line 2: 1 columns instead of 3, skipped: '[bold]noise'" in text
+    assert "bad-line 2: 1 column instead of 3, skipped: '[bold]noise'" in text
     assert "2 samples, t = 0.1 s" in text
     text = on_a_terminal(monkeypatch, events="events.jsonl")
     assert "[bold]noise" not in text

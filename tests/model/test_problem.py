@@ -27,7 +27,7 @@ def build(**changes):
     [
         (dict(observe="z"), "observe names 'z', which is no state of model 'duffing'"),
         (dict(observe=3), "observe names 3"),
-        (dict(observe=["x", "v"]), "y has 1 columns but observe names 2"),
+        (dict(observe=["x", "v"]), "y has 1 column but observe names 2 outputs"),
         (dict(observe=lambda x: None), "returns nothing: return what is measured"),
         (dict(observe=lambda q: q), "takes 'q', which is no state or input"),
         (dict(observe=lambda x: x if x > 0 else 0), "branches"),
@@ -52,7 +52,7 @@ def build(**changes):
         (dict(initial="x0"), "initial has 1 values"),
         (dict(records=record(y=np.full(20, np.nan))), "every y is NaN"),
         (dict(records=record(y=None)), "every y is NaN"),
-        (dict(records=record(u=None)), "u has 0 columns but model 'duffing' has 1 inputs"),
+        (dict(records=record(u=None)), "u has 0 columns but model 'duffing' has 1 input"),
         (dict(records=record(u=np.ones((20, 2)))), "u has 2 columns"),
         (dict(records=[]), "no record"),
         (dict(records=None), "records is None: give an smcpn.Record"),

@@ -57,7 +57,7 @@ def page_file(tmp_path_factory):
         "report.html", title="A long record", description="", facts=[("samples", str(SAMPLES))] * 5,
         parameters=table, parameter_pictures=[small], functions=[], scores=table,
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
-        states=[], validation="a line of the validation " * 8, validation_pictures=[], run=small,
+        states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
         settings={"solver": "RK4" * 30}, versions={}, data=table,
     )  # fmt: skip
     return write_page(tmp_path_factory.mktemp("browser") / "out.html", page)
