@@ -591,7 +591,7 @@ def test_a_document_that_cannot_be_read(tmp_path):
 
 def test_the_page_shows_the_configuration_that_is_written():
     page = (ROOT / "docs" / "tutorials" / "command-line.md").read_text(encoding="utf-8")
-    (shown,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    shown, *_ = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     written = (ROOT / "smcpn" / "config" / "template" / "config.toml").read_text(encoding="utf-8")
     assert tomllib.loads(shown) == tomllib.loads(written)
     equation = (ROOT / "smcpn" / "config" / "template" / "model.py").read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 import logging
 import random
+import re
 
 import numpy as np
 import pytest
@@ -55,10 +56,15 @@ def read(path, **options):
     return smcpn.read_record(path, **{"time": "t", "inputs": "u", "outputs": "x"} | options)
 
 
+@pytest.fixture(autouse=True)
+def heard(caplog):
+    """Commands that other tests ran with --quiet left the reader silent."""
+    caplog.set_level(logging.WARNING, "smcpn.io")
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_how_a_file_is_written_is_guessed_and_told(tmp_path, caplog, name):
     text, told = FILES[name]
-    caplog.set_level(logging.WARNING)
     record = read(written(tmp_path, text))
     np.testing.assert_allclose(record.t, T, atol=1e-12)
     np.testing.assert_array_equal(record.u[:, 0], U)
@@ -66,8 +72,6 @@ def test_how_a_file_is_written_is_guessed_and_told(tmp_path, caplog, name):
     assert record.dt == 0.1
     assert len(caplog.messages) == bool(told)
     assert all(message.startswith("data.csv: ") for message in caplog.messages)
-    import re
-
     assert not told or re.search(told, caplog.text)
 
 

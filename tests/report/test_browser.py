@@ -55,7 +55,7 @@ def page_file(tmp_path_factory):
     table = {"columns": ["record", *"abcdefg"], "rows": rows}
     page = rendered(
         "report.html", title="A long record", description="", facts=[("samples", str(SAMPLES))] * 5,
-        parameters=table, parameter_pictures=[small], functions=[], scores=table,
+        parameters=table, parameter_pictures=[small], functions=[], scores=table, doubts=(),
         tests=[("rig </script>", (), [plot])], likelihoods=nothing, robust=nothing, effective="",
         states=[], validation="a line of the validation " * 8, validation_pictures=[], run=[small],
         settings={"solver": "RK4" * 30}, versions={}, data=table,
