@@ -101,6 +101,7 @@ RECORD = smcpn.Record(u=np.sin(0.3 * np.arange(30)), y=np.ones((30, 3)), dt=0.1)
 FINE = {"observe": "x", "noise": 0.1, "prior": {"k": stats.lognorm(1.0)}}
 
 
+@pytest.mark.numerics
 def test_solve_takes_vectors():
     @smcpn.ode(sizes={"x": 2, "rate": 2})
     def decay(x, *, rate):
