@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from smcpn.arguments import Count, Index, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align
+from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
 from smcpn.results.summary import shortened
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+JUDGED = 1 << 18
+"""Most samples of a record whose residuals are judged for a summary, which is to stay small."""
 NOTABLE = 2.0
 """Factor between robust and plain standard deviation that a summary remarks."""
 
@@ -170,11 +173,11 @@ def remark(factor: dict[str, float]) -> str:
 def suspicion(posterior: Posterior) -> str:
     """Sentence where the autocorrelation of the residuals alone makes a factor of two, else "".
 
-    It costs one solution at the centre, and takes the outputs to depend on the parameters at the
-    frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
+    It costs one solution of the first samples at the centre, and takes the outputs to depend on
+    the parameters at the frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
     """
     problem = posterior.problem
-    parts = _innovations(posterior)
+    parts = _innovations(posterior, JUDGED)
     residuals = [np.nan_to_num(part.normalised) for part in parts]
     if not all(np.isfinite(part.variance).all() for part in parts) or not parts:
         return ""
@@ -188,9 +191,14 @@ def suspicion(posterior: Posterior) -> str:
     )
 
 
-def _innovations(posterior: Posterior) -> tuple[Innovations, ...]:
-    """Innovations at the posterior centre; none where noise is not Gaussian."""
+def _innovations(posterior: Posterior, most: int | None = None) -> tuple[Innovations, ...]:
+    """Innovations of the first samples at the posterior centre; none of noise with a density."""
     problem = posterior.problem
+    if most is not None and max(map(len, problem.records)) > most:
+        try:
+            problem = problem.with_records([record[:most] for record in problem.records])
+        except InputError:  # nothing was measured there
+            return ()
     if problem.model.density is not None:
         return ()
     centre = problem.prior.natural((posterior.weights @ posterior.theta)[None, :])[0]
