@@ -174,7 +174,8 @@ def suspicion(posterior: Posterior) -> str:
     """Sentence where the autocorrelation of the residuals alone makes a factor of two, else "".
 
     It costs one solution of the first samples at the centre, and takes the outputs to depend on
-    the parameters at the frequencies of the residuals. Noise that is not Gaussian has no residuals to judge.
+    the parameters at the frequencies of the residuals. Noise that is not Gaussian has no residuals
+    to judge.
     """
     problem = posterior.problem
     parts = _innovations(posterior, JUDGED)
