@@ -44,7 +44,7 @@ OF_CHAINS = ("ess_bulk", "ess_tail")
 
 
 class ShiftDocument(Document):
-    """See `DiscretisationShift`."""
+    """How far finer steps shift a posterior, as stored: a `DiscretisationShift`."""
 
     solver: dict[str, Any]
     finer: dict[str, Any]
@@ -54,7 +54,7 @@ class ShiftDocument(Document):
 
 
 class TimingDocument(Document):
-    """See `Timing`."""
+    """Seconds and solver steps that a run took, as stored: a `Timing`."""
 
     wall: Number
     compile: Number
@@ -63,7 +63,7 @@ class TimingDocument(Document):
 
 
 class MethodDocument(Document):
-    """See `MethodRecord`."""
+    """How a run found its posterior, as stored: a `MethodRecord`."""
 
     asked: Line
     used: Line
@@ -83,7 +83,7 @@ class MethodDocument(Document):
 
 
 class ChainsDocument(Document):
-    """See `ChainStatistics`."""
+    """Settings and statistics of the chains of NUTS, as stored: a `ChainStatistics`."""
 
     tune: Whole
     tune_steps: Whole

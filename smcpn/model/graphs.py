@@ -432,6 +432,17 @@ class Constants:
         return self.symbols[name]
 
 
+def _require_positive(named: list[tuple[str, Any]], fixed: Mapping[str, float]) -> None:
+    """Refuse a standard deviation or diffusion whose parameter is fixed to no positive number."""
+    for what, name in named:
+        if isinstance(name, str) and not fixed.get(name, 1.0) > 0:
+            raise InputError(
+                f"{what} '{name}' is fixed to {fixed[name]:g}: give it a positive number or a "
+                "distribution in prior",
+                argument=what,
+            )
+
+
 def make_model(
     ode: ODE,
     *,
@@ -500,13 +511,7 @@ def make_model(
     noise = one_per_output(noise, observe)
     gaussian = [as_gaussian(entry) for entry in noise]
     sds = [one.sd for one in gaussian if one is not None]
-    for what, sd in [*(("noise", sd) for sd in sds), ("diffusion", diffusion)]:
-        if isinstance(sd, str) and not fixed.get(sd, 1.0) > 0:
-            raise InputError(
-                f"{what} '{sd}' is fixed to {fixed[sd]:g}: give it a positive number or a "
-                "distribution in prior",
-                argument=what,
-            )
+    _require_positive([*(("noise", sd) for sd in sds), ("diffusion", diffusion)], fixed)
     graphs = noise_graphs(gaussian, interval, of_noise)
     density = output_density([as_density(entry) for entry in noise], graphs.variance, of_noise)
     spread = None if diffusion is None else parameter(diffusion)
