@@ -21,7 +21,8 @@ from benchmarks.papers.dalton_settings import (
     Grid,
 )
 from smcpn.estimate.log_density import LogDensity
-from smcpn.likelihood.registry import LIKELIHOODS
+from smcpn.likelihood.lanes import Grid as RecordGrid
+from smcpn.likelihood.registry import LIKELIHOODS, Recursion
 from smcpn.results.maximum import Maximum, StartResult
 from smcpn.solver import RK4
 
@@ -31,6 +32,8 @@ FOUND_WITHIN = 0.01
 """Relative distance from the truth at which a start is said to have found it."""
 DEEP = 10.0
 """Log densities this far below the highest end are other maxima."""
+NEWTON_STARTS, NEARLY = 20, 1e-6
+"""Searches by the paper's own method, and how far from the truth all but the first begin."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,11 @@ class Ends:
         """Ends whose Laplace posterior covers the truth of the parameter."""
         return int(np.sum(np.abs(self.scores) <= HALF_WIDTH))
 
+    @property
+    def maxima(self) -> int:
+        """Ends about which the density is concave."""
+        return int(np.isfinite(self.scores).sum())
+
 
 def ends_about_truth(
     study: Study, likelihood: str, grid: Grid, points: Array, parameter: str
@@ -159,15 +167,20 @@ def ends_about_truth(
         iterations=100,
         search="shooting",
     )
-    density = LogDensity(maximum.function)
-    j = study.names.index(parameter)
     values = np.array([start.values for start in maximum.starts])
     theta = study.problem.prior.unconstrained(values)
+    return _scored(study, LogDensity(maximum.function), theta, parameter)
+
+
+def _scored(study: Study, density: LogDensity, theta: Array, parameter: str) -> Ends:
+    """Score one parameter at ends (S, d) in unconstrained coordinates."""
+    j = study.names.index(parameter)
     truth = study.problem.prior.unconstrained(study.truth[None, :])[0]
     scores = [score(hessian, (truth - end)[j], j) for hessian, end in
               zip(density.hessian(theta), theta, strict=True)]  # fmt: skip
-    heights = np.sort([start.log_density for start in maximum.starts])
-    return Ends(likelihood, np.array(scores), 1 + int(np.sum(np.diff(heights) > 0.01)))
+    heights = np.sort(density.value(theta))
+    different = 1 + int(np.sum(np.diff(heights) > 0.01))
+    return Ends(density.log_likelihood.likelihood, np.array(scores), different)
 
 
 def score(hessian: Array, distance: float, j: int) -> float:
@@ -185,11 +198,23 @@ class PaperLogLikelihood(smcpn.LogLikelihood):
         build = LIKELIHOODS[likelihood].build
         self._value = build(study.problem, grid.solver, start_order=1)
 
+    @property
+    def _recursion(self) -> Recursion:
+        """That of the values, for the gradient to be theirs."""
+        kind, records = LIKELIHOODS[self.likelihood], self.problem.records
+        return kind.traced(self.problem, self.solver, RecordGrid.of(records), start_order=1)
 
-def newton_cg_scores(study: Study, likelihood: str, grid: Grid) -> dict[str, float]:
-    """Scores by the paper's own search: SciPy's Newton-CG from the truth, on gradients alone."""
+
+def newton_cg_ends(study: Study, likelihood: str, grid: Grid, parameter: str) -> Ends:
+    """Search as the paper does, by SciPy's Newton-CG on gradients alone, and score the ends.
+
+    The first search is from the truth. The others are from starts `NEARLY` there: where the density
+    is so rough that these decide where a search ends, one score says nothing.
+    """
     density = LogDensity(PaperLogLikelihood(study, likelihood, grid))
     truth = study.problem.prior.unconstrained(study.truth[None, :])[0]
+    moves = np.random.default_rng(0).normal(size=(NEWTON_STARTS, len(truth)))
+    moves[0] = 0.0
 
     def minus(theta: Array) -> float:
         return -float(density.value(theta[None, :])[0])
@@ -197,6 +222,6 @@ def newton_cg_scores(study: Study, likelihood: str, grid: Grid) -> dict[str, flo
     def slope(theta: Array) -> Array:
         return -density.value_and_gradient(theta[None, :])[1][0]
 
-    end = optimize.minimize(minus, truth, jac=slope, method="Newton-CG").x
-    hessian = density.hessian(end[None, :])[0]
-    return {name: score(hessian, (truth - end)[j], j) for j, name in enumerate(study.names)}
+    ends = [optimize.minimize(minus, start, jac=slope, method="Newton-CG").x
+            for start in truth + NEARLY * moves]  # fmt: skip
+    return _scored(study, density, np.array(ends), parameter)

@@ -20,7 +20,7 @@ from benchmarks.papers.dalton_problems import (
     lorenz_study,
 )
 from benchmarks.papers.dalton_settings import GRIDS, RUNGE_KUTTA_STEPS, STARTS, STARTS_GRID
-from benchmarks.papers.dalton_starts import Sweep, score
+from benchmarks.papers.dalton_starts import PaperLogLikelihood, Sweep, score
 from benchmarks.rows import table
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.solver import RK4
@@ -89,6 +89,17 @@ def test_score_is_a_distance_in_standard_deviations():
     assert score(np.diag([-4.0, -25.0]), 1.0, 1) == pytest.approx(5.0)
     assert np.isnan(score(np.diag([-4.0, 1.0]), 1.0, 0))
     assert np.isnan(score(np.full((2, 2), np.nan), 1.0, 0))
+
+
+@pytest.mark.nightly
+def test_the_gradient_of_the_papers_likelihood_is_that_of_its_values():
+    study = fitzhugh_nagumo_study()
+    paper = PaperLogLikelihood(study, "dalton", GRIDS["fn"][0])
+    value, gradient = paper.value_and_gradient(study.truth[None, :])
+    moves = 1e-6 * np.eye(len(study.truth))
+    slopes = (paper(study.truth + moves) - paper(study.truth - moves)) / 2e-6
+    assert value == paper(study.truth[None, :])
+    assert gradient[0] == pytest.approx(slopes, rel=1e-5)
 
 
 def test_the_highest_search_of_every_start_counts():
