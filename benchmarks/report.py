@@ -14,23 +14,30 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
 from benchmarks.rows import Row, at_least, at_most, command
 from smcpn import RK4, Online, Problem, Record, identify, simulate
+from smcpn.errors import InputError
 from smcpn.io.parse import Sample
 from smcpn.live.page import LivePage
 from smcpn.model.ode import ode
+from smcpn.online import State, real_time
 
+Array = NDArray[np.float64]
 SAMPLES = 131072
 RATE = 610.35
 VIEWERS = 5
+UPDATE_SECONDS = 1.5e-4
+"""That an update of the stream takes, about."""
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 TRUTH = {"c": 0.4, "k": 4.0}
 NOISE = 0.02
@@ -96,16 +103,37 @@ def _opened(path: Path) -> Iterator[Row]:
 def live(quick: bool) -> Iterator[Row]:
     """A stream at 610 Hz with five viewers: five browsers, and one with four that only read.
 
-    Browsers on this machine take processor time that those on other machines do not.
+    Browsers on this machine take processor time that those on other machines do not. What the
+    machine itself allows beside five is told by updates that only wait.
     """
     if CHROMIUM is None:
         yield Row("live page", None, note="there is no chromium")
         return
-    yield from _streamed(20.0 if quick else 600.0, VIEWERS)
-    yield from _streamed(20.0, 1)
+    short = 20.0 if quick else 60.0
+    try:
+        with real_time():
+            pass
+    except InputError as error:
+        yield Row("real-time priority", None, note=str(error))
+    else:
+        yield from _streamed("real time", short if quick else 600.0, VIEWERS, real_time)
+    yield from _streamed("", short, 1)
+    yield from _streamed("five browsers", short, VIEWERS, goal=None)
+    yield from _streamed("five browsers, no work", short, VIEWERS, goal=None, works=False)
 
 
-def _streamed(seconds: float, browsers: int) -> Iterator[Row]:
+Update = Callable[[float, float], State]
+"""From an input and an output to what is known after them."""
+
+
+def _streamed(
+    named: str,
+    seconds: float,
+    browsers: int,
+    priority: Callable[[], AbstractContextManager[None]] = nullcontext,
+    goal: float | None = 0.999,
+    works: bool = True,
+) -> Iterator[Row]:
     """Figures of a stream with so many browsers among its viewers."""
     whole = problem(int(seconds * RATE), 1 / RATE)
     record, few = whole.records[0], whole.with_records([whole.records[0][:100]])
@@ -118,31 +146,63 @@ def _streamed(seconds: float, browsers: int) -> Iterator[Row]:
          str(browsers)],
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    took, shown, sizes = np.empty(len(record)), np.empty(len(record)), []
+    first = stream.update(record.u[0], record.y[0])
+    with priority():
+        took, shown, sizes = _paced(stream.update if works else _waits(first), record, page)
+    seen = json.loads(viewers.communicate(timeout=120)[0])
+    page.close()
+    kind = f", {named}" if named else ""
+    load = f"load {os.getloadavg()[0]:.1f}, {VIEWERS} viewers, {browsers} chromium, {seconds:g} s"
+    late = f"{int(np.sum(took > 1 / RATE))} late; {load}"
+    name, share = "updates within the period" + kind, float(np.mean(took <= 1 / RATE))
+    yield Row(name, share, note=late) if goal is None else at_least(name, share, goal, late)
+    if not works:
+        return
+    yield Row("processor time of the page a sample, us" + kind, 1e6 * float(shown.mean()))
+    yield Row("processor of the browsers, of one core" + kind, seen["processor"])
+    yield at_least("frames a second, slowest viewer" + kind, min(seen["frames"]), 5.0)
+    for grown, size in zip(("stream", "server"), sizes.T, strict=True):
+        growth = float(size[-5:].mean() - size[:5].mean()) / 1e6
+        yield at_most(f"growth of the {grown} in the last two thirds, MB" + kind, growth, 8.0)
+    yield at_most("growth of a page's heap, MB" + kind, seen["growth"], 16.0)
+
+
+def _waits(state: State) -> Update:
+    """What takes as long as an update does, and computes nothing."""
+
+    def update(u: float, y: float) -> State:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < UPDATE_SECONDS:
+            pass
+        return state
+
+    return update
+
+
+def _paced(update: Update, record: Record, page: LivePage) -> tuple[Array, Array, Array]:
+    """Update at `RATE` from the second sample on.
+
+    Returns
+    -------
+    took, shown : ndarray, (T - 1,)
+        Seconds of an update with its page; processor seconds of the page.
+    sizes : ndarray, (k, 2)
+        Bytes of this process and of the server, once a second in the last two thirds.
+    """
+    took, shown, sizes = np.empty(len(record) - 1), np.empty(len(record) - 1), []
     begin = time.perf_counter()
-    for k in range(len(took)):
+    for k in range(1, len(record)):
         while (left := begin + k / RATE - time.perf_counter()) > 0:
             if left > 3e-4:
                 time.sleep(left - 2e-4)
         start, (u, y) = time.perf_counter(), (record.u[k], record.y[k])
-        state, spent = stream.update(u, y), time.thread_time()
+        state, spent = update(u, y), time.thread_time()
         page.sample(Sample(k, None, u, y), k / RATE, state, 0)
-        shown[k] = time.thread_time() - spent
-        took[k] = time.perf_counter() - start
-        if k > len(took) // 3 and k % 610 == 0:
+        shown[k - 1] = time.thread_time() - spent
+        took[k - 1] = time.perf_counter() - start
+        if k > len(record) // 3 and k % 610 == 0:
             sizes.append([_resident(os.getpid()), _resident(page.server_process)])
-    seen = json.loads(viewers.communicate(timeout=120)[0])
-    page.close()
-    load = f"load {os.getloadavg()[0]:.1f}, {VIEWERS} viewers, {browsers} chromium, {seconds:g} s"
-    late = f"{int(np.sum(took > 1 / RATE))} late; {load}"
-    yield at_least("updates within the period", float(np.mean(took <= 1 / RATE)), 0.999, late)
-    yield Row("processor time of the page a sample, us", 1e6 * float(shown.mean()))
-    yield Row("processor of the browsers, of one core", seen["processor"])
-    yield at_least("frames a second, slowest viewer", min(seen["frames"]), 5.0)
-    for name, size in zip(("stream", "server"), np.array(sizes).T, strict=True):
-        growth = float(size[-5:].mean() - size[:5].mean()) / 1e6
-        yield at_most(f"growth of the {name} in the last two thirds, MB", growth, 8.0)
-    yield at_most("growth of a page's heap, MB", seen["growth"], 16.0)
+    return took, shown, np.array(sizes)
 
 
 def _look_on(url: str, seconds: float, browsers: int) -> None:

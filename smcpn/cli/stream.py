@@ -64,6 +64,7 @@ class StreamOptions:
     quantiles: bool = True
     watch: bool = False
     serve: str | None = None
+    real_time: bool = False
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -208,6 +209,14 @@ def stream(
             rich_help_panel=RUN,
         ),
     ] = None,
+    real_time: Annotated[
+        bool,
+        typer.Option(
+            "--real-time",
+            help="Updates come before all else on this machine; Linux, for those who may.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
     forget: Annotated[
         str | None,
         typer.Option(
@@ -291,5 +300,6 @@ def stream(
         quantiles=quantiles,
         watch=watch,
         serve=serve,
+        real_time=real_time,
     )
     raise typer.Exit(stream_model(options))

@@ -13,8 +13,6 @@ that it has missed in one leap, tempered as one informative sample would be.
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,6 +25,7 @@ from numpy.typing import NDArray
 from smcpn.likelihood.contract import EstimatedLikelihood, Keys
 from smcpn.likelihood.growing import GrowingLikelihood
 from smcpn.likelihood.particle.growing import GrowingEstimate
+from smcpn.online.background import Background
 from smcpn.online.reweighting import HiddenStates, Reweighted, Reweighting, StreamLikelihood
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.keyed import NO_KEYS, Stepwise, extended, stepwise
@@ -39,8 +38,6 @@ TRACED = 64
 """Samples whose effective sample size and evidence are added to the trace together."""
 DEGRADED = 0.1
 """Share of the particles that must count for a summary to be trusted."""
-SWITCH_INTERVAL = 2e-5
-"""Seconds after which the thread at work gives way to an update."""
 LEAP, LEAP_SHARE = 16, 0.1
 """Samples, absolute and as a share of the history, by which the rejuvenated population must be
 behind to take the samples in between together."""
@@ -154,6 +151,11 @@ class StreamIbis(Ibis):
             self.flush()
         return True
 
+    def give_reweighting(self) -> Reweighting:
+        """Return what is prepared for the present particles, for a population that keeps them."""
+        given, self._reweighting = self._reweighting, Reweighting(self.prior, self.likelihood)
+        return given
+
     def apart(self) -> np.random.Generator:
         """A generator far from where the sampler's own one is, which stays there."""
         return np.random.Generator(cast(np.random.PCG64, self._rng.bit_generator).jumped())
@@ -236,9 +238,9 @@ class Interim:
         self.evidence_base, self.last_ess = sampler.evidence_base, sampler.system.ess
         self.innovation, self.prediction = sampler.innovation, sampler.prediction
         self.likelihood = sampler.likelihood
-        self._reweighting = Reweighting(sampler.prior, sampler.likelihood)
+        self._reweighting = sampler.give_reweighting()
         # Keys of its own, for the thread at work uses the sampler's generator.
-        self._rng = sampler.apart()
+        self._rng = sampler.apart() if isinstance(self.likelihood, GrowingEstimate) else None
 
     @property
     def system(self) -> ParticleSystem:
@@ -247,7 +249,7 @@ class Interim:
 
     def assimilate(self) -> None:
         """Assimilate the next sample, whatever it does to the weights."""
-        if isinstance(self.likelihood, GrowingEstimate):
+        if self._rng is not None and isinstance(self.likelihood, GrowingEstimate):
             blocks = self.likelihood.n_keys(self.sample + 1)
             keys = extended(self._rng, self.particles.base.keys, blocks)
             self.particles = self.particles.with_keys(keys)
@@ -289,22 +291,22 @@ class Tracker:
         self.likelihood, self._observe = likelihood, observe
         self._interim: Interim | None = None
         self._offered: Interim | None = None
-        self._work: _Work | None = None
+        self._work: Background[None] | None = None
         self._frozen = False
         if isinstance(sampler, StreamIbis):
             self.sampler = sampler
             return
 
-        def begin(work: _Work) -> None:
+        def begin(work: Background[None]) -> None:
             self.sampler = sampler()
             self._catch_up(work)
 
-        self._work = _Work(begin)
+        self._work = Background(begin)
 
     @property
     def ready(self) -> bool:
         """Whether it has caught up with the present."""
-        return self._work is None or self._work.done.is_set()
+        return self._work is None or self._work.done
 
     @property
     def population(self) -> Population:
@@ -328,7 +330,7 @@ class Tracker:
             self._track_interim(deadline)
             return
         if self._work is not None:
-            if not self._work.done.is_set():
+            if not self._work.done:
                 self._track_interim(deadline)
                 return
             self._take_over()
@@ -338,8 +340,7 @@ class Tracker:
                 sampler.begin()
             if not sampler.assimilate():
                 if deadline is not None:
-                    self.rejuvenate()
-                    self._track_interim(deadline)
+                    self.rejuvenate(deadline)
                     return
                 sampler.advance_by_one()
             self._observe(sampler)
@@ -356,17 +357,20 @@ class Tracker:
     def settle(self) -> None:
         """Assimilate all samples that count and wait for rejuvenations."""
         if self._work is not None:
-            self._work.done.wait()
+            self._work.wait()
             if not self._frozen:
                 self._take_over()
         self.track(None)
 
-    def rejuvenate(self) -> None:
-        """Let the sampler catch up in a thread, and go on with the interim population."""
+    def rejuvenate(self, deadline: float) -> None:
+        """Go on with the interim population, and let the sampler catch up in a thread."""
         self._interim, self._before = Interim(self.sampler), self.sampler.snapshot()
-        self._work = _Work(self._catch_up)
+        self._track_interim(deadline)
+        if not self._frozen:
+            # Last, for an update beside a thread shares the interpreter with it.
+            self._work = Background(self._catch_up)
 
-    def _catch_up(self, work: _Work) -> None:
+    def _catch_up(self, work: Background[None]) -> None:
         """Assimilate samples until none is left; the work of the thread."""
         sampler, likelihood = self.sampler, self.likelihood
         while sampler.sample < likelihood.n_samples and not work.given_up:
@@ -402,42 +406,20 @@ class Tracker:
         self._offered = fresh
 
     def _track_interim(self, deadline: float | None) -> None:
-        interval = sys.getswitchinterval()
-        sys.setswitchinterval(SWITCH_INTERVAL)
-        try:
-            offered, self._offered = self._offered, None
-            if offered is not None:
-                self._interim = offered
-            population = self._interim
-            assert population is not None
-            while population.sample < self.likelihood.n_samples:
-                population.assimilate()
-                self._observe(population)
-                if deadline is not None and time.perf_counter() > deadline - MARGIN:
-                    break
-        finally:
-            sys.setswitchinterval(interval)
+        offered, self._offered = self._offered, None
+        if offered is not None:
+            self._interim = offered
+        population = self._interim
+        assert population is not None
+        while population.sample < self.likelihood.n_samples:
+            population.assimilate()
+            self._observe(population)
+            if deadline is not None and time.perf_counter() > deadline - MARGIN:
+                break
 
     def _take_over(self) -> None:
         work, self._work = self._work, None
         self._interim = self._offered = None
-        if work is not None and work.error is not None:
-            raise work.error
+        if work is not None:
+            work.result()
         self.sampler.last_ess = self.sampler.system.ess
-
-
-class _Work:
-    """A task in a thread of its own."""
-
-    def __init__(self, task: Callable[[_Work], None]) -> None:
-        self.done, self.given_up, self.error = threading.Event(), False, None
-        self._task = task
-        threading.Thread(target=self._run, name="smcpn-online", daemon=True).start()
-
-    def _run(self) -> None:
-        try:
-            self._task(self)
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.done.set()

@@ -12,6 +12,7 @@ knew of it, rests on samples that are forgotten.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from smcpn.likelihood.growing import History
 from smcpn.likelihood.particle.growing import GrowingEstimate
 from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
+from smcpn.online.background import Background
 from smcpn.online.change import Alarm, ChangeTest
 from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
@@ -126,6 +128,65 @@ class FreeStart:
         return Prior({**self._kept, **starts}, self._coordinates, self._scales)
 
 
+class Beginning:
+    """A window that is being begun: its prior and its first samples, then its population.
+
+    Threads make both, for each takes longer than a sample may.
+
+    Parameters
+    ----------
+    current : Window
+        The window that it is to take the place of.
+    begin : int
+        Number of its first sample in the stream.
+    made : callable
+        Returns prior, start, and likelihood of the samples that there are.
+    track : callable
+        From a likelihood and a prior to a `Tracker` that begins in a thread.
+    """
+
+    def __init__(
+        self,
+        current: Window,
+        begin: int,
+        made: Callable[[], tuple[Prior, Array, StreamLikelihood]],
+        track: Callable[[StreamLikelihood, Prior], Tracker],
+    ) -> None:
+        self.begin = begin
+        self._current, self._track = current, track
+        self._making = Background(lambda _: made())
+        self._window: Window | None = None
+
+    def append(self, t: Array, u: Array, y: Array) -> None:
+        """Take in samples; those that come before the likelihood is made are copied later."""
+        if self._window is not None:
+            self._window.likelihood.append(t, u, y)
+
+    def append_sample(self, sample: Sequence[float]) -> None:
+        """Take in one sample."""
+        if self._window is not None:
+            self._window.likelihood.append_sample(sample)
+
+    def give_up(self) -> None:
+        """Have its threads end."""
+        if self._window is not None:
+            self._window.tracker.give_up()
+
+    def window(self, at_once: bool) -> Window | None:
+        """Return the window once its population has caught up; ``at_once`` waits for it."""
+        if self._window is None and (at_once or self._making.done):
+            prior, start, likelihood = self._making.result()
+            history = self._current.likelihood.history
+            known = self.begin - self._current.begin + len(likelihood.history)
+            likelihood.append(*history.samples(known, len(history)))
+            self._window = Window(self.begin, self._track(likelihood, prior), prior, start)
+        if self._window is None or not (at_once or self._window.tracker.ready):
+            return None
+        if at_once:
+            self._window.tracker.settle()
+        return self._window
+
+
 class Forgetting:
     """Decides when a new window begins, and at which sample, and makes its population.
 
@@ -149,18 +210,20 @@ class Forgetting:
     ) -> None:
         self.length = length
         self.likelihood, self.start, self._track = likelihood, start, track
-        self._next: Window | None = None
-        self._states: dict[int, Array] = {}
+        self._next: Beginning | None = None
+        self._observed: list[int] = []
+        self._means: list[Array] = []
         self._changed: int | None = None
 
     def observe(self, sample: int, population: Population) -> None:
         """Keep the posterior mean of the states at a sample of the stream."""
-        self._states[sample] = population.states().mixture()[0]
+        self._observed.append(sample)
+        self._means.append(population.states().mixture()[0])
 
     def states(self) -> tuple[NDArray[np.int64], Array]:
         """Return the samples (m,) at which means of the states are kept, and these (m, n)."""
-        means = np.reshape(list(self._states.values()), (len(self._states), self.start.n_states))
-        return np.array(list(self._states), dtype=np.int64), means
+        means = np.reshape(self._means, (len(self._means), self.start.n_states))
+        return np.array(self._observed, dtype=np.int64), means
 
     @property
     def awaited(self) -> int | None:
@@ -169,24 +232,24 @@ class Forgetting:
 
     def resume(self, samples: NDArray[np.int64], means: Array, awaited: int | None) -> None:
         """Restore the means that `states` returned, and `awaited`."""
-        self._states = dict(zip(samples.tolist(), means, strict=True))
+        self._observed, self._means = samples.tolist(), list(means)
         self._changed = awaited
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Give samples to the population that is being made."""
         if self._next is not None:
-            self._next.likelihood.append(t, u, y)
+            self._next.append(t, u, y)
 
     def append_sample(self, sample: Sequence[float]) -> None:
         """Give one sample to the population that is being made."""
         if self._next is not None:
-            self._next.likelihood.append_sample(sample)
+            self._next.append_sample(sample)
 
     def changed(self, alarm: Alarm) -> None:
         """Have the next population begin where the system changed."""
         self._changed = alarm.sample
         if self._next is not None:
-            self._next.tracker.give_up()
+            self._next.give_up()
             self._next = None
 
     def renewed(self, current: Window, at_once: bool) -> Window | None:
@@ -201,11 +264,11 @@ class Forgetting:
             begin = self._beginning(current)
             if begin is not None:
                 self._begin(current, begin)
-        if self._next is None or not (at_once or self._next.tracker.ready):
+        if self._next is None:
             return None
-        renewed, self._next = self._next, None
-        if at_once:
-            renewed.tracker.settle()
+        renewed = self._next.window(at_once)
+        if renewed is not None:
+            self._next = None
         return renewed
 
     def _beginning(self, current: Window) -> int | None:
@@ -223,17 +286,22 @@ class Forgetting:
 
     def _begin(self, current: Window, begin: int) -> None:
         # A sample that a thread caught up with has no mean: the next that has one is taken.
-        begin = min((s for s in self._states if s >= begin), default=-1)
-        if begin < 0:
+        place = bisect_left(self._observed, begin)
+        if place == len(self._observed):
             return
-        rms = np.sqrt(np.square(list(self._states.values())).mean(axis=0))
-        sd = np.maximum(STATE_SD * rms, np.finfo(float).tiny ** 0.5)
-        start = np.array([self._states[begin], sd])
-        prior = self.start.prior(*start)
-        history, likelihood = current.likelihood.history, self.likelihood.emptied()
-        likelihood.append(*history.samples(begin - current.begin, len(history)))
-        self._next = Window(begin, self._track(likelihood, prior), prior, start)
-        self._states = {s: x for s, x in self._states.items() if s >= begin}
+        begin, mean, means = self._observed[place], self._means[place], self._means
+        self._observed, self._means = self._observed[place:], means[place:]
+        history = current.likelihood.history
+        first, end = begin - current.begin, len(history)
+
+        def made() -> tuple[Prior, Array, StreamLikelihood]:
+            rms = np.sqrt(np.square(means).mean(axis=0))
+            start = np.array([mean, np.maximum(STATE_SD * rms, np.finfo(float).tiny ** 0.5)])
+            likelihood = self.likelihood.emptied()
+            likelihood.append(*history.samples(first, end))
+            return self.start.prior(*start), start, likelihood
+
+        self._next = Beginning(current, begin, made, self._track)
 
 
 class Windows:

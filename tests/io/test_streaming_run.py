@@ -82,6 +82,37 @@ def test_limit_and_no_quantiles(folder):
     assert "quantiles" not in lines[0]
 
 
+def test_real_time_priority_is_taken_by_updates_and_given_back(folder, monkeypatch):
+    taken, update = [], Online.update
+
+    @contextlib.contextmanager
+    def real_time():
+        taken.append("taken")
+        yield
+        taken.append("given back")
+
+    def noted(self, *args):
+        taken.append("update")
+        return update(self, *args)
+
+    monkeypatch.setattr("smcpn.cli.streaming.real_time", real_time)
+    monkeypatch.setattr(Online, "update", noted)
+    assert stream(limit=3, real_time=True, to="out.jsonl") == 0
+    assert taken == ["taken", *3 * ["update"], "given back"]
+    assert stream(limit=3, to="other.jsonl") == 0
+    assert taken[5:] == 3 * ["update"]
+
+
+def test_who_may_not_take_real_time_priority_learns_how(folder, monkeypatch):
+    def refuse(*_):
+        raise PermissionError
+
+    if sys.platform == "linux":
+        monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    with pytest.raises(InputError, match=r"priority \(--real-time\)"):
+        stream(real_time=True, to="out.jsonl")
+
+
 def test_events_for_people_and_for_programs(folder, capsys):
     (folder / "log.csv").write_text("0,1,0\nnoise\n0.1,1,0\n0.1,1,0\n0.4,1,0\n")
     stream(to="out.jsonl")
