@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from smcpn.cli.options import RUN, Json, ReportFile, Seed, Verbose
+from smcpn.cli.options import RUN, Json, ReportFile, Seed, Verbose, check_written
 from smcpn.cli.terminal import remark, say
 from smcpn.config import load_system
 from smcpn.errors import InputError
@@ -37,10 +37,7 @@ def compare(
     """
     if len(systems) < 2:
         raise InputError(f"systems is {systems[0]}: give two or more to compare")
-    if report is not None:
-        from smcpn.report.page import check_destination
-
-        check_destination(report)
+    check_written(report)
     cases = [load_system(system) for system in systems]
     from smcpn.cli.comparing import as_dict, as_text, compared, written
     from smcpn.io.sink import json_text

@@ -20,6 +20,7 @@ from smcpn.cli.options import (
     Verbose,
     Workers,
     check_options,
+    check_written,
 )
 from smcpn.cli.terminal import remark, say
 from smcpn.errors import InputError, one_of
@@ -27,173 +28,193 @@ from smcpn.errors import InputError, one_of
 DATA = "Data"
 """Title under which ``--help`` lists options about files."""
 
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        help="CSV, MAT, HDF5 or NPZ files, each a record of its own.",
+        metavar="FILE...",
+        show_default=False,
+    ),
+]
+States = Annotated[
+    str,
+    typer.Option(
+        help="States of the system, which are columns; NAME=COLUMN where these differ.",
+        metavar="x,v",
+        rich_help_panel=SYSTEM,
+        show_default=False,
+    ),
+]
+Terms = Annotated[
+    str,
+    typer.Option(
+        help="Terms that the equations may have, e.g. 'poly(3) + sin', 'poly(2)*cos(x)'.",
+        metavar="TERMS",
+        rich_help_panel=SYSTEM,
+    ),
+]
+Inputs = Annotated[
+    str,
+    typer.Option(
+        help="Inputs, which are columns too.",
+        metavar="u",
+        rich_help_panel=SYSTEM,
+        show_default=False,
+    ),
+]
+Known = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A known equation, e.g. x=v for x' = v; may be repeated.",
+        metavar="STATE=STATE",
+        rich_help_panel=SYSTEM,
+    ),
+]
+Constraints = Annotated[
+    list[str] | None,
+    typer.Option(
+        help='A relation of coefficients, e.g. "v\'\\[v] < 0"; may be repeated.',
+        metavar="RELATION",
+        rich_help_panel=SYSTEM,
+    ),
+]
+Measured = Annotated[
+    str | None,
+    typer.Option(
+        help="The states that are measured, where the others are hidden; all by default.",
+        metavar="x",
+        rich_help_panel=SYSTEM,
+    ),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of times; 't' or 'time' by default.",
+        metavar="COLUMN",
+        rich_help_panel=DATA,
+    ),
+]
+Interval = Annotated[
+    float | None,
+    typer.Option(
+        help="Sampling interval in seconds, where there is no such column.",
+        rich_help_panel=DATA,
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(
+        help="Names of the columns of a CSV file without a line of names.",
+        metavar="t,x,v",
+        rich_help_panel=DATA,
+    ),
+]
+Experiment = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that tells the experiments of a file apart.",
+        metavar="COLUMN",
+        rich_help_panel=DATA,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="What separates columns of a text, where the guess is wrong.", rich_help_panel=DATA
+    ),
+]
+Decimal = Annotated[
+    str | None,
+    typer.Option(
+        help="Decimal mark of a text, where the guess is wrong.",
+        metavar=".|,",
+        rich_help_panel=DATA,
+    ),
+]
+Tests = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="A file to simulate with what was found; may be repeated.",
+        metavar="FILE",
+        rich_help_panel=DATA,
+    ),
+]
+Weighing = Annotated[
+    str | None,
+    typer.Option(
+        help="How terms are weighed: by draws from whole trajectories, or faster by Laplace's "
+        "method.",
+        metavar="|".join(DISCOVERY_METHODS),
+        rich_help_panel=RUN,
+    ),
+]
+Prior = Annotated[
+    str | None,
+    typer.Option(
+        help="Of the coefficients: some are zero, or all are shrunk.",
+        metavar="|".join(DISCOVERY_PRIORS),
+        rich_help_panel=RUN,
+    ),
+]
+Noise = Annotated[
+    str | None,
+    typer.Option(
+        help="Standard deviation of the noise of each output, where it is known; or "
+        "'relative', where it is a share of the outputs.",
+        metavar="SD,SD|relative",
+        rich_help_panel=RUN,
+    ),
+]
+Replicates = Annotated[
+    int | None,
+    typer.Option(help="Independent runs, which are pooled.", rich_help_panel=RUN),
+]
+Threads = Annotated[
+    int | None,
+    typer.Option(help="Threads of the kernels; results do not depend on it.", rich_help_panel=RUN),
+]
+Picture = Annotated[
+    Path | None,
+    typer.Option(
+        help="Draw the data and the fitted path.",
+        metavar="FILE.png|svg|pdf",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Peers = Annotated[
+    bool,
+    typer.Option(
+        "--compare", help="Print the coefficients of pysindy beside.", rich_help_panel=OUTPUT
+    ),
+]
+
 
 def discover(
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            help="CSV, MAT, HDF5 or NPZ files, each a record of its own.",
-            metavar="FILE...",
-            show_default=False,
-        ),
-    ],
-    states: Annotated[
-        str,
-        typer.Option(
-            help="States of the system, which are columns; NAME=COLUMN where these differ.",
-            metavar="x,v",
-            rich_help_panel=SYSTEM,
-            show_default=False,
-        ),
-    ],
-    library: Annotated[
-        str,
-        typer.Option(
-            help="Terms that the equations may have, e.g. 'poly(3) + sin', 'poly(2)*cos(x)'.",
-            metavar="TERMS",
-            rich_help_panel=SYSTEM,
-        ),
-    ] = "poly(3)",
-    inputs: Annotated[
-        str,
-        typer.Option(
-            help="Inputs, which are columns too.",
-            metavar="u",
-            rich_help_panel=SYSTEM,
-            show_default=False,
-        ),
-    ] = "",
-    known: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="A known equation, e.g. x=v for x' = v; may be repeated.",
-            metavar="STATE=STATE",
-            rich_help_panel=SYSTEM,
-        ),
-    ] = None,
-    constraint: Annotated[
-        list[str] | None,
-        typer.Option(
-            help='A relation of coefficients, e.g. "v\'\\[v] < 0"; may be repeated.',
-            metavar="RELATION",
-            rich_help_panel=SYSTEM,
-        ),
-    ] = None,
-    observe: Annotated[
-        str | None,
-        typer.Option(
-            help="The states that are measured, where the others are hidden; all by default.",
-            metavar="x",
-            rich_help_panel=SYSTEM,
-        ),
-    ] = None,
-    time: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of times; 't' or 'time' by default.",
-            metavar="COLUMN",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    dt: Annotated[
-        float | None,
-        typer.Option(
-            help="Sampling interval in seconds, where there is no such column.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            help="Names of the columns of a CSV file without a line of names.",
-            metavar="t,x,v",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    experiment: Annotated[
-        str | None,
-        typer.Option(
-            help="Column that tells the experiments of a file apart.",
-            metavar="COLUMN",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            help="What separates columns of a text, where the guess is wrong.", rich_help_panel=DATA
-        ),
-    ] = None,
-    decimal: Annotated[
-        str | None,
-        typer.Option(
-            help="Decimal mark of a text, where the guess is wrong.",
-            metavar=".|,",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    test: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="A file to simulate with what was found; may be repeated.",
-            metavar="FILE",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="How terms are weighed: by draws from whole trajectories, or faster by Laplace's "
-            "method.",
-            metavar="|".join(DISCOVERY_METHODS),
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    prior: Annotated[
-        str | None,
-        typer.Option(
-            help="Of the coefficients: some are zero, or all are shrunk.",
-            metavar="|".join(DISCOVERY_PRIORS),
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Standard deviation of the noise of each output, where it is known; or "
-            "'relative', where it is a share of the outputs.",
-            metavar="SD,SD|relative",
-            rich_help_panel=RUN,
-        ),
-    ] = None,
+    files: Files,
+    states: States,
+    library: Terms = "poly(3)",
+    inputs: Inputs = "",
+    known: Known = None,
+    constraint: Constraints = None,
+    observe: Measured = None,
+    time: Time = None,
+    dt: Interval = None,
+    columns: Columns = None,
+    experiment: Experiment = None,
+    delimiter: Delimiter = None,
+    decimal: Decimal = None,
+    test: Tests = None,
+    method: Weighing = None,
+    prior: Prior = None,
+    noise: Noise = None,
     particles: Particles = None,
-    replicates: Annotated[
-        int | None,
-        typer.Option(help="Independent runs, which are pooled.", rich_help_panel=RUN),
-    ] = None,
+    replicates: Replicates = None,
     seed: Seed = None,
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            help="Threads of the kernels; results do not depend on it.", rich_help_panel=RUN
-        ),
-    ] = None,
+    threads: Threads = None,
     executor: Workers = None,
     report: ReportFile = None,
-    picture: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw the data and the fitted path.",
-            metavar="FILE.png|svg|pdf",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
-    compare: Annotated[
-        bool,
-        typer.Option(
-            "--compare", help="Print the coefficients of pysindy beside.", rich_help_panel=OUTPUT
-        ),
-    ] = False,
+    picture: Picture = None,
+    compare: Peers = False,
     as_json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,
@@ -204,24 +225,25 @@ def discover(
 
     Example: smcpn discover run1.csv run2.csv --states x,v --inputs u --report out.html
     """
-    settings = {
-        "method": method,
-        "prior": prior,
-        "noise": None if noise is None else _noise(noise),
+    if method is not None:
+        one_of("method", method, DISCOVERY_METHODS)
+    if prior is not None:
+        one_of("prior", prior, DISCOVERY_PRIORS)
+    numbers: dict[str, Any] = {
         "particles": particles,
         "replicates": replicates,
         "seed": seed,
         "threads": threads,
         "executor": executor,
     }
-    if method is not None:
-        one_of("method", method, DISCOVERY_METHODS)
-    if prior is not None:
-        one_of("prior", prior, DISCOVERY_PRIORS)
-    check_options(
-        particles=particles, replicates=replicates, seed=seed, threads=threads, executor=executor
-    )
-    _check_files(report, picture)
+    check_options(**numbers)
+    check_written(report, picture)
+    settings = {
+        "method": method,
+        "prior": prior,
+        "noise": None if noise is None else _noise(noise),
+        **numbers,
+    }
     from smcpn.cli.discovering import Asked, as_dict, as_text, discovered, written
     from smcpn.io.sink import json_text
 
@@ -246,18 +268,6 @@ def discover(
     for what, file in written(outcome, report, picture):
         if not quiet:
             remark(f"{what}: {file}")
-
-
-def _check_files(report: Path | None, picture: Path | None) -> None:
-    """Refuse files that cannot be written before any work is done for them."""
-    if report is not None:
-        from smcpn.report.page import check_destination
-
-        check_destination(report)
-    if picture is not None:
-        from smcpn.report.style import check_picture
-
-        check_picture(picture)
 
 
 def _names(option: str, text: str) -> list[str]:

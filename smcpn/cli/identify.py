@@ -34,6 +34,7 @@ from smcpn.cli.options import (
     Verbose,
     Workers,
     check_options,
+    check_written,
     whole_or_auto,
 )
 from smcpn.cli.terminal import remark, say
@@ -138,13 +139,6 @@ def identify(
 
 def _check_files(report: Path | None, picture: Path | None, compare: bool) -> None:
     """Refuse files that cannot be written before any work is done for them."""
-    if report is not None:
-        from smcpn.report.page import check_destination
-
-        check_destination(report)
-    elif compare:
+    check_written(report, picture)
+    if compare and report is None:
         raise InputError("--compare adds a page to the report: give --report FILE too")
-    if picture is not None:
-        from smcpn.report.style import check_picture
-
-        check_picture(picture)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from smcpn.cases import CASES, SPLITS
-from smcpn.cli.names import CPUS, FORMATS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
+from smcpn.cli.names import CPUS, HOLDS, LEAST, LIKELIHOODS, METHODS, PARTICLES, STARTS
 from smcpn.cli.terminal import VisibleFormatter
 from smcpn.config.document import SUFFIX, USUAL_NAME
 from smcpn.errors import InputError, one_of, whole_number
@@ -53,34 +54,9 @@ def complete_system(incomplete: str) -> list[str]:
     return [name for name in CASES if name.startswith(incomplete)] + paths
 
 
-def complete_likelihood(incomplete: str) -> list[str]:
-    """Names of likelihoods."""
-    return [name for name in LIKELIHOODS if name.startswith(incomplete)]
-
-
-def complete_solver(incomplete: str) -> list[str]:
-    """Names of solvers."""
-    return [name for name in ("auto", *SOLVERS) if name.startswith(incomplete)]
-
-
-def complete_method(incomplete: str) -> list[str]:
-    """Names of methods."""
-    return [name for name in METHODS if name.startswith(incomplete)]
-
-
-def complete_hold(incomplete: str) -> list[str]:
-    """Names of holds."""
-    return [name for name in HOLDS if name.startswith(incomplete)]
-
-
-def complete_split(incomplete: str) -> list[str]:
-    """Names of splits."""
-    return [name for name in SPLITS if name.startswith(incomplete)]
-
-
-def complete_format(incomplete: str) -> list[str]:
-    """Names of formats of a stream."""
-    return [name for name in FORMATS if name.startswith(incomplete)]
+def completing(words: Iterable[str]) -> Callable[[str], list[str]]:
+    """Return what completes an option that is one of some words."""
+    return lambda incomplete: [word for word in words if word.startswith(incomplete)]
 
 
 def log_to_stderr(count: int) -> int:
@@ -138,6 +114,24 @@ def check_options(
     EKF0(**{name: value for name, value in grid.items() if value is not None})  # type: ignore[arg-type]
 
 
+def check_written(report: Path | None, picture: Path | None = None) -> None:
+    """Refuse files that cannot be written before any work is done for them.
+
+    Raises
+    ------
+    InputError
+        If a folder does not exist, or the ending is not that of such a file.
+    """
+    if report is not None:
+        from smcpn.report.page import check_destination
+
+        check_destination(report)
+    if picture is not None:
+        from smcpn.report.style import check_picture
+
+        check_picture(picture)
+
+
 def settings_of(case: Case, **options: Any) -> Settings:
     """Return the settings of a case with the options of a command, the seed always known."""
     settings = case.asked(**options)
@@ -161,7 +155,7 @@ Split = Annotated[
     typer.Option(
         help="Whose training and test samples of a case study; the paper's by default.",
         metavar="|".join(SPLITS),
-        autocompletion=complete_split,
+        autocompletion=completing(SPLITS),
         rich_help_panel=SYSTEM,
     ),
 ]
@@ -170,7 +164,7 @@ Hold = Annotated[
     typer.Option(
         help="Input between samples.",
         metavar="|".join(HOLDS),
-        autocompletion=complete_hold,
+        autocompletion=completing(HOLDS),
         rich_help_panel=SYSTEM,
     ),
 ]
@@ -179,7 +173,7 @@ Likelihood = Annotated[
     typer.Option(
         help="How data and solver meet.",
         metavar="|".join(LIKELIHOODS),
-        autocompletion=complete_likelihood,
+        autocompletion=completing(LIKELIHOODS),
         rich_help_panel=RUN,
     ),
 ]
@@ -189,7 +183,7 @@ SolverName = Annotated[
         "--solver",
         help="How the ODE is solved; 'auto' looks whether it is stiff.",
         metavar="|".join(["auto", *SOLVERS]),
-        autocompletion=complete_solver,
+        autocompletion=completing(("auto", *SOLVERS)),
         rich_help_panel=RUN,
     ),
 ]
@@ -198,7 +192,7 @@ Method = Annotated[
     typer.Option(
         help="How particles get from the prior to the posterior.",
         metavar="|".join(METHODS),
-        autocompletion=complete_method,
+        autocompletion=completing(METHODS),
         rich_help_panel=RUN,
     ),
 ]

@@ -25,7 +25,7 @@ from smcpn.cli.options import (
     System,
     Verbose,
     check_options,
-    complete_format,
+    completing,
     whole_or_auto,
 )
 from smcpn.config import load_system
@@ -150,7 +150,7 @@ def stream(
         typer.Option(
             help="Recognised line by line if left out.",
             metavar="|".join(FORMATS),
-            autocompletion=complete_format,
+            autocompletion=completing(FORMATS),
             rich_help_panel=SAMPLES,
         ),
     ] = None,

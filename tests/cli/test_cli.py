@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from smcpn import RK4, Online, RandomWalkMetropolis
 from smcpn.cases import CASES, Case
 from smcpn.cli.app import EXIT_CODES, app, main
-from smcpn.cli.options import complete_likelihood, complete_system
+from smcpn.cli.names import LIKELIHOODS
+from smcpn.cli.options import complete_system, completing
 from smcpn.cli.outcome import peak_memory_mb
 from smcpn.config import load_system
 from smcpn.config.new import NOISE, TRUTH, write_new
@@ -309,7 +310,7 @@ def test_names_are_completed(tmp_path, monkeypatch):
     assert complete_system("em") == ["emps", "emptied/", "emu"]
     assert complete_system("emu/") == ["emu/config.toml"]
     assert complete_system("nowhere/x") == []
-    assert complete_likelihood("d") == ["dalton"]
+    assert completing(LIKELIHOODS)("d") == ["dalton"]
 
 
 def test_a_shell_is_answered(monkeypatch):
