@@ -58,7 +58,9 @@ def chosen_solver(
 
 def stiff_solver(problem: Problem) -> Solver | None:
     """Return a solver for the problem if it is stiff at the draws from the prior; None if not."""
-    if not Adaptive.takes_noise(problem.model) or problem.diffusion is not None:
+    model = problem.model
+    taken = Adaptive.takes_noise(model) and (model.delay is None or Adaptive.takes_delay)
+    if not taken or problem.diffusion is not None:
         return None
     values = pilot_values(problem)
     longest = longest_interval(problem)

@@ -37,6 +37,11 @@ def relaxation(x, *, rate):
     return -rate * x
 
 
+@smcpn.ode
+def lagging(x, u, *, rate):
+    return rate * (u - x)
+
+
 def van_der_pol_problem(mu: float = 100.0, end: float = 200.0, n: int = 40) -> Problem:
     """x from (2, 0), noise .05."""
     t = np.linspace(0.0, end, n + 1)
@@ -200,6 +205,15 @@ def test_auto_takes_the_stiff_solver_where_explicit_steps_are_bounded_by_stabili
     assert chosen_solver(stiff, None, "classical") == smcpn.RK4()
     assert chosen_solver(predator_prey_problem(), None) == EKF0()
     assert chosen_solver(stiff, EKF0(2, 3)) == EKF0(2, 3)
+
+
+def test_auto_leaves_a_stiff_problem_with_a_dead_time_to_a_solver_that_takes_it():
+    u = np.repeat([0.0, 1.0], 20)
+    problem = Problem(
+        lagging, Record(u=u, y=u, dt=1.0, hold="zoh"), observe="x", noise=0.05,
+        prior={"rate": stats.lognorm(0.5, scale=1e4)}, delay={"u": 1.5},
+    )  # fmt: skip
+    assert chosen_solver(problem, "auto") == EKF0()
 
 
 def test_a_stiff_run_is_resumed_to_the_same_bytes(tmp_path):
