@@ -3,9 +3,9 @@
 `contract` is what the sampler relies on, `registry` what a likelihood provides and how it is found
 by name, and `lanes` runs it as a compiled kernel. `marginal` and `classical` integrate the ODE
 whatever the data are; `filtering`, `dalton` and `fenrir` learn its solution from the data too, and
-are three schemes of `conditioned`; `adaptive` takes stiff problems, with steps of each particle's
-own; `kalman` takes models with process noise. `growing` follows a stream with any of them;
-`stiffness` tells which solver suits a problem.
+are three schemes of `conditioned`, on the graphs of `conditioning`; `adaptive` takes stiff
+problems, with steps of each particle's own; `kalman` takes models with process noise. `growing`
+follows a stream with any of them; `stiffness` tells which solver suits a problem.
 """
 
 # Each registers itself; in the order in which they are listed to a user.

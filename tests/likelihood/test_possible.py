@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from smcpn import EKF1
-from smcpn.likelihood.conditioned import Fenrir, Scheme
+from smcpn.likelihood.conditioned import Fenrir
+from smcpn.likelihood.conditioning import Scheme
 from smcpn.likelihood.measurement import ROUNDING, densest, possible
 from smcpn.smc.particles import finite_or_excluded
 from tests.models import timed_problem

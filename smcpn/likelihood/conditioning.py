@@ -1,0 +1,532 @@
+"""Graphs of one particle whose filter sees the data: a solver step, a sample, an interval.
+
+The filter of a probabilistic solver is *conditioned* on the residuals z of the ODE at the end of
+every step, and on the outputs y at every sample. Beside it a *data-free* filter, which sees z
+alone, calibrates a diffusion, or is what the increments of a joint likelihood are compared with.
+The likelihoods that these graphs make are those of `conditioned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import casadi as ca
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.likelihood.covariance import (
+    Factor,
+    SharedCovariance,
+    SharedGains,
+    condition_on_output,
+    output_covariance,
+)
+from smcpn.likelihood.data_free import (
+    DataFreeSymbols,
+    InnovationChange,
+    LinearisationChange,
+    linear_change,
+)
+from smcpn.likelihood.diffusion import (
+    Diffusion,
+    DiffusionStep,
+)
+from smcpn.likelihood.gaussian_filter import (
+    FilterSymbols,
+    Innovation,
+    Linearisation,
+    Mean,
+    rescaled_mean,
+)
+from smcpn.likelihood.lanes import Grid, SampleSymbols, StartSymbols
+from smcpn.likelihood.measurement import densest, measurement
+from smcpn.model.problem import Model
+from smcpn.pn.layout import Entry, Layout
+from smcpn.pn.taylor import taylor_derivatives
+from smcpn.solver import ProbabilisticSolver
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """Which likelihood the filters compute.
+
+    Attributes
+    ----------
+    joint : bool
+        Whether an increment is log p(y, z) - log p(z) given the past, z being the residuals of
+        the ODE since the sample before; otherwise log p(y | z).
+    linearise_free : bool
+        Whether the conditioned filter takes the data-free filter's linearisation of the ODE.
+    excess : float
+        Nats per value by which a joint likelihood may lie above what a density of the data can,
+        the noise at its densest; beyond, the data-free filter has diverged.
+    """
+
+    joint: bool
+    linearise_free: bool = False
+    excess: float = 0.0
+
+
+@dataclass(frozen=True)
+class ConditionedSymbols:
+    """Symbols of the recursion of one particle, and of the rows that all particles share.
+
+    The state of a particle holds the conditioned filter, the data-free one or its difference, the
+    likelihood ratio of the residuals since the last sample, and the statistics of a calibrated
+    diffusion. A sample corrects the state at the beginning of the interval after it.
+
+    Attributes
+    ----------
+    model : Model
+    scheme : Scheme
+    diffusion : Diffusion
+    grid : Grid
+    order : int
+        Of the solver.
+    start_order : int
+        Highest derivative that starts from its exact value; those beyond start at zero.
+    free : FilterSymbols or None
+        The data-free filter that a diffusion is calibrated by.
+    conditioned : FilterSymbols
+    data_free : DataFreeSymbols or None
+        Difference of the data-free filter, where an increment compares both.
+    sample : SampleSymbols
+    h, h_before : casadi.SX
+        Length of a step, and of those before the sample.
+    scale, count : casadi.SX
+        Variance that unit diffusion adds in a step, and the number of steps so far.
+    factor : casadi.SX
+        By which the standard deviation of the diffusion is raised.
+    ratio, quadratic : casadi.SX
+        Product of s / s', and sum of e^2 / s - e'^2 / s', over the residuals since the last sample,
+        e and s of the conditioned filter, e' and s' of the data-free one.
+    surplus : casadi.SX
+        Log-likelihood of the samples so far above the highest possible one.
+    """
+
+    model: Model
+    scheme: Scheme
+    diffusion: Diffusion
+    grid: Grid
+    order: int
+    start_order: int
+    free: FilterSymbols | None
+    conditioned: FilterSymbols
+    data_free: DataFreeSymbols | None
+    sample: SampleSymbols
+    h: ca.SX
+    h_before: ca.SX
+    scale: ca.SX
+    count: ca.SX
+    factor: ca.SX
+    ratio: ca.SX
+    quadratic: ca.SX
+    surplus: ca.SX
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        solver: ProbabilisticSolver,
+        scheme: Scheme,
+        diffusion: Diffusion,
+        grid: Grid,
+        *,
+        share: bool = True,
+        start_order: int | None = None,
+    ) -> ConditionedSymbols:
+        """Make the symbols.
+
+        Parameters
+        ----------
+        share : bool
+            Whether covariances that are the same for all particles are left to shared rows.
+        start_order : int, optional
+            As the attribute, all derivatives by default; some public codes start some at zero.
+        """
+        # Without a Jacobian, covariances depend on the diffusion, the outputs and their noise only.
+        share = share and solver.jacobian == "none"
+        known = diffusion.is_number(model.theta)
+        free = None
+        if diffusion.calibrated:
+            alone = Layout.connected(model.x, model.rhs, solver)
+            free = FilterSymbols(model, alone, share, "free")
+        together = Layout.connected(model.x, model.rhs, solver, model.outputs)
+        shared = share and known and _known_outputs(model)
+        conditioned = FilterSymbols(model, together, shared, "conditioned")
+        names = ("h", "h_before", "scale", "count", "factor", "ratio", "quadratic", "surplus")
+        return cls(
+            model,
+            scheme,
+            diffusion,
+            grid,
+            solver.order,
+            solver.order if start_order is None else start_order,
+            free,
+            conditioned,
+            DataFreeSymbols(conditioned) if scheme.joint else None,
+            SampleSymbols.of(model),
+            **{name: ca.SX.sym(name) for name in names},
+        )
+
+    @property
+    def filters(self) -> list[FilterSymbols]:
+        """The filters of a particle, in the order of its state and rows."""
+        return [f for f in (self.free, self.conditioned) if f is not None]
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the sum of the increments, and not each, has an upper bound."""
+        return self.scheme.joint and self.model.density is None
+
+    @property
+    def scores(self) -> list[ca.SX]:
+        """Symbols of what a particle keeps of its likelihood."""
+        if not self.scheme.joint:
+            return []
+        return [self.ratio, self.quadratic, *([self.surplus] if self.bounded else [])]
+
+    @property
+    def constants(self) -> ca.SX:
+        """Symbols of the known numbers."""
+        return ca.vertcat(self.model.constants, *self.diffusion.constants, self.factor)
+
+    def constant_values(self, factor: float) -> tuple[float, ...]:
+        """Values of `constants` where the diffusion is raised by a factor."""
+        return (*self.model.constant_values, *self.diffusion.constant_values, factor)
+
+
+def _known_outputs(model: Model) -> bool:
+    """Whether the outputs' slopes and their Gaussian noise are known numbers."""
+    slopes = ca.vec(ca.jacobian(model.outputs, model.x))
+    unknown = ca.vertcat(model.x, model.u, model.t, model.theta)
+    known = not ca.depends_on(ca.vertcat(slopes, model.noise_variance), unknown)
+    return known and model.density is None
+
+
+def start_state(symbols: ConditionedSymbols) -> tuple[StartSymbols, ca.SX]:
+    """State at the first sample: exact derivatives and no covariance."""
+    model, layout, order = symbols.model, symbols.conditioned.layout, symbols.order
+    derivatives, rates = taylor_derivatives(model.x, model.u, model.t, model.rhs, order)
+    row = StartSymbols.of(model, rates)
+    mean = [
+        layout.scale(i, symbols.h) * derivatives[i][process.states[0]]
+        if i <= symbols.start_order
+        else ca.SX(0.0)
+        for process in layout.processes
+        for i in range(order + 1)
+    ]
+    initial = ca.substitute(ca.vertcat(*mean), model.x, row.initial(model))
+    state: list[ca.SX] = []
+    for f in symbols.filters:
+        state += [initial, ca.SX.zeros(0 if f.shared else len(f.held), 1)]
+    if symbols.data_free is not None:
+        state += symbols.data_free.zero()
+    sums = [ca.SX(0.0)] * len(symbols.diffusion.sums)
+    return row, ca.vertcat(*state, *_scores(symbols, ca.SX(0.0)), *sums)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A particle after a step of the solver.
+
+    Attributes
+    ----------
+    state : casadi.SX
+    covariances : list of tuple of casadi.SX
+        What each filter holds of its covariance, in the order of `ConditionedSymbols.filters`; the
+        conditioned one's are followed by those of the difference.
+    gains : list of SharedGains
+    """
+
+    state: ca.SX
+    covariances: list[tuple[ca.SX, ...]]
+    gains: list[SharedGains]
+
+
+def solver_step(symbols: ConditionedSymbols) -> Step:
+    """Predict and condition on the ODE at the end of the step, in both filters."""
+    free, conditioned, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    drive: DiffusionStep | None = None
+    alone: list[Innovation] = []
+    state: list[ca.SX] = []
+    covariances: list[tuple[ca.SX, ...]] = []
+    gains: list[SharedGains] = []
+    if free is not None:
+        predicted = free.predict()
+        linearisation = free.linearise(predicted, symbols.h)
+        drive = _diffusion_step(symbols, free, linearisation)
+        noise = symbols.diffusion.free_noise(drive)
+        before = free.condition_on_ode(predicted, linearisation, noise)
+        alone = before.innovations
+        state += free.values(before.mean, before.factors)
+        covariances.append(free.covariance_entries(before.factors))
+        gains.append(before.gains)
+    predicted = conditioned.predict()
+    ahead = None if data_free is None else data_free.predict()
+    linearisation, change = _linearised(symbols, predicted, ahead, symbols.h, conditioned.rates)
+    drive = drive or _diffusion_step(symbols, conditioned, linearisation)
+    noise, sums = symbols.diffusion.noise(drive, alone)
+    after = conditioned.condition_on_ode(predicted, linearisation, noise)
+    state += conditioned.values(after.mean, after.factors)
+    covariances.append(conditioned.covariance_entries(after.factors))
+    gains.append(after.gains)
+    if data_free is not None and ahead is not None and change is not None:
+        other = data_free.condition_on_ode(after, linearisation.slopes, ahead, change)
+        state += data_free.values(other.mean, other.covariances)
+        state += residual_scores(symbols, after.innovations, other.innovations)
+        covariances[-1] += data_free.covariance_entries(other.covariances)
+        gains[-1] = other.gains
+    return Step(ca.vertcat(*state, *sums), covariances, gains)
+
+
+def _linearised(
+    symbols: ConditionedSymbols,
+    mean: Mean,
+    ahead: Mean | None,
+    h: ca.SX,
+    derivatives: Sequence[tuple[int, int, ca.SX]],
+) -> tuple[Linearisation, LinearisationChange | None]:
+    """Linearise derivatives in the conditioned filter, and what differs in the data-free one.
+
+    Parameters
+    ----------
+    ahead : Mean or None
+        What ``mean`` is above that of the data-free filter, where there is one.
+    """
+    f, data_free = symbols.conditioned, symbols.data_free
+    if data_free is None or ahead is None:
+        return f.linearise_derivatives(mean, h, derivatives), None
+    if not symbols.scheme.linearise_free:
+        change = data_free.change(mean, ahead, h, derivatives)
+        return f.linearise_derivatives(mean, h, derivatives), change
+    pairs = zip(mean, ahead, strict=True)
+    alone = [[own - more for own, more in zip(*rows, strict=True)] for rows in pairs]
+    linearisation = f.linearise_derivatives(alone, h, derivatives)
+    return linearisation, linear_change(linearisation.slopes, list(linearisation.rates), ahead)
+
+
+def _diffusion_step(
+    symbols: ConditionedSymbols, f: FilterSymbols, linearisation: Linearisation
+) -> DiffusionStep:
+    return DiffusionStep.of(f.layout, linearisation, symbols.scale, symbols.count, symbols.factor)
+
+
+def residual_scores(
+    symbols: ConditionedSymbols, conditioned: list[Innovation], changes: list[InnovationChange]
+) -> list[ca.SX]:
+    """Scores after a step, by which -(log ratio + quadratic) / 2 is log p(z | y) - log p(z)."""
+    ratio, quadratic = symbols.ratio, symbols.quadratic
+    for innovation, change in zip(conditioned, changes, strict=True):
+        for e, s, ahead, learned in zip(
+            innovation.residuals, innovation.variances, change.residuals, change.variances,
+            strict=True,
+        ):  # fmt: skip
+            alone = s + learned
+            ratio = ratio * (s / alone)
+            # e^2 / s - (e - ahead)^2 / (s + learned)
+            quadratic = quadratic + (e * (e * (learned / s) + 2.0 * ahead) - ahead**2) / alone
+    return [ratio, quadratic, *symbols.scores[2:]]
+
+
+def _scores(symbols: ConditionedSymbols, surplus: ca.SX) -> list[ca.SX]:
+    """Scores where no residual has been met since the last sample."""
+    return [ca.SX(1.0), ca.SX(0.0), surplus][: len(symbols.scores)]
+
+
+@dataclass(frozen=True)
+class PredictedOutputs:
+    """Noise-free outputs of the conditioned filter before a sample is seen.
+
+    Attributes
+    ----------
+    mean : list of casadi.SX
+        g(m), output by output.
+    slopes : list of dict of Entry to casadi.SX
+        Their derivatives H by the coordinates of the values.
+    covariance : casadi.SX, (q, q)
+        H P H'.
+    gains : SharedGains
+        What shared rows bring of the covariance; empty where every particle has its own.
+    """
+
+    mean: list[ca.SX]
+    slopes: list[dict[Entry, ca.SX]]
+    covariance: ca.SX
+    gains: SharedGains
+
+
+def predict_outputs(symbols: ConditionedSymbols) -> PredictedOutputs:
+    """Linearise the outputs at the predicted mean."""
+    model, sample, f = symbols.model, symbols.sample, symbols.conditioned
+    here = ca.substitute(
+        model.outputs, ca.vertcat(model.u, model.t), ca.vertcat(sample.u, sample.t)
+    )
+    slopes = f.output_slopes(symbols.h_before, here)
+    mean = ca.vertsplit(ca.substitute(here, model.x, f.states(f.mean, symbols.h_before)))
+    covariance = output_covariance(f.layout, f.factors, slopes)
+    gains = SharedGains("output_gain")
+    if f.shared:
+        values, gains = gains.replace(ca.vertsplit(ca.densify(ca.vec(covariance))))
+        covariance = ca.reshape(ca.vertcat(*values), covariance.shape)
+    return PredictedOutputs(mean, slopes, covariance, gains)
+
+
+@dataclass(frozen=True)
+class Update:
+    """The conditioned filter after a sample.
+
+    Attributes
+    ----------
+    mean : Mean
+    factors : list of Factor
+    log_densities : list of (casadi.SX, casadi.SX)
+        Of each output, see `Measurement.log_density`.
+    gains : SharedGains
+        Empty where every particle has its own covariance.
+    ahead : Mean or None
+        What the mean is above that of the data-free filter.
+    learned : list of casadi.SX
+        What the data-free filter's covariance is above this one, by block.
+    """
+
+    mean: Mean
+    factors: list[Factor]
+    log_densities: list[tuple[ca.SX, ca.SX]]
+    gains: SharedGains
+    ahead: Mean | None
+    learned: list[ca.SX]
+
+
+def condition_on_outputs(symbols: ConditionedSymbols, predicted: PredictedOutputs) -> Update:
+    """Condition on one output after the other, all linearised at the predicted mean."""
+    f, sample, slopes = symbols.conditioned, symbols.sample, predicted.slopes
+    mean, factors = [list(row) for row in f.mean], list(f.factors)
+    gains, log_densities = predicted.gains, []
+    data_free, ahead, learned = symbols.data_free, None, []
+    if data_free is not None:
+        ahead, learned = [list(row) for row in data_free.mean], data_free.covariances
+    for j, expected in enumerate(predicted.mean):
+        for (k, i), slope in slopes[j].items():
+            expected += slope * (mean[k][i] - f.mean[k][i])
+        present = {entry: slope * sample.present[j] for entry, slope in slopes[j].items()}
+        value = measurement(symbols.model, j, expected, sample.y[j], sample.present[j])
+        factors, gain = condition_on_output(f.layout, factors, present, value.noise)
+        if data_free is not None:
+            learned = data_free.condition_on_output(learned, gain)
+        if f.shared:
+            gain, gains = gains.of_output(gain)
+        for (k, i), g in gain.by_entry.items():
+            mean[k][i] = mean[k][i] + g * value.innovation
+            if ahead is not None:
+                ahead[k][i] = ahead[k][i] + g * value.innovation
+        log_densities.append(value.log_density(gain))
+    return Update(mean, factors, log_densities, gains, ahead, learned)
+
+
+def log_density(symbols: ConditionedSymbols, update: Update) -> ca.SX:
+    """Log-likelihood of a sample given the past, (1, 1): the increment of the `Scheme`."""
+    product, total = ca.SX(1.0), ca.SX(0.0)
+    if symbols.scheme.joint:
+        product, total = symbols.ratio, -0.5 * symbols.quadratic
+    for log_density, determinant in update.log_densities:
+        product *= determinant
+        total += log_density
+    return total - 0.5 * ca.log(product)
+
+
+def surplus_after(symbols: ConditionedSymbols, increment: ca.SX) -> ca.SX:
+    """Log-likelihood above the highest possible one, this sample included."""
+    present = symbols.sample.present
+    highest = densest(symbols.model.noise_variance, present)
+    return symbols.surplus + increment - highest - symbols.scheme.excess * ca.sum1(present)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A particle at the beginning of an interval between samples.
+
+    Attributes
+    ----------
+    state : casadi.SX
+    covariances : list of tuple of casadi.SX
+        As of a `Step`.
+    input_derivatives : list of casadi.SX
+        Symbols of the derivatives of the input that a restart needs.
+    """
+
+    state: ca.SX
+    covariances: list[tuple[ca.SX, ...]]
+    input_derivatives: list[ca.SX]
+
+
+def next_interval(symbols: ConditionedSymbols, update: Update) -> Interval:
+    """Take the state over from the sample before: rescaled, and restarted where the input asks."""
+    h_ratio = symbols.h / symbols.h_before if symbols.grid.rescales else ca.SX(1.0)
+    derivatives, inputs = _exact_derivatives(symbols) if symbols.grid.restarts else ([], [])
+    state: list[ca.SX] = []
+    covariances: list[tuple[ca.SX, ...]] = []
+    free, f, data_free = symbols.free, symbols.conditioned, symbols.data_free
+    if free is not None:
+        mean, blocks = rescaled_mean(free.mean, h_ratio), free.rescale(free.factors, h_ratio)
+        if symbols.grid.restarts:
+            linearisation = free.linearise_derivatives(mean, symbols.h, derivatives)
+            mean, blocks = free.restart(mean, blocks, linearisation)
+        state += free.values(mean, blocks)
+        covariances.append(free.covariance_entries(blocks))
+    mean, blocks = rescaled_mean(update.mean, h_ratio), f.rescale(update.factors, h_ratio)
+    ahead, learned = update.ahead, update.learned
+    if data_free is not None and ahead is not None:
+        ahead, learned = rescaled_mean(ahead, h_ratio), data_free.rescale(learned, h_ratio)
+    if symbols.grid.restarts:
+        linearisation, change = _linearised(symbols, mean, ahead, symbols.h, derivatives)
+        if data_free is not None and ahead is not None and change is not None:
+            slopes = linearisation.slopes
+            ahead, learned = data_free.restart(ahead, learned, blocks, slopes, change)
+        mean, blocks = f.restart(mean, blocks, linearisation)
+    state += f.values(mean, blocks)
+    covariances.append(f.covariance_entries(blocks))
+    if data_free is not None and ahead is not None:
+        state += data_free.values(ahead, learned)
+        covariances[-1] += data_free.covariance_entries(learned)
+    surplus = ca.SX(0.0)
+    if symbols.bounded:
+        surplus = surplus_after(symbols, log_density(symbols, update))
+    tail = [*_scores(symbols, surplus), *symbols.diffusion.sums]
+    return Interval(ca.vertcat(*state, *tail), covariances, inputs)
+
+
+def _exact_derivatives(
+    symbols: ConditionedSymbols,
+) -> tuple[list[tuple[int, int, ca.SX]], list[ca.SX]]:
+    """Derivatives of each process that are no states, at a sample; and those of the input."""
+    model = symbols.model
+    derivatives, inputs = taylor_derivatives(model.x, model.u, model.t, model.rhs, symbols.order)
+    at = ca.vertcat(model.u, model.t), ca.vertcat(symbols.sample.u, symbols.sample.t)
+    wanted = [
+        (k, i, ca.substitute(derivatives[i][process.states[0]], *at))
+        for k, process in enumerate(symbols.conditioned.layout.processes)
+        for i in range(process.rate, symbols.order + 1)
+    ]
+    return wanted, inputs
+
+
+def shared_covariances(
+    symbols: ConditionedSymbols, step: Step, update: Update, interval: Interval
+) -> list[SharedCovariance]:
+    """Covariances that are the same for all particles, whose gains the rows bring."""
+    data_free = symbols.data_free
+    return [
+        SharedCovariance(
+            held=f.held if data_free is None else (*f.held, *data_free.held),
+            after_step=step.covariances[number],
+            step_gains=step.gains[number],
+            after_sample=interval.covariances[number],
+            sample_gains=update.gains if f is symbols.conditioned else SharedGains("none"),
+        )
+        for number, f in enumerate(symbols.filters)
+        if f.shared
+    ]
