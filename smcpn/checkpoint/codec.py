@@ -73,8 +73,8 @@ from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
 from smcpn.smc.evidence import EvidenceEstimate
-from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Snapshot, Trace
 
 # Image of a payload: documents, arrays, populations

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from smcpn.checkpoint.container import DAMAGED, DamagedFileError
 from smcpn.io.plain import Array
 from smcpn.smc.estimation import MOST_STATE_PARTICLES
-from smcpn.smc.moves import Rejuvenation
+from smcpn.smc.rejuvenation import Rejuvenation
 
 Sizes = dict[str, int]
 

@@ -28,10 +28,7 @@ from smcpn.likelihood.data_free import (
     LinearisationChange,
     linear_change,
 )
-from smcpn.likelihood.diffusion import (
-    Diffusion,
-    DiffusionStep,
-)
+from smcpn.likelihood.diffusion import Diffusion, DiffusionStep
 from smcpn.likelihood.gaussian_filter import (
     FilterSymbols,
     Innovation,

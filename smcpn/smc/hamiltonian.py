@@ -11,15 +11,9 @@ import numpy as np
 from smcpn.arguments import Count, check_fields, whole
 from smcpn.errors import InputError
 from smcpn.smc.metric import Metric
-from smcpn.smc.moves import (
-    MoveSettings,
-    MoveStrategy,
-    Rejuvenation,
-    Rounds,
-    chains_of,
-    number_of_chains,
-)
+from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
+from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation, Rounds, chains_of, number_of_chains
 from smcpn.smc.resampling import Resample
 from smcpn.smc.trajectories import Trajectories, Tuning
 

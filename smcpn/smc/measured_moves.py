@@ -11,8 +11,9 @@ from smcpn.arguments import check_fields, whole
 from smcpn.smc.cross_fitting import CrossFitted, folds
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo
 from smcpn.smc.mixing import efficiency_of_independent
-from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation, number_of_chains
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import ParticleSystem, Target
+from smcpn.smc.rejuvenation import Rejuvenation, number_of_chains
 from smcpn.smc.resampling import Resample, systematic
 
 TRIED = 256

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
 from smcpn.smc.mixing import MUCH_UNMOVED
-from smcpn.smc.moves import Rejuvenation
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
+from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Sampler, Trace
 
 FEW_DISTINCT = 0.5

@@ -27,7 +27,7 @@ from smcpn.smc.evidence import (
     unrelated_share,
 )
 from smcpn.smc.keyed import fresh_keys, whole
-from smcpn.smc.moves import IndependentMetropolis, MoveStrategy, Rejuvenation, chains_of
+from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import (
     AnyLikelihood,
     ParticleSystem,
@@ -41,6 +41,7 @@ from smcpn.smc.particles import (
     next_exponent,
     tempered,
 )
+from smcpn.smc.rejuvenation import Rejuvenation, chains_of
 from smcpn.smc.resampling import Resample, systematic
 
 Array = NDArray[np.float64]

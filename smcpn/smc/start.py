@@ -17,9 +17,10 @@ from smcpn.errors import InputError
 from smcpn.model.given_scales import GivenScales, ScaledGaussian
 from smcpn.model.prior import Prior, by_blocks
 from smcpn.model.scaled_columns import ScaledColumns
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings
+from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import AnyLikelihood
 from smcpn.smc.proposals import component_log_densities, student_log_density
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.sampler import Settings
 from smcpn.smc.tempering import Tempering
 

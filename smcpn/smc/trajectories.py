@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.smc.kernels import Move
 from smcpn.smc.metric import Metric
 from smcpn.smc.mixing import efficiency_of_chains
-from smcpn.smc.moves import Move
 from smcpn.smc.particles import ParticleSystem, Target
 
 Array = NDArray[np.float64]

@@ -11,13 +11,9 @@ from smcpn.errors import InputError
 from smcpn.smc import keyed
 from smcpn.smc.estimation import enough, exchanged, variance_at_mean, with_prior_share
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.kernels import IndependentKernel, RandomWalkKernel
 from smcpn.smc.keyed import extended, fresh_keys, redrawn, stepwise
-from smcpn.smc.moves import (
-    DefensiveGaussian,
-    IndependentKernel,
-    RandomWalkKernel,
-    RandomWalkMetropolis,
-)
+from smcpn.smc.moves import DefensiveGaussian, RandomWalkMetropolis
 from smcpn.smc.particles import RecordTarget
 from smcpn.smc.sampler import Sampler, Settings
 from smcpn.smc.tempering import Tempering

@@ -12,19 +12,18 @@ from scipy import stats
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
 from smcpn.smc.ibis import Ibis
+from smcpn.smc.kernels import IndependentKernel
 from smcpn.smc.moves import (
     MOVES,
-    IndependentKernel,
     IndependentMetropolis,
-    MoveSettings,
     MoveStrategy,
     RandomWalkMetropolis,
-    Rejuvenation,
     WasteFree,
     predicted_acceptance,
 )
 from smcpn.smc.particles import RecordTarget, Target, distinct_sample_size
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
+from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
 from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings

@@ -12,8 +12,9 @@ import smcpn
 from smcpn import EKF0, RK4
 from smcpn.codegen import kernel
 from smcpn.smc.ibis import Ibis
-from smcpn.smc.moves import IndependentMetropolis, MoveSettings
+from smcpn.smc.moves import IndependentMetropolis
 from smcpn.smc.particles import Target
+from smcpn.smc.rejuvenation import MoveSettings
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from tests.models import duffing_problem

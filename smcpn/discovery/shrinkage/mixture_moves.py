@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from smcpn.discovery.shrinkage.joint_prior import JointPrior
 from smcpn.discovery.shrinkage.normal_draws import drawn_normals
 from smcpn.discovery.shrinkage.quadratic import QuadraticLikelihood
-from smcpn.smc.moves import Move, MoveSettings, MoveStrategy, Rejuvenation, Rounds
+from smcpn.smc.kernels import Move
+from smcpn.smc.moves import MoveStrategy
 from smcpn.smc.particles import ParticleSystem, RefinementTarget, Target
+from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation, Rounds
 from smcpn.smc.resampling import Resample
 
 Array = NDArray[np.float64]
@@ -178,7 +180,7 @@ class SurrogateKernel:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `smcpn.smc.moves.Kernel`."""
+        """See `smcpn.smc.kernels.Kernel`."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, 1.0, self.sweeps, self.step)
             proposed = target.evaluate(theta)
@@ -250,7 +252,7 @@ class GibbsKernel:
     def moves(
         self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
     ) -> Iterator[Move]:
-        """See `smcpn.smc.moves.Kernel`."""
+        """See `smcpn.smc.kernels.Kernel`."""
         for _ in range(count):
             theta = self.gibbs.swept(rng, system.theta, self.power, self.sweeps)
             new = target.evaluate(theta)

@@ -1,0 +1,166 @@
+"""Metropolis kernels: moves of a population that leave its target invariant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.smc.cross_fitting import CrossFitted
+from smcpn.smc.keyed import fresh_keys, redrawn
+from smcpn.smc.particles import ParticleSystem, Target
+from smcpn.smc.proposals import Proposal, weighted_moments
+
+Array = NDArray[np.float64]
+
+OPTIMAL_SCALE = 2.38
+"""Step of a random walk in posterior standard deviations, times sqrt(d)."""
+MOST_PROPOSED = 2**18
+"""Proposals of a round that are evaluated together; at least those of one move."""
+TRUSTED_BY_WALK = 2.0
+"""Effective particles per dimension below which a walk shrinks correlations: its steps need not
+cover the target, and on a narrow ridge they must not leave it."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The population after one move of every particle.
+
+    Attributes
+    ----------
+    system : ParticleSystem
+    accepted : int
+        Particles that moved.
+    diverged : int
+        Proposals whose solution was NaN or infinite.
+    log_ratio : ndarray, (N,), optional
+        log pi - log q of the proposals where these are independent of the particles: their mean
+        on the natural scale estimates the evidence.
+    """
+
+    system: ParticleSystem
+    accepted: int
+    diverged: int
+    log_ratio: Array | None = None
+
+
+class Kernel(Protocol):
+    """Moves that leave a target invariant."""
+
+    @property
+    def name(self) -> str:
+        """Name in the record of a rejuvenation."""
+        ...
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """Move an equally weighted population ``count`` times; yield it after each move."""
+        ...
+
+
+@dataclass(frozen=True)
+class IndependentKernel:
+    """Independent Metropolis-Hastings.
+
+    The acceptance ratio holds the proposal's density, which PN-SMC (25) omits:
+    log alpha = [log pi(t') - log q(t')] - [log pi(t) - log q(t)].
+
+    All proposals of a round of moves are known before any is accepted, so they are evaluated in
+    one call, or, where there are more than `MOST_PROPOSED`, in one for each few moves.
+
+    Where the likelihood is an estimate with keys u, (t', u') is drawn from q(t') m(u'), m being
+    uniform, and the target is pi(t, u) = p(t) Z(t, u) m(u): m cancels, and the same ratio leaves pi
+    invariant (particle marginal Metropolis-Hastings, Andrieu, Doucet and Holenstein 2010).
+    """
+
+    proposal: Proposal | CrossFitted
+
+    @property
+    def name(self) -> str:
+        """Name of the proposal."""
+        return self.proposal.name
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """See `Kernel.moves`."""
+        n = len(system)
+        ratio = target.log_density(system) - self.proposal.log_density(system.theta)
+        theta = self.proposal.sample(rng, count * n)
+        keys = fresh_keys(rng, count * n, system.keys.shape[1])
+        log_uniform = np.log1p(-rng.random((count, n)))
+        together = max(1, MOST_PROPOSED // n)
+        for first in range(0, count, together):
+            group = slice(first * n, min(first + together, count) * n)
+            proposed = target.evaluate(theta[group], keys[group])
+            proposed_ratio = target.log_density(proposed) - self.proposal.log_density(
+                proposed.theta
+            )
+            for k in range(len(proposed) // n):
+                part = slice(k * n, (k + 1) * n)
+                log_ratio = proposed_ratio[part]
+                accept = log_uniform[first + k] < log_ratio - ratio
+                system = system.where(accept, proposed.take(part))
+                ratio = np.where(accept, log_ratio, ratio)
+                yield Move(system, int(accept.sum()), _diverged(log_ratio), log_ratio)
+
+
+@dataclass(frozen=True)
+class RandomWalkKernel:
+    """Random-walk Metropolis with Gaussian steps of 2.38 / sqrt(d) standard deviations.
+
+    Each move needs the one before, so each evaluates its own proposals.
+
+    Where the likelihood is an estimate, the key of one block of samples is drawn anew with each
+    step: the estimates at both ends share most of their random numbers, and their difference has
+    about 1 / B of the variance. Drawing one of independent uniform keys anew is reversible with
+    respect to their distribution, as the step is to the uniform one, so that the ratio of the
+    targets alone leaves p(t) Z(t, u) m(u) invariant (block pseudo-marginal).
+
+    References
+    ----------
+    Tran, M.-N., Kohn, R., Quiroz, M., Villani, M. (2016). The block pseudo-marginal sampler.
+    arXiv:1603.02485.
+    Roberts, G. O., Rosenthal, J. S. (2001). Optimal scaling for various Metropolis-Hastings
+    algorithms. Statistical Science 16.
+
+    Attributes
+    ----------
+    factor : ndarray, (d, d)
+        Lower Cholesky factor of the covariance of a step.
+    """
+
+    factor: Array
+
+    @classmethod
+    def fit(cls, theta: Array, weights: Array) -> Self:
+        """Scale the covariance of weighted particles, (N, d) and (N,)."""
+        _, factor = weighted_moments(theta, weights, TRUSTED_BY_WALK)
+        return cls(OPTIMAL_SCALE / np.sqrt(theta.shape[1]) * factor)
+
+    @property
+    def name(self) -> str:
+        """See `Kernel.name`."""
+        return "random walk"
+
+    def moves(
+        self, system: ParticleSystem, target: Target, rng: np.random.Generator, count: int
+    ) -> Iterator[Move]:
+        """See `Kernel.moves`."""
+        density = target.log_density(system)
+        for _ in range(count):
+            steps = rng.standard_normal(system.theta.shape) @ self.factor.T
+            proposed = target.evaluate(system.theta + steps, redrawn(rng, system.keys))
+            proposed_density = target.log_density(proposed)
+            accept = np.log1p(-rng.random(len(system))) < proposed_density - density
+            system = system.where(accept, proposed)
+            density = np.where(accept, proposed_density, density)
+            yield Move(system, int(accept.sum()), _diverged(proposed_density))
+
+
+def _diverged(log_density: Array) -> int:
+    return int(np.count_nonzero(log_density == -np.inf))

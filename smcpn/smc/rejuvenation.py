@@ -1,0 +1,308 @@
+"""One rejuvenation: rounds of moves until enough particles moved, and the record of it."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.arguments import Count, Positive, check_fields
+from smcpn.errors import InputError
+from smcpn.smc.evidence import EvidenceEstimate, importance_estimate, log_pair_ratio, pooled
+from smcpn.smc.kernels import Kernel
+from smcpn.smc.mixing import unmoved_share
+from smcpn.smc.particles import ParticleSystem, Target
+from smcpn.smc.proposals import DefensiveGaussian
+from smcpn.smc.resampling import Resample
+
+Array = NDArray[np.float64]
+
+ROUND = 5
+"""Most independent moves between two fits of their proposal."""
+EXPECTED_ACCEPTANCE = 0.6
+"""Acceptance assumed of a proposal that was not tried yet."""
+
+
+@dataclass(frozen=True)
+class MoveSettings:
+    """Number of moves of a rejuvenation.
+
+    Attributes
+    ----------
+    moved : float
+        Moves are added until this share of the target is expected to have moved once, places
+        counted that proposals seldom leave, see `smcpn.smc.mixing`.
+    max_moves : int
+        Most moves of one rejuvenation.
+    seconds : float, optional
+        Begin no further round of moves in a rejuvenation that has taken this long; one move is
+        always made. What a run returns then depends on the speed of the machine: it is no
+        longer the same to the byte for the same seed.
+    """
+
+    moved: float = 0.9
+    max_moves: Count = 20
+    seconds: Positive | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, "moved", "max_moves", "seconds")
+        if not 0.0 < self.moved < 1.0:
+            raise InputError(f"moved is {self.moved}: choose a share between 0 and 1")
+
+
+@dataclass(frozen=True)
+class Rejuvenation:
+    """Record of one rejuvenation: sizes, moves, acceptance, evidence.
+
+    Attributes
+    ----------
+    sample : int
+        The sample that made it necessary; 0 where the whole record is tempered.
+    exponent : float
+        How much of that sample, or of the record, counted.
+    ess : float
+        Effective sample size before.
+    acceptance : float
+        Share of proposals accepted in the last round of the kernel that was used last.
+    moves : int
+        Moves per particle.
+    evaluations : int
+        Parameter vectors evaluated.
+    seconds : float
+        Wall time.
+    ess_after : float
+        Effective number of particles after, equal ones counted once: N^2 / sum of squared copies.
+    proposal : str
+        The kernel used last: ``"gaussian"``, ``"mixture"`` or ``"random walk"``.
+    accepted : int
+        Proposals accepted, by all kernels that were used.
+    increments : int
+        Likelihood increments, one a sample, of all evaluations and gradients together.
+    diverged : int
+        Proposals whose solution was NaN or infinite.
+    log_pair_ratio : float
+        What the resampling contributes to the standard error of the log-evidence.
+    evidence : EvidenceEstimate
+        From the proposals of independent moves alone; of infinite variance without any.
+    ancestors : int
+        Distinct ancestors at the start of the run that still have descendants.
+    lineages : int
+        The same since the evidence was last estimated independently of the ancestry.
+    unmoved : float
+        Share of the target that is expected not to have moved, see `smcpn.smc.mixing`.
+    state_particles : int
+        Of each filter of an estimated likelihood; 0 for an exact one.
+    gradients : int
+        Parameter vectors at which the gradient was evaluated, besides.
+    step, time : float
+        Length of the leapfrog steps and time of the trajectories that were learned, in the
+        coordinates of the metric; 0 for moves without.
+    chains : int
+        Chains whose states are the population, one state of each after the other, where the lineage
+        of a particle is the chain of the population before that its own began in; 0 elsewhere.
+    start_correlation : float
+        Mean over the states of a chain of the correlation of the log-likelihood with that at its
+        start.
+    efficiency : float
+        Effective draws that moves along the gradient made for each evaluation, a gradient counted
+        as the evaluations that it costs, when they were last used; NaN before.
+    """
+
+    sample: int
+    exponent: float
+    ess: float
+    acceptance: float
+    moves: int
+    evaluations: int
+    seconds: float
+    ess_after: float = float("nan")
+    proposal: str = DefensiveGaussian.name
+    accepted: int = 0
+    increments: int = 0
+    diverged: int = 0
+    log_pair_ratio: float = 0.0
+    evidence: EvidenceEstimate = field(default_factory=EvidenceEstimate)
+    ancestors: int = 0
+    lineages: int = 0
+    unmoved: float = 0.0
+    state_particles: int = 0
+    gradients: int = 0
+    step: float = 0.0
+    time: float = 0.0
+    chains: int = 0
+    start_correlation: float = 0.0
+    efficiency: float = float("nan")
+
+
+def chains_of(system: ParticleSystem, record: Rejuvenation | None) -> NDArray[np.int64]:
+    """Number of the chain of each particle, (N,), given the record of its rejuvenation.
+
+    Where the population is not one of chains they are its lineages.
+    """
+    if record is None or not record.chains:
+        return system.lineage
+    return np.arange(len(system)) % record.chains
+
+
+def number_of_chains(length: int, particles: int) -> int:
+    """Chains whose states, ``length`` of each, make up a population (waste-free).
+
+    Raises
+    ------
+    InputError
+        If it were less than two.
+    """
+    if length > particles // 2:
+        raise InputError(
+            f"length is {length}: choose at most half of {particles} particles", argument="length"
+        )
+    return -(-particles // length)
+
+
+class Rounds:
+    """The population during one rejuvenation, with counts of its moves and evaluations."""
+
+    def __init__(
+        self,
+        system: ParticleSystem,
+        target: Target,
+        rng: np.random.Generator,
+        settings: MoveSettings,
+    ) -> None:
+        self._begin = time.perf_counter()
+        self.system, self.target, self._rng, self._settings = system, target, rng, settings
+        self._ess, self._log_pair_ratio = system.ess, 0.0
+        self._moves, self._evaluations, self._accepted, self._diverged = 0, 0, 0, 0
+        self._log_unmoved = 0.0
+        self._acceptance: dict[str, float] = {}
+        self._log_stay: dict[str, float] = {}
+        self._estimates: list[EvidenceEstimate] = []
+
+    def resample(self, resample: Resample, size: int) -> NDArray[np.int64]:
+        """Replace the weighted population by ``size`` equally weighted copies; return parents."""
+        weights = self.system.weights
+        index = resample(weights, self._rng, size)
+        self._log_pair_ratio = log_pair_ratio(weights, self.system.lineage, index)
+        self.system = replace(self.system.take(index), log_weights=np.zeros(size))
+        return index
+
+    def every(self, kernel: Kernel, count: int) -> list[ParticleSystem]:
+        """Make ``count`` moves and return the population after each."""
+        return list(self._each(kernel, count))
+
+    def _each(self, kernel: Kernel, count: int) -> Iterator[ParticleSystem]:
+        log_ratios, accepted, n = list[Array](), 0, len(self.system)
+        for move in kernel.moves(self.system, self.target, self._rng, count):
+            self.system = move.system
+            accepted += move.accepted
+            self._diverged += move.diverged
+            if move.log_ratio is not None:
+                log_ratios.append(move.log_ratio)
+            yield move.system
+        self._moves += count
+        self._evaluations += count * n
+        self._accepted += accepted
+        acceptance = accepted / (count * n)
+        self._acceptance[kernel.name] = acceptance
+        self._count_unmoved(kernel.name, count, acceptance, log_ratios)
+
+    def keep_all(self, kernel: Kernel, count: int, particles: int, starts: bool = False) -> None:
+        """Make ``count`` moves, and take all states of all chains as the population (waste-free).
+
+        Parameters
+        ----------
+        particles : int
+            Size of the population: the last states are left out where there are more.
+        starts : bool
+            Whether the states before the first move belong to it.
+        """
+        begin = [self.system] if starts else []
+        visited = [*begin, *self.every(kernel, count)]
+        self.system = ParticleSystem.concatenate(visited).take(slice(particles))
+
+    def _count_unmoved(
+        self, name: str, count: int, acceptance: float, log_ratios: list[Array]
+    ) -> None:
+        """Count the share left by ``count`` moves, and the evidence where they tell it."""
+        if not log_ratios:
+            self._log_stay[name] = float(np.log1p(-_bounded(acceptance)))
+            self._log_unmoved += count * self._log_stay[name]
+            return
+        ratios = np.concatenate(log_ratios)
+        self._log_unmoved += _log_share(unmoved_share(ratios, count))
+        self._log_stay[name] = _log_share(unmoved_share(ratios, ROUND)) / ROUND
+        self._estimates.append(importance_estimate(ratios))
+
+    def expect(self, kernel: Kernel, acceptance: float) -> None:
+        """Plan the first round of a kernel by an acceptance."""
+        self._log_stay.setdefault(kernel.name, float(np.log1p(-_bounded(acceptance))))
+
+    def round(self, kernel: Kernel, most: int) -> bool:
+        """Make one round of moves, ``most`` at most; return whether there was one to make."""
+        planned = min(self._planned(self._log_stay[kernel.name]), most)
+        if planned > 0:
+            deque(self._each(kernel, planned), maxlen=0)
+        return planned > 0
+
+    def move_on(self, kernel: Kernel, acceptance: float | None) -> None:
+        """Make rounds of moves until enough particles moved."""
+        self.expect(kernel, EXPECTED_ACCEPTANCE if acceptance is None else acceptance)
+        while self.round(kernel, self._settings.max_moves):
+            pass
+
+    def acceptance(self, kernel: Kernel) -> float:
+        """Acceptance in the last round of the kernel; 0 before the first."""
+        return self._acceptance.get(kernel.name, 0.0)
+
+    def unmoved_by_round(self, kernel: Kernel) -> float:
+        """Share of the target that a whole round of the kernel leaves, as known by now."""
+        return float(np.exp(ROUND * self._log_stay[kernel.name]))
+
+    def record(self, kernel: Kernel) -> Rejuvenation:
+        """Return the record of the rejuvenation, whose last kernel was ``kernel``."""
+        _, copies = np.unique(self.system.theta[:, 0], return_counts=True)
+        return Rejuvenation(
+            sample=self.target.sample,
+            exponent=self.target.exponent,
+            ess=self._ess,
+            acceptance=self.acceptance(kernel),
+            moves=self._moves,
+            evaluations=self._evaluations,
+            seconds=time.perf_counter() - self._begin,
+            ess_after=len(self.system) ** 2 / float(np.square(copies).sum()),
+            proposal=kernel.name,
+            accepted=self._accepted,
+            increments=self._evaluations * self.target.n_samples,
+            diverged=self._diverged,
+            log_pair_ratio=self._log_pair_ratio,
+            evidence=pooled(self._estimates),
+            ancestors=len(np.unique(self.system.ancestor)),
+            lineages=len(np.unique(self.system.lineage)),
+            unmoved=float(np.exp(self._log_unmoved)),
+            state_particles=self.target.state_particles,
+        )
+
+    def _planned(self, log_stay: float) -> int:
+        """Moves still to make: the smallest K after which enough are expected to have moved."""
+        settings, elapsed = self._settings, time.perf_counter() - self._begin
+        missing = np.log1p(-settings.moved) - self._log_unmoved
+        wanted = int(np.ceil(missing / log_stay - 1e-9))
+        wanted = max(0, min(wanted, settings.max_moves - self._moves))
+        if settings.seconds is None:
+            return wanted
+        if self._moves == 0:
+            return 1
+        left = int((settings.seconds - elapsed) * self._moves / elapsed)
+        return max(0, min(wanted, left))
+
+
+def _bounded(acceptance: float) -> float:
+    return min(max(acceptance, 0.01), 0.99)
+
+
+def _log_share(share: float) -> float:
+    return float(np.log(min(max(share, 1e-12), 1.0 - 1e-4)))
