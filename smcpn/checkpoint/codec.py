@@ -75,7 +75,8 @@ from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solv
 from smcpn.smc.evidence import EvidenceEstimate
 from smcpn.smc.particles import ParticleSystem
 from smcpn.smc.rejuvenation import Rejuvenation
-from smcpn.smc.sampler import Snapshot, Trace
+from smcpn.smc.sampler import Snapshot
+from smcpn.smc.trace import Trace
 
 # Image of a payload: documents, arrays, populations
 

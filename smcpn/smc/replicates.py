@@ -15,7 +15,8 @@ from smcpn.smc.mixing import MUCH_UNMOVED
 from smcpn.smc.particles import ParticleSystem, distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
-from smcpn.smc.sampler import Sampler, Trace
+from smcpn.smc.sampler import Sampler
+from smcpn.smc.trace import Trace
 
 FEW_DISTINCT = 0.5
 """Share of the effective sample size that is left where copies count once."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self, cast
 
@@ -19,13 +19,9 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.contract import EstimatedLikelihood, Likelihood
 from smcpn.model.prior import Prior
+from smcpn.smc.cost import Cost, cost_so_far
 from smcpn.smc.estimation import FIRST, enough, exchanged, variance_at_mean, with_prior_share
-from smcpn.smc.evidence import (
-    EvidenceEstimate,
-    ancestral_variance,
-    pooled,
-    unrelated_share,
-)
+from smcpn.smc.evidence import EvidenceEstimate, ancestral_variance, pooled, unrelated_share
 from smcpn.smc.keyed import fresh_keys, whole
 from smcpn.smc.moves import IndependentMetropolis, MoveStrategy
 from smcpn.smc.particles import (
@@ -43,149 +39,10 @@ from smcpn.smc.particles import (
 )
 from smcpn.smc.rejuvenation import Rejuvenation, chains_of
 from smcpn.smc.resampling import Resample, systematic
+from smcpn.smc.trace import Trace
 
 Array = NDArray[np.float64]
 _log = logging.getLogger(__name__)
-
-TRACED = 4096
-"""Samples of a trace at most, the last one besides."""
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Effective sample size and log-evidence after every ``stride``-th sample, and after the last.
-
-    The stride doubles whenever more than 4096 samples would be kept. What is kept depends on the
-    number of samples only, not on the blocks in which they came.
-
-    Attributes
-    ----------
-    length : int
-        Samples seen.
-    stride : int
-    kept : ndarray, (n, 2)
-        Effective sample size before a rejuvenation, and log p(y_0, ..., y_t), of the samples
-        first, first + stride, first + 2 stride, ...
-    last : ndarray, (2,)
-        Of the last sample seen.
-    first : int
-        The first sample after which they are known.
-    """
-
-    length: int
-    stride: int
-    kept: Array
-    last: Array
-    first: int = 0
-
-    @classmethod
-    def empty(cls) -> Trace:
-        """Return the trace before the first sample."""
-        return cls(0, 1, np.empty((0, 2)), np.full(2, np.nan))
-
-    def extended(self, ess: Array, log_evidence: Array) -> Trace:
-        """Return the trace after further samples, (n,) of both."""
-        new = np.column_stack([ess, log_evidence])
-        if not len(new):
-            return self
-        length, stride = self.length + len(new), self.stride
-        following = (self.first - self.length) % stride
-        kept = np.concatenate([self.kept, new[following::stride]])
-        while len(kept) > TRACED:
-            kept, stride = kept[::2], 2 * stride
-        return Trace(length, stride, kept, new[-1], self.first)
-
-    def corrected(self, log_evidence: float) -> Trace:
-        """Return the trace with another log-evidence after the last sample."""
-        kept, last = self.kept.copy(), np.array([self.last[0], log_evidence])
-        if len(kept) and not self._last_is_extra:
-            kept[-1, 1] = log_evidence
-        return replace(self, kept=kept, last=last)
-
-    @classmethod
-    def of_end(cls, length: int, ess: float, log_evidence: float) -> Trace:
-        """Return the trace of a method that has results at the last of ``length`` samples only."""
-        end = np.array([ess, log_evidence])
-        return cls(length, 1, end[None, :], end, length - 1)
-
-    @property
-    def regular(self) -> bool:
-        """Whether it is what `extended` makes of so many samples from the first known one on."""
-        known, stride = self.length - self.first, 1
-        while -(-known // stride) > TRACED:
-            stride *= 2
-        begun = known > 0 or self.length == self.first == 0
-        return begun and self.stride == stride and len(self.kept) == -(-known // stride)
-
-    @property
-    def samples(self) -> NDArray[np.int64]:
-        """Number of samples assimilated at each entry of the paths."""
-        kept = self.first + np.arange(len(self.kept), dtype=np.int64) * self.stride + 1
-        return np.append(kept, self.length) if self._last_is_extra else kept
-
-    @property
-    def ess(self) -> Array:
-        """Effective sample size at each of `samples`."""
-        return self._column(0)
-
-    @property
-    def log_evidence(self) -> Array:
-        """Log-evidence at each of `samples`."""
-        return self._column(1)
-
-    @property
-    def _last_is_extra(self) -> bool:
-        last_kept = self.first + (len(self.kept) - 1) * self.stride
-        return self.length > max(last_kept + 1, 0)
-
-    def _column(self, k: int) -> Array:
-        column = self.kept[:, k]
-        return np.append(column, self.last[k]) if self._last_is_extra else column.copy()
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Work, counted in likelihood increments: one sample of a record for one parameter vector.
-
-    Evaluations are N T + the sum over rejuvenations of K N t. Rejuvenations come at about
-    geometric times, so a whole run costs some 20 N T; in a stream the next one grows with t.
-
-    Attributes
-    ----------
-    advanced : int
-        Computed once each, as the record went by.
-    reevaluated : int
-        Computed again by rejuvenations.
-    next_rejuvenation : int
-        What a rejuvenation now would add, with as many moves as the last one.
-    next_seconds : float
-        And how long it would take, at the speed of the last one; nan before the first.
-    """
-
-    advanced: int
-    reevaluated: int
-    next_rejuvenation: int
-    next_seconds: float
-
-    @property
-    def evaluations(self) -> int:
-        """All likelihood increments computed so far."""
-        return self.advanced + self.reevaluated
-
-
-def cost_so_far(particles: int, sample: int, rejuvenations: Sequence[Rejuvenation]) -> Cost:
-    """Cost of a run of ``particles`` particles that has assimilated ``sample`` samples."""
-    last = rejuvenations[-1] if rejuvenations else None
-    following = (last.evaluations + last.gradients if last else particles) * (sample + 1)
-    seconds = float("nan")
-    if last is not None and last.increments:
-        seconds = last.seconds * following / last.increments
-    return Cost(
-        advanced=particles * sample,
-        reevaluated=sum(record.increments for record in rejuvenations),
-        next_rejuvenation=following,
-        next_seconds=seconds,
-    )
 
 
 @dataclass(frozen=True)

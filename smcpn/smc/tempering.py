@@ -26,7 +26,8 @@ from smcpn.smc.particles import (
     finite_or_excluded,
 )
 from smcpn.smc.psis import pareto_k
-from smcpn.smc.sampler import Sampler, Trace
+from smcpn.smc.sampler import Sampler
+from smcpn.smc.trace import Trace
 
 Array = NDArray[np.float64]
 

@@ -19,18 +19,13 @@ from smcpn.codegen.kernel import LaneKernel, Rows
 from smcpn.codegen.weights import weigh
 from smcpn.likelihood.classical import ClassicalRowWriter, outputs_at, runge_kutta_program
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import (
-    GrowingRows,
-    History,
-    RowWidths,
-    StreamRows,
-    samples_ahead,
-)
+from smcpn.likelihood.growing import GrowingRows, History, RowWidths, StreamRows
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import CHUNK, STATE_PARTICLES, Particle, checked_number
 from smcpn.likelihood.particle.machine import KEY_SAMPLES
 from smcpn.likelihood.registry import Expected, number_of_steps, suitable_likelihood
+from smcpn.likelihood.stream_window import samples_ahead
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver

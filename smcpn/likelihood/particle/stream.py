@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from smcpn.errors import InputError
 from smcpn.likelihood.classical import ClassicalRowWriter
 from smcpn.likelihood.contract import Keys
-from smcpn.likelihood.growing import StreamWindow, head_record
 from smcpn.likelihood.lanes import Grid
 from smcpn.likelihood.particle.kernel import Piece
 from smcpn.likelihood.particle.likelihood import Particle, checked_number
 from smcpn.likelihood.registry import number_of_steps, suitable_likelihood
+from smcpn.likelihood.stream_window import StreamWindow, head_record
 from smcpn.model.problem import Problem
 from smcpn.solver import Solver
 
@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Recent:
-    """The last samples of a stream, as `smcpn.likelihood.growing.Samples`."""
+    """The last samples of a stream, as `smcpn.likelihood.stream_window.Samples`."""
 
     columns: Array
     n_inputs: int
