@@ -15,7 +15,7 @@ from smcpn.interop.arviz import to_arviz
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
-from smcpn.results.robust import Robust, remark, robust_of, suspicion
+from smcpn.results.robust import Robust, Suspicions, remark, robust_of, suspicions
 from smcpn.simulation.initialisation import simulate_started
 from smcpn.simulation.particles import Simulation, simulate_particles
 from smcpn.simulation.sampled import StateFilter, predict_particles
@@ -323,15 +323,15 @@ class Posterior(WeightedDraws, HandedOver):
     def remarks(self) -> list[str]:
         """Lines of the summary on what the residuals say of the standard deviations."""
         factors = vars(self).get("sandwich")
-        if factors is None:
-            found = self._suspicion
-        else:
-            found = remark(dict(zip(self.names, factors.factor.tolist(), strict=True)))
-        return [f"warning          {found}"] if found else []
+        autocorrelated, outlier = self._suspicions
+        if factors is not None:
+            known = dict(zip(self.names, factors.factor.tolist(), strict=True))
+            autocorrelated = remark(known)
+        return [f"warning          {found}" for found in (autocorrelated, outlier) if found]
 
     @cached_property
-    def _suspicion(self) -> str:
-        return suspicion(self)
+    def _suspicions(self) -> Suspicions:
+        return suspicions(self)
 
     @cached_property
     def sandwich(self) -> Sandwich:

@@ -11,8 +11,9 @@ the data (filtering, dalton, fenrir) compare it with a prediction from the sampl
 those of a model with process noise, whose free simulation has errors that are anything but white:
 mu_n is the one-step prediction of its Kalman filter and Sigma_n counts the process noise.
 
-The tests are those of L. Ljung (1999), System Identification, section 16.6, and of G. M. Ljung and
-G. E. P. Box (1978), Biometrika 65, 297-303.
+The tests are those of L. Ljung (1999), System Identification, section 16.6, of G. M. Ljung and
+G. E. P. Box (1978), Biometrika 65, 297-303, and of F. E. Grubbs (1950), Annals of Mathematical
+Statistics 21, 27-58, for one error that does not belong to the others.
 """
 
 from __future__ import annotations
@@ -36,6 +37,58 @@ LAGS = 25
 BAND = float(stats.norm.ppf(0.995))
 """Half width of a two-sided 99 % band, in standard deviations."""
 SIGNIFICANCE = 0.01
+
+
+@dataclass(frozen=True)
+class LargestError:
+    """The innovation that is furthest from the mean of all, and whether it belongs to them.
+
+    Attributes
+    ----------
+    size : float
+        Its distance from the mean of the others, in their standard deviations; nan of fewer than
+        three innovations, or where these are all the same.
+    record, sample : int
+        Where it is, from 0.
+    p : float
+        Bound of Grubbs on the probability that the largest of so many normal errors is as large.
+    """
+
+    size: float
+    record: int
+    sample: int
+    p: float
+
+    def __str__(self) -> str:
+        of = f" of record {self.record + 1}" if self.record else ""
+        return f"sample {self.sample}{of}"
+
+
+def largest_error(innovations: Sequence[Array]) -> LargestError:
+    """Find the largest error of an output, and test it against the others.
+
+    The scale is that of the other errors, so that noise of another size than was stated is not
+    taken for an outlier, and an outlier that has raised the learned noise is not hidden by it.
+
+    Parameters
+    ----------
+    innovations : sequence of ndarray, (T,)
+        As of `whiteness`; at least one is a number.
+    """
+    everything = np.concatenate(list(innovations))
+    place = int(np.nanargmax(np.abs(everything - np.nanmean(everything))))
+    others = np.delete(everything, place)
+    others = others[np.isfinite(others)]
+    n, ends = len(others) + 1, np.cumsum([len(one) for one in innovations])
+    record = int(np.searchsorted(ends, place, side="right"))
+    sample = place - int(ends[record - 1] if record else 0)
+    spread = float(others.std(ddof=1)) if n > 2 else 0.0
+    if spread == 0.0:
+        return LargestError(float("nan"), record, sample, 1.0)
+    distance = float(everything[place] - others.mean())
+    deviation = distance / (spread * np.sqrt(1.0 + 1.0 / len(others)))
+    p = float(min(1.0, 2 * n * stats.t.sf(abs(deviation), n - 2)))
+    return LargestError(distance / spread, record, sample, p)
 
 
 @dataclass(frozen=True)
@@ -66,6 +119,8 @@ class Whiteness:
     independence_p : float
         Smallest p-value of the cross-correlations times their number (Bonferroni): valid however
         coloured the input is. nan without input.
+    largest : LargestError or None
+        The largest error; None of noise with a density of its own, which may have heavy tails.
     """
 
     samples: int
@@ -79,6 +134,7 @@ class Whiteness:
     cross_correlation: Array
     cross_correlation_band: Array
     independence_p: float
+    largest: LargestError | None = None
 
     @property
     def white(self) -> bool:
@@ -96,7 +152,9 @@ class Whiteness:
         return self.chi2_p >= SIGNIFICANCE
 
 
-def whiteness(innovations: Sequence[Array], inputs: Sequence[Array]) -> Whiteness:
+def whiteness(
+    innovations: Sequence[Array], inputs: Sequence[Array], normal: bool = True
+) -> Whiteness:
     """Test the normalised innovations of one output.
 
     Parameters
@@ -104,6 +162,8 @@ def whiteness(innovations: Sequence[Array], inputs: Sequence[Array]) -> Whitenes
     innovations : sequence of ndarray, (T,)
         One per record; NaN where nothing was measured. No lag reaches from one into another.
     inputs : sequence of ndarray, (T, n_inputs)
+    normal : bool
+        Whether normal innovations are expected, so that the largest can be tested.
     """
     everything = np.concatenate(list(innovations))
     seen = everything[np.isfinite(everything)]
@@ -129,6 +189,7 @@ def whiteness(innovations: Sequence[Array], inputs: Sequence[Array]) -> Whitenes
         cross_correlation=cross,
         cross_correlation_band=cross_band,
         independence_p=_bonferroni(cross, cross_pairs),
+        largest=largest_error(innovations) if normal else None,
     )
 
 

@@ -22,7 +22,7 @@ from smcpn.validation.correlation import ParameterPair, worst_pair
 from smcpn.validation.frequency import FrequencyResponse, frequency_response
 from smcpn.validation.innovations import LAGS, Innovations, Whiteness, innovations, whiteness
 from smcpn.validation.reweighting import log_likelihood_of
-from smcpn.validation.verdict import FALSE_ALARMS, Verdict, judge, number_of_tests
+from smcpn.validation.verdict import FALSE_ALARMS, Verdict, judge, number_of_tests, outlier
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -197,7 +197,11 @@ def validate(
         model=problem.ode.name,
         innovations=parts,
         outputs=tuple(
-            whiteness([part.normalised[:, j] for part in parts], inputs)
+            whiteness(
+                [part.normalised[:, j] for part in parts],
+                inputs,
+                normal=problem.model.density is None,
+            )
             for j in range(len(problem.observe))
         ),
         learned=_learned(problem),
@@ -282,6 +286,9 @@ def _innovation_lines(output: Whiteness, learned: bool, level: float) -> list[st
     if output.cross_correlation.size:
         remark = f"worst of all lags, {_p(output.independence_p)}"
         rows.append(["  independence of u", "", remark])
+    largest = output.largest
+    if largest is not None:
+        rows.append(["  largest", f"{largest.size:+.3g}", f"{largest}, Grubbs, {_p(largest.p)}"])
     table = align(rows, left=(0, 2)).splitlines()
     return [*table, *(f"  - {remark}" for remark in _remarks(output, learned, level))]
 
@@ -296,6 +303,8 @@ def _remarks(output: Whiteness, learned: bool, level: float) -> list[str]:
         remarks.append("not white: model error, or noise that is not white")
     if output.independence_p < level:
         remarks.append("depends on the input: the model misses something the input does")
+    if output.largest is not None and output.largest.p < level:
+        remarks.append(outlier(output.largest))
     return remarks or [f"no test fails at {level:.2g}"]
 
 

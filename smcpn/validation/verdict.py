@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from smcpn.validation.innovations import Whiteness
+from smcpn.validation.innovations import LargestError, Whiteness
 
 FALSE_ALARMS = 0.05
 """Share of right models that some test rejects; the tests share it equally (Bonferroni)."""
@@ -34,9 +34,12 @@ class Verdict:
 
 
 def number_of_tests(outputs: Sequence[Whiteness], learned: Sequence[bool]) -> int:
-    """Tests that have power: of the variance where it is not learned, whiteness, independence."""
+    """Tests that have power: whiteness, of the variance where it is not learned, and others.
+
+    These are independence where there is an input, and that of the largest error of normal noise.
+    """
     return sum(
-        1 + (not own) + (output.cross_correlation.size > 0)
+        1 + (not own) + (output.cross_correlation.size > 0) + (output.largest is not None)
         for output, own in zip(outputs, learned, strict=True)
     )
 
@@ -72,9 +75,20 @@ def judge(
         if not own and not structure and output.chi2_p * tests < FALSE_ALARMS:
             size = "larger" if output.variance > 1 else "smaller"
             reasons.append(f"the noise{label}: errors are {size} than it explains")
+        largest = output.largest
+        if largest is not None and not structure and largest.p * tests < FALSE_ALARMS:
+            reasons.append(f"{outlier(largest)}{label}")
     reasons += others
     level = WRONG if wrong else LOOK_AGAIN if reasons else USABLE
     return Verdict(level, tuple(reasons))
+
+
+def outlier(largest: LargestError) -> str:
+    """Name an error that does not belong to the others, and what can be done about it."""
+    return (
+        f"an error of {abs(largest.size):.3g} standard deviations of the others, at {largest}: an "
+        "outlier, to be hidden (record.hide), or noise with heavy tails (smcpn.StudentT)"
+    )
 
 
 def _structural(output: Whiteness) -> list[float]:

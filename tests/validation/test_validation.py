@@ -11,7 +11,7 @@ from smcpn.likelihood.expected import predictive_moments
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.validation import frequency_response, whiteness
 from smcpn.validation.correlation import worst_pair
-from smcpn.validation.innovations import BAND, LAGS, innovations
+from smcpn.validation.innovations import BAND, LAGS, innovations, largest_error
 from smcpn.validation.verdict import judge
 from tests import models
 from tests.reference.likelihoods import ekf0
@@ -219,6 +219,41 @@ def test_verdict_weighs_all_outputs():
     assert judge([large], [True]).level == "usable"
     assert judge([good, bad], [True, True]).level == "wrong"
     assert judge([good], [False], ["steps=1 shifts k"]).level == "look again"
+
+
+def test_the_largest_error_is_tested_against_the_others_whatever_their_size():
+    rng = np.random.default_rng(5)
+    errors = 7.0 * rng.normal(size=300)
+    errors[[3, 200]] = np.nan, 7.0 * 9.0
+    kept = errors[np.isfinite(errors) & (np.arange(300) != 200)]
+    found = largest_error([errors[:150], errors[150:]])
+    assert (found.record, found.sample) == (1, 50)
+    assert found.size == pytest.approx((63.0 - kept.mean()) / kept.std(ddof=1))
+    # The same as two samples of which one has a single value.
+    p = stats.ttest_ind([63.0], kept).pvalue
+    assert found.p == pytest.approx(min(1.0, 299 * p), rel=1e-9)
+    assert np.isnan(largest_error([np.array([1.0, 1.0, 1.0])]).size)
+
+
+def test_one_normal_record_in_twenty_has_a_largest_error_to_look_at():
+    rng = np.random.default_rng(6)
+    p_values = np.array([largest_error([rng.normal(size=40)]).p for _ in range(1000)])
+    # Standard error .0069 of the share; the bound of Grubbs is nearly exact below a few percent.
+    assert abs((p_values < 0.05).mean() - 0.05) < 0.021
+
+
+def test_an_outlier_is_looked_at_again_by_verdict_and_summary():
+    record = models.oscillator_record()
+    y = record.y.copy()
+    y[30] += 20 * models.OSCILLATOR_NOISE
+    problem = models.oscillator_problem(record.with_outputs(y))
+    posterior = smcpn.laplace(problem, solver=smcpn.RK4(8)).to_posterior(200)
+    verdict = posterior.validate().verdict
+    assert verdict.level == "look again"
+    assert "at sample 30: an outlier" in str(verdict)
+    assert "at sample 30: an outlier" in posterior.summary()
+    (clean,) = models.oscillator_posterior("right").validate().outputs
+    assert clean.largest.p > 0.05
 
 
 def test_error_budget_counts_the_solver():
