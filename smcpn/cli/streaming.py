@@ -25,7 +25,8 @@ from smcpn.io.sources import Source
 from smcpn.io.stream import Checkpoints, Observer, Run, Stream
 from smcpn.io.watch import watching
 from smcpn.model.problem import Problem
-from smcpn.online import Online, real_time
+from smcpn.online import Online
+from smcpn.priority import real_time
 from smcpn.settings import Settings
 from smcpn.signals import Stop, stop_on_signals
 
@@ -54,6 +55,9 @@ def streamed(case: Case, options: StreamOptions) -> int:
     source = _source(options, case)
     with ExitStack() as cleanup:
         cleanup.enter_context(_quick_switching())
+        if options.real_time:
+            # Before there are other threads, for an update waits for who has the interpreter.
+            cleanup.enter_context(real_time())
         stop = cleanup.enter_context(stop_on_signals())
         log = cleanup.enter_context(closing(_event_log(options.events)))
         watch, report = cleanup.enter_context(
@@ -68,9 +72,6 @@ def streamed(case: Case, options: StreamOptions) -> int:
             report = _both(report, page.event)
         live = _live(options, case.problem, settings, report)
         observers = [one for one in (watch, page) if one is not None]
-        if options.real_time:
-            # After the threads that show, before the one that reads.
-            cleanup.enter_context(real_time())
         run = _run(options, live, case.problem, source, stop, report, observers)
         with closing(run.sink):
             code = run.run()

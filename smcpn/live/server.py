@@ -27,6 +27,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from smcpn.priority import normal
+
 HISTORY = 200
 """Frames that a browser that comes gets at once, or that has been away."""
 SILENCE = 5.0
@@ -192,8 +194,9 @@ async def serve(settings: dict[str, Any]) -> None:
 def main() -> None:
     """Read the settings and serve."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Whoever looks on waits for the stream, not the stream for them.
+    normal()
     if hasattr(os, "nice"):
-        # Whoever looks on waits for the stream, not the stream for them.
         os.nice(NICE)
     settings = json.loads(sys.stdin.readline())
     try:

@@ -2,7 +2,7 @@
 
 from smcpn.online.nested import NestedFilter
 from smcpn.online.online import Online
-from smcpn.online.priority import real_time
 from smcpn.online.state import State
+from smcpn.priority import real_time
 
 __all__ = ["NestedFilter", "Online", "State", "real_time"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from smcpn.online.priority import normal
+from smcpn.priority import normal
 
 Result = TypeVar("Result")
 

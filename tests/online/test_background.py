@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import smcpn
+from smcpn import priority
 from smcpn.errors import InputError
-from smcpn.online import priority, real_time, window
+from smcpn.online import real_time, window
 from smcpn.online.background import Background
 
 
