@@ -27,15 +27,10 @@ import numpy as np
 import smcpn
 from benchmarks.attack.child import SECONDS, Ended, ended
 from benchmarks.rows import Row, Study, at_least, at_most
-from smcpn.checkpoint import (
-    data_fingerprint,
-    model_fingerprint,
-    restored_problem,
-    restored_records,
-)
-from smcpn.checkpoint.codec import arrays_of
+from smcpn.checkpoint import data_fingerprint, model_fingerprint, restored_problem, restored_records
 from smcpn.checkpoint.container import HEADER_BYTES, KINDS
 from smcpn.checkpoint.inspection import inspect
+from smcpn.checkpoint.payload import arrays_of
 from smcpn.io.plain import read_plain
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.run.resume import load, resume

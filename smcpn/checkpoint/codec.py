@@ -1,26 +1,24 @@
-"""Runs, records and streams as payloads of documents, arrays and populations in HDF5.
+"""Runs, their records, and streams as payloads, see `smcpn.checkpoint.payload`.
 
 `docs/checkpoint.md` has the schema.
 """
 
 from __future__ import annotations
 
-import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from math import log
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import h5py
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from smcpn.checkpoint.container import (
     DAMAGED,
@@ -28,23 +26,14 @@ from smcpn.checkpoint.container import (
     RUN,
     STREAM,
     DamagedFileError,
-    image,
     kind_of,
     read,
     read_version,
     remove_left,
     save,
 )
-from smcpn.checkpoint.documents import (
-    Document,
-    Fingerprint,
-    Line,
-    Names,
-    Number,
-    Whole,
-    loaded,
-    parsed,
-)
+from smcpn.checkpoint.documents import Document, Fingerprint, Line, Names, Number, Whole, parsed
+from smcpn.checkpoint.payload import Payload, arrays_of, documents_of, encoded, populations_of
 from smcpn.checkpoint.problem import (
     ProblemDocument,
     problem_document,
@@ -52,17 +41,7 @@ from smcpn.checkpoint.problem import (
     restored_problem,
     restored_records,
 )
-from smcpn.checkpoint.schema import (
-    COLUMNS,
-    FORGETTING,
-    HISTORY,
-    PATH,
-    POPULATION,
-    REJUVENATIONS,
-    TABLE,
-    checked,
-)
-from smcpn.checkpoint.schema import PARTICLES as PARTICLE_ARRAYS
+from smcpn.checkpoint.schema import FORGETTING, checked
 from smcpn.checkpoint.schema import STREAM as STREAM_ARRAYS
 from smcpn.codegen.native import target
 from smcpn.errors import InputError
@@ -72,243 +51,9 @@ from smcpn.model.prior import Prior
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.settings import Plan, RunSettings, RunSnapshot, solver_document, solver_of
-from smcpn.smc.evidence import EvidenceEstimate
-from smcpn.smc.particles import ParticleSystem
-from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Snapshot
-from smcpn.smc.trace import Trace
-
-# Image of a payload: documents, arrays, populations
-
-
-@dataclass(frozen=True)
-class Payload:
-    """Content of a file as plain data.
-
-    Attributes
-    ----------
-    documents : dict
-        Values for JSON, by name.
-    arrays : dict of str to ndarray
-    populations : tuple of Snapshot
-    """
-
-    documents: Mapping[str, Any]
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
-    populations: tuple[Snapshot, ...] = ()
-
-
-def encoded(kind: str, payload: Payload, prior: Prior | None = None, onto: bytes = b"") -> bytes:
-    """Return the bytes of a file.
-
-    Parameters
-    ----------
-    kind : str
-        See `smcpn.checkpoint.container.image`.
-    payload : Payload
-    prior : Prior, optional
-        Of the populations: their parameters are written as natural values too, for other readers.
-    onto : bytes
-        Image of a payload to add this one to.
-    """
-
-    def fill(file: h5py.File) -> None:
-        for name, document in payload.documents.items():
-            file[f"documents/{name}"] = _text(json.dumps(document))
-        for name, values in payload.arrays.items():
-            file[f"arrays/{name}"] = values
-        for number, snapshot in enumerate(payload.populations):
-            assert prior is not None
-            _write_population(file.create_group(f"populations/{number}"), snapshot, prior)
-
-    return image(kind, fill, onto)
-
-
-def _text(text: str) -> np.bytes_:
-    """Return a text as one of fixed length."""
-    return np.bytes_(text.encode())
-
-
-def arrays_of(group: Group) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a group and in the groups within, by their paths.
-
-    Raises
-    ------
-    DamagedFileError
-        If there is anything else.
-    """
-    if group.texts or group.attributes or any(one.attributes for one in group.arrays.values()):
-        raise DamagedFileError(f"there is more among the arrays than these: {DAMAGED}")
-    found = {name: one.values for name, one in group.arrays.items()}
-    for name, inner in group.groups.items():
-        found |= {f"{name}/{path}": values for path, values in arrays_of(inner).items()}
-    return found
-
-
-def documents_of(file: Group, *names: str) -> list[Any]:
-    """Return the documents of a file, of which there are no others, and nothing beside them.
-
-    Raises
-    ------
-    DamagedFileError
-    """
-    known = {"documents", "arrays", "populations"}
-    if file.arrays or file.texts or not known.issuperset(file.groups):
-        raise DamagedFileError(f"there is more than documents, arrays and populations: {DAMAGED}")
-    texts = file.group("documents").texts
-    if not texts.keys() <= set(names) or file.group("documents") != Group(texts=texts):
-        raise DamagedFileError(f"there is a document too many: {DAMAGED}")
-    return [loaded(name, texts.get(name)) for name in names]
-
-
-def _populations(
-    file: Group, most: int, sizes: Mapping[str, int], names: tuple[str, ...] | None = None
-) -> tuple[Snapshot, ...]:
-    """Return the populations of a file, ``most`` at most, of parameters of these names.
-
-    Raises
-    ------
-    DamagedFileError
-    """
-    group = file.group("populations")
-    numbers = [str(number) for number in range(len(group.groups))]
-    if group != Group(groups=group.groups) or set(group.groups) != set(numbers):
-        raise DamagedFileError(f"populations are not numbered: {DAMAGED}")
-    if len(numbers) > most:
-        raise DamagedFileError(f"there are {len(numbers)} populations of {most}: {DAMAGED}")
-    for number in numbers if names is not None else ():
-        theta = group.groups[number].group("particles").arrays.get("theta")
-        stored = [] if theta is None else np.ravel(theta.attributes.get("names", [])).tolist()
-        if stored != [name.encode() for name in names or ()]:
-            raise DamagedFileError(f"the particles are of other parameters: {DAMAGED}")
-    return tuple(_population(group.groups[number], dict(sizes)) for number in numbers)
-
-
-PARTICLES = tuple(field.name for field in fields(ParticleSystem))
-TRUTHS = ("refining", "look_ahead")
-NUMBERS = tuple(name for name in POPULATION if name not in ("sample", "exponent", *TRUTHS))
-
-
-def _write_population(group: h5py.Group, snapshot: Snapshot, prior: Prior) -> None:
-    group.attrs["sample"] = snapshot.sample
-    group.attrs["exponent"] = np.nan if snapshot.exponent is None else snapshot.exponent
-    group.attrs["random_state"] = _text(json.dumps(snapshot.random_state))
-    for name in NUMBERS:
-        group.attrs[name] = getattr(snapshot, name)
-    for name in TRUTHS:
-        group.attrs[name] = int(getattr(snapshot, name))
-    particles = group.create_group("particles")
-    for name in PARTICLES:
-        particles[name] = getattr(snapshot.system, name)
-    particles["values"] = prior.natural(snapshot.system.theta)
-    for name in ("theta", "values"):
-        particles[name].attrs["names"] = np.array([name.encode() for name in prior.names])
-    history = group.create_group("history")
-    for name in ("length", "stride", "first"):
-        history.attrs[name] = getattr(snapshot.trace, name)
-    history["kept"], history["last"] = snapshot.trace.kept, snapshot.trace.last
-    history["log_pair_ratios"] = np.array(snapshot.log_pair_ratios, dtype=float)
-    history["factors"] = np.array(snapshot.factors, dtype=float)
-    group["rejuvenations"] = rejuvenation_table(snapshot.rejuvenations)
-
-
-def _odd(number: int) -> int:
-    if number % 2 == 0:
-        raise ValueError("it is even")
-    return number
-
-
-class _BitState(Document):
-    state: int = Field(ge=0, lt=1 << 128)
-    inc: Annotated[int, Field(ge=0, lt=1 << 128), AfterValidator(_odd)]
-
-
-class RandomState(Document):
-    """State of numpy's PCG64, the only generator a run has."""
-
-    bit_generator: Literal["PCG64"]
-    state: _BitState
-    has_uint32: Literal[0, 1]
-    uinteger: int = Field(ge=0, lt=1 << 32)
-
-
-def _population(group: Group, sizes: dict[str, int]) -> Snapshot:
-    """Return a population, of which all parts fit each other.
-
-    Raises
-    ------
-    DamagedFileError
-    """
-    attributes, particles, history = dict(group.attributes), *map(group.group, _PARTS)
-    if set(group.groups) != set(_PARTS) or group.texts or set(group.arrays) != {"rejuvenations"}:
-        raise DamagedFileError(f"a population has other parts than it should: {DAMAGED}")
-    random_state = parsed(RandomState, loaded("random_state", attributes.pop("random_state", None)))
-    system = checked("particles", particles.arrays, PARTICLE_ARRAYS, sizes)
-    del system["values"]
-    found = checked("population", attributes, POPULATION, sizes)
-    own: dict[str, Any] = {name: value.item() for name, value in found.items()}
-    exponent = own.pop("exponent")
-    path = checked("history", history.attributes, PATH, sizes)
-    steps = checked("history", history.arrays, HISTORY, sizes)
-    length, stride, first = (path[name].item() for name in ("length", "stride", "first"))
-    trace = Trace(length, stride, steps["kept"], steps["last"], first)
-    if not np.isfinite(system["log_weights"]).any():
-        raise DamagedFileError(f"no particle has any weight: {DAMAGED}")
-    keyed, begun = bool(system["keys"].size), own["sample"] > 0 or not np.isnan(exponent)
-    if keyed != (own["state_particles"] > 0) and (keyed or begun):
-        raise DamagedFileError(f"the keys are of another likelihood: {DAMAGED}")
-    if trace.length != own["sample"] or not trace.regular:
-        raise DamagedFileError(f"the history is not one of {own['sample']} samples: {DAMAGED}")
-    return Snapshot(
-        system=ParticleSystem(**system),
-        exponent=None if np.isnan(exponent) else exponent,
-        trace=trace,
-        rejuvenations=restored_rejuvenations(group.arrays["rejuvenations"].values, sizes),
-        log_pair_ratios=tuple(steps["log_pair_ratios"].tolist()),
-        factors=tuple(steps["factors"].tolist()),
-        random_state=random_state.model_dump(),
-        **(own | {name: bool(own[name]) for name in TRUTHS}),
-    )
-
-
-_PARTS = ("particles", "history")
-
-
-def rejuvenation_table(rejuvenations: tuple[Rejuvenation, ...]) -> NDArray[np.void]:
-    """Return rejuvenations as a table of one row each."""
-    rows = []
-    for one in rejuvenations:
-        values = [getattr(one, field.name) for field in COLUMNS]
-        values = [value.encode() if isinstance(value, str) else value for value in values]
-        rows.append((*values, one.evidence.log, one.evidence.variance))
-    return np.array(rows, dtype=TABLE)
-
-
-def restored_rejuvenations(table: NDArray[Any], sizes: dict[str, int]) -> tuple[Rejuvenation, ...]:
-    """Return the rejuvenations of such a table.
-
-    Raises
-    ------
-    DamagedFileError
-        If it is none, or its numbers are not those of so many particles and samples.
-    """
-    if table.dtype != TABLE or table.ndim != 1:
-        raise DamagedFileError(f"the table of rejuvenations has other columns: {DAMAGED}")
-    numbers = {name: table[name] for name in table.dtype.names or () if name != "proposal"}
-    checked("rejuvenations", numbers, REJUVENATIONS, sizes)
-    found = []
-    for row in table:
-        values = {field.name: row[field.name].item() for field in COLUMNS}
-        values["proposal"] = values["proposal"].decode("ascii", "replace")
-        if not values["proposal"].isprintable():
-            raise DamagedFileError(f"the name of a proposal is damaged: {DAMAGED}")
-        evidence = EvidenceEstimate(float(row["evidence_log"]), float(row["evidence_variance"]))
-        found.append(Rejuvenation(**values, evidence=evidence))
-    return tuple(found)
-
 
 # Payload of a run
-
 
 PROCESSOR = "processor"
 """What kernels are compiled for, by name and fingerprint of its features, among the versions."""
@@ -550,7 +295,7 @@ def _run_of(file: Group) -> StoredRun:
         header = header.model_copy(update={"problem": problem.model_dump()})
     state, settings = parsed(RunState, second), parsed(StoredSettings, header.settings)
     sizes = {"N": settings.particles, "d": len(header.names), "T": header.n_samples}
-    populations = _populations(file, settings.replicates, sizes, header.names)
+    populations = populations_of(file, settings.replicates, sizes, header.names)
     for modes in (settings.start, None if state.plan is None else state.plan.modes):
         if isinstance(modes, ModesDocument):
             modes.require(len(header.names))
@@ -821,7 +566,7 @@ def _stream_of(file: Group) -> StoredStream:
 
 
 def _only_population(file: Group, sizes: Mapping[str, int]) -> Snapshot:
-    populations = _populations(file, 1, sizes)
+    populations = populations_of(file, 1, sizes)
     if not populations or populations[0].exponent is not None or populations[0].refining:
         raise DamagedFileError(f"a stream has no population between two samples: {DAMAGED}")
     return populations[0]

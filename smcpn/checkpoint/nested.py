@@ -11,16 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from smcpn.checkpoint.codec import (
-    AxisDocument,
-    Payload,
-    RandomState,
-    arrays_of,
-    documents_of,
-    encoded,
-)
+from smcpn.checkpoint.codec import AxisDocument
 from smcpn.checkpoint.container import DAMAGED, NESTED, DamagedFileError, read, save
 from smcpn.checkpoint.documents import Document, Number, Whole, parsed
+from smcpn.checkpoint.payload import Payload, RandomState, arrays_of, documents_of, encoded
 from smcpn.checkpoint.problem import (
     problem_document,
     records_document,

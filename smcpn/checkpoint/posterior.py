@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from smcpn.checkpoint.codec import (
+from smcpn.checkpoint.container import DAMAGED, POSTERIOR, DamagedFileError, read, save
+from smcpn.checkpoint.documents import Document, Line, Name, Number, Whole, parsed
+from smcpn.checkpoint.payload import (
     Payload,
     arrays_of,
     documents_of,
@@ -18,8 +20,6 @@ from smcpn.checkpoint.codec import (
     rejuvenation_table,
     restored_rejuvenations,
 )
-from smcpn.checkpoint.container import DAMAGED, POSTERIOR, DamagedFileError, read, save
-from smcpn.checkpoint.documents import Document, Line, Name, Number, Whole, parsed
 from smcpn.checkpoint.problem import (
     problem_document,
     records_document,
