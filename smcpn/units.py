@@ -59,7 +59,8 @@ def conversion(name: str, to: str) -> Callable[[Any], Any]:
 
 def _known(name: str) -> Any:
     try:
-        return unit(name)
+        # A file may write "hrs".
+        return unit(time_unit(name))
     except InputError as error:
         raise InputError(
             f"unit {shown(name)} is not known: write it as pint does ('mm', 'N', 'm/s^2', "
@@ -88,3 +89,43 @@ def _read(text: str, parse: Any) -> Any:
             # pint raises AttributeError, TypeError, AssertionError, tokenize's errors...
             raise InputError(f"{shown(text)} is no unit") from error
     raise InputError(f"{shown(text)} is no unit")
+
+
+_TIMES = {
+    "ns": ("ns", "nanosecond", "nanoseconds"),
+    "us": ("us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "microsecond", "microseconds"),
+    "ms": ("ms", "msec", "millisecond", "milliseconds"),
+    "s": ("s", "sec", "secs", "second", "seconds"),
+    "min": ("min", "mins", "minute", "minutes"),
+    "h": ("h", "hr", "hrs", "hour", "hours"),
+    "day": ("d", "day", "days"),
+    "week": ("week", "weeks"),
+    "month": ("month", "months"),
+    "year": ("y", "yr", "yrs", "year", "years"),
+}
+_SPELT = {spelling: name for name, spellings in _TIMES.items() for spelling in spellings}
+
+
+def time_unit(name: str) -> str:
+    """Return the usual name of a unit of time: ``"h"`` of ``"Hours"``; any other name as it is.
+
+    What CF conventions count from (``"days since 1900-01-01"``) is left out.
+    """
+    word = name.split(" since ")[0].strip()
+    # One letter is another unit as a capital.
+    return _SPELT.get(word if len(word) < 3 else word.lower(), word)
+
+
+def frequency_unit(time: str) -> str:
+    """Return the unit of frequencies by that of time: ``"Hz"`` of ``"s"``, ``"cycles/h"``."""
+    return "Hz" if time == "s" else f"cycles/{time or 'time'}"
+
+
+def time_label(unit: str) -> str:
+    """Name of the time axis: ``"time (h)"``."""
+    return f"time ({unit})" if unit else "time"
+
+
+def duration(value: float, time: str) -> str:
+    """Write a time with its unit: ``"0.5 h"``."""
+    return f"{value:g} {time}".rstrip()

@@ -100,6 +100,7 @@ class RecordDocument(Document):
     name: Line
     hold: Line
     y_unit: Line
+    t_unit: Line = "s"
     periodic: bool
     start: Number
     dt: Number | None
@@ -381,7 +382,7 @@ def restored_problem(
         delay=Delay.of(stored.given.delay, ode, dict(prior.distributions), stored.fixed),
     )
     for record in records:
-        check_record(record, ode, len(observe))
+        check_record(record, ode, len(observe), records)
     return Problem.assembled(
         ode=ode,
         records=tuple(records),

@@ -97,7 +97,15 @@ Time = Annotated[
 Interval = Annotated[
     float | None,
     typer.Option(
-        help="Sampling interval in seconds, where there is no such column.",
+        help="Sampling interval, where there is no such column.",
+        rich_help_panel=DATA,
+    ),
+]
+TimeUnit = Annotated[
+    str | None,
+    typer.Option(
+        help="Unit that the equations count time in: times are converted to it, --dt is in it.",
+        metavar="UNIT",
         rich_help_panel=DATA,
     ),
 ]
@@ -199,6 +207,7 @@ def discover(
     observe: Measured = None,
     time: Time = None,
     dt: Interval = None,
+    time_unit: TimeUnit = None,
     columns: Columns = None,
     experiment: Experiment = None,
     delimiter: Delimiter = None,
@@ -258,7 +267,12 @@ def discover(
         time=time,
         dt=dt,
         columns=None if columns is None else _names("columns", columns),
-        form={"experiment": experiment, "delimiter": delimiter, "decimal": decimal},
+        form={
+            "time_unit": time_unit,
+            "experiment": experiment,
+            "delimiter": delimiter,
+            "decimal": decimal,
+        },
         tests=tuple(test or ()),
         compare=compare,
         settings={name: value for name, value in settings.items() if value is not None},

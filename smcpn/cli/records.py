@@ -28,9 +28,11 @@ class Source:
     time : str or None
         Column of times; one of `CLOCKS` by default.
     dt : float or None
-        Sampling interval, s, where there is no such column.
+        Sampling interval, where there is no such column.
     columns : sequence of str, optional
         Names of the columns of a text file without a line of names.
+    time_unit : str, optional
+        Unit that the equations count time in: that of ``dt``, or to which times are converted.
     experiment, delimiter, decimal : str, optional
         See `smcpn.read_records`.
     """
@@ -40,6 +42,7 @@ class Source:
     time: str | None = None
     dt: float | None = None
     columns: Sequence[str] | None = None
+    time_unit: str | None = None
     experiment: str | None = None
     delimiter: str | None = None
     decimal: str | None = None
@@ -63,6 +66,8 @@ class Source:
                     outputs=tuple(self.outputs.values()),
                     time=clock,
                     dt=self.dt,
+                    t_unit=self.time_unit if clock is None else None,
+                    to={clock: self.time_unit} if clock and self.time_unit else None,
                     header=self.columns,
                     experiment=self.experiment,
                     delimiter=self.delimiter,
@@ -73,7 +78,7 @@ class Source:
                     raise
         raise InputError(
             f"{path} has no column {' or '.join(CLOCKS[:2])}: name the column of times with "
-            "--time, or give the sampling interval in seconds with --dt",
+            "--time, or give the sampling interval with --dt",
             argument="time",
         )
 

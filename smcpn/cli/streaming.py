@@ -61,7 +61,12 @@ def streamed(case: Case, options: StreamOptions) -> int:
         stop = cleanup.enter_context(stop_on_signals())
         log = cleanup.enter_context(closing(_event_log(options.events)))
         watch, report = cleanup.enter_context(
-            watching(options.watch, log, printed=options.events in (None, STANDARD))
+            watching(
+                options.watch,
+                log,
+                printed=options.events in (None, STANDARD),
+                t_unit=case.problem.records[0].t_unit,
+            )
         )
         if options.checkpoint is not None:
             with _as_events(report):

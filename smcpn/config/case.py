@@ -16,6 +16,7 @@ from smcpn.config.script import blaming_user_code, only, run_file, user_place
 from smcpn.errors import InputError, nearest, whole_number
 from smcpn.likelihood.registry import default_solver, likelihood_name
 from smcpn.model.entries import part_name, spanned, whole_of
+from smcpn.model.measured import told_unit
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
@@ -83,6 +84,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     initial = _initial(root, ode)
     reader = Reader(root.section("data"), channels, hold)
     train, tests = reader.records("train"), reader.records("test")
+    told_unit(list(train.values()), reader.states_unit)
     reader.known.clear()  # It lives as long as the system does, the columns as large as records.
     if not train:
         raise reader.data.error(None, 'train is missing: name a file, train = "data.csv"')

@@ -20,16 +20,18 @@ from smcpn.errors import InputError, real_number, shown
 from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels as LineChannels
 from smcpn.io.parse import Column, Kind, Slot, StreamFormat
-from smcpn.io.read import chosen, converted, matching, time_axis, told_gaps
+from smcpn.io.read import chosen, matching
 from smcpn.io.table import DECIMALS, TextTable
 from smcpn.model.entries import spanned
+from smcpn.model.measured import converted, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
+from smcpn.units import time_unit
 
 Array = NDArray[np.float64]
 
 
 CLOCKS = ("time", "dt", "rate")
-OF_FILES = (*CLOCKS, "hold", "periodic", "header", "delimiter", "decimal", "experiment")
+OF_FILES = (*CLOCKS, "t_unit", "hold", "periodic", "header", "delimiter", "decimal", "experiment")
 """Keys of [data] that hold for all files, and may stand in the entry of one."""
 OF_ENTRY = ("file", "name", "samples", "columns", "experiments", *OF_FILES)
 OF_UNIT = ("unit", "to")
@@ -118,7 +120,7 @@ class Channel:
         ConfigurationError
             If file and configuration contradict each other.
         """
-        if self.unit and noted and self.unit != noted:
+        if self.unit and noted and time_unit(self.unit) != time_unit(noted):
             raise self.section.error(
                 "unit", f"unit is '{self.unit}', but the file says '{noted}': correct one of them"
             )
@@ -181,8 +183,8 @@ class Reader:
         layout = self._layout(entry, time, inputs, outputs)
         columns: dict[Slot, Column] = {}
         if time is not None:
-            noted = self.noted.get(time.column, "")
-            columns["t", 0] = Column(time.column, time.unit, time.to or "s", noted or "s")
+            unit = self._time_unit(entry, time, self.noted.get(time.column, ""))
+            columns["t", 0] = Column(time.column, time.unit, time_unit(time.to or unit), unit)
         kinds: tuple[tuple[Kind, tuple[Channel, ...]], ...] = (("u", inputs), ("y", outputs))
         for kind, channels in kinds:
             for j, one in enumerate(channels):
@@ -228,6 +230,15 @@ class Reader:
                 records[record.name] = record
         return records
 
+    @property
+    def states_unit(self) -> bool:
+        """Whether the configuration says in which unit the model counts time."""
+        entries = self.data.entries("train")
+        clocks = [time for _, time in map(self._clock, entries) if time is not None]
+        return any("t_unit" in one for one in (self.data, *entries)) or any(
+            one.unit or one.to for one in clocks
+        )
+
     def _records(self, entry: Section) -> list[Record]:
         """Records of the files of an entry, and of the experiments in each."""
         file = entry.read("file", text)
@@ -253,7 +264,7 @@ class Reader:
                 measured = {
                     "u": u,
                     "y": y,
-                    **_axis(one, clock, time),
+                    **self._axis(entry, one, clock, time),
                     "y_unit": units[0] if len(set(units)) == 1 else ", ".join(units),
                     "name": f"{name} [{one.label}]" if several else name,
                 }
@@ -346,6 +357,26 @@ class Reader:
         time = Channel.of(holder, "time", ("column", *OF_UNIT)) if given == ["time"] else None
         return holder, time
 
+    def _axis(
+        self, entry: Section, columns: Columns, clock: Section, time: Channel | None
+    ) -> dict[str, Any]:
+        """Arguments of `Record`: dt, or t where the samples are not equally spaced; the unit."""
+        if time is None:
+            dt = clock.optional("dt", _above_zero)
+            every = 1.0 / clock.read("rate", _above_zero) if dt is None else dt
+            return {"dt": every, "t_unit": self._of(entry, "t_unit").read("t_unit", text, "s")}
+        assert columns.t is not None
+        unit = self._time_unit(entry, time, columns.units.get(time.column, ""))
+        with time.section.blame("to" if time.to else "unit" if time.unit else None):
+            return time_axis(columns.t, unit, time.to or None)
+
+    def _time_unit(self, entry: Section, time: Channel, noted: str) -> str:
+        """Unit of a column of times, of which the file notes ``noted``."""
+        holder = self._of(entry, "t_unit")
+        given = holder.optional("t_unit", text)
+        with holder.blame("t_unit"):
+            return stated_unit(given, time.unit_of(noted), f"column '{time.column}'")
+
     def _of(self, entry: Section, key: str) -> Section:
         return entry if key in entry else self.data
 
@@ -369,21 +400,6 @@ def _converted(
     if not both:
         return measured, []
     return np.stack([values for values, _ in both], axis=1), [unit for _, unit in both]
-
-
-def _axis(columns: Columns, clock: Section, time: Channel | None) -> dict[str, Any]:
-    """Arguments of `Record`: dt, or t where the samples are not equally spaced."""
-    if time is None:
-        dt = clock.optional("dt", _above_zero)
-        return {"dt": 1.0 / clock.read("rate", _above_zero) if dt is None else dt}
-    assert columns.t is not None
-    t = columns.t
-    unit = time.unit_of(columns.units.get(time.column, ""))
-    to = time.to or "s"
-    if (unit or "s") != to:
-        with time.section.blame("to" if time.to else "unit" if time.unit else None):
-            t = converted(t, unit or "s", to)
-    return time_axis(t)
 
 
 def _above_zero(key: str, value: Any) -> float:

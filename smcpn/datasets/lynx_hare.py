@@ -36,5 +36,6 @@ def lynx_hare() -> Record:
         y=table[:, 1:],
         t=table[:, 0] - table[0, 0],
         y_unit="thousands",
+        t_unit="year",
         name="lynx and hare, 1900 to 1920",
     )

@@ -55,6 +55,7 @@ def theophylline() -> Theophylline:
             t=time,
             y=np.where((time > 0.0) & (concentration > 0.0), concentration, np.nan),
             y_unit="mg/L",
+            t_unit="h",
             name=f"subject {number:.0f}",
         )
         for number, _, time, concentration in (

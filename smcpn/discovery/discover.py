@@ -284,6 +284,12 @@ def _check_alike(records: list[Record]) -> None:
                 f"one {first.n_inputs} and {first.n_outputs}: give trajectories of one system",
                 argument="records",
             )
+        if record.t_unit != first.t_unit:
+            raise InputError(
+                f"records: '{record.name}' counts time in {record.t_unit}, the first one in "
+                f"{first.t_unit}: convert one of them (t_unit)",
+                argument="records",
+            )
 
 
 def _states(states: Sequence[str] | None, known: Any, n_outputs: int) -> Sequence[str]:

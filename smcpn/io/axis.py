@@ -58,7 +58,7 @@ class TimeAxis:
     Attributes
     ----------
     interval, start : float
-        Of the record, s.
+        Of the record.
     regular : bool
         Whether the record's interval is the same throughout.
     given : float
@@ -233,7 +233,7 @@ class Arrivals:
         """
         inputs, outputs = self._inputs(u), self._outputs(y)
         if t is not None:
-            t = real_number("t", t, "give a time in seconds")
+            t = real_number("t", t, "give a time")
         status = self.axis.status(t)
         if status != "new":
             return Arrival(status)

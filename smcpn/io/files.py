@@ -6,7 +6,7 @@ import math
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, nearest
 from smcpn.io.table import TextTable
+from smcpn.model.measured import Measured
 
 Array = NDArray[np.float64]
 
@@ -62,24 +63,15 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(Measured):
     """The columns of an experiment, as measured.
 
     Attributes
     ----------
-    t : ndarray, (T,), or None
-    u : ndarray, (T, n_inputs)
-    y : ndarray, (T, n_outputs)
-    units : mapping of str to str
-        Units that the file states, by column.
     label : str
         Of the experiment, where a file has several.
     """
 
-    t: Array | None
-    u: Array
-    y: Array
-    units: Mapping[str, str] = field(default_factory=dict[str, str])
     label: str = ""
 
 
@@ -135,11 +127,17 @@ def read_text(path: Path, layout: Layout) -> list[Columns]:
     found = table.read(numbers, layout.time, layout.experiment)
     table.tell()
     length = len(next(iter(found.values())))
+    t, units = None, dict(table.dialect.units)
+    if layout.time is not None:
+        t = found[layout.time]
+        if t.dtype.kind == "M":
+            # What a header says of dates is a zone, or how they are written.
+            t, units[layout.time] = (t - t[:1]).astype(np.int64) / 1e6, "s"
     every = Columns(
-        t=None if layout.time is None else found[layout.time],
+        t=t,
         u=_matrix(found, layout.inputs, length),
         y=_matrix(found, layout.outputs, length),
-        units=table.dialect.units,
+        units=units,
     )
     place = lambda sample: f", line {table.line_of(sample)}"  # noqa: E731
     return _separated(path, layout, every, found.get(layout.experiment or ""), place)

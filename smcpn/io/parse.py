@@ -34,7 +34,7 @@ class Sample:
     line : int
         Its line in the source, from 1; its place among the samples where there are no lines.
     t : float, optional
-        Time in seconds, where the source states it.
+        Time in the unit of the record, where the source states it.
     u : numpy.ndarray, shape (n_inputs,)
     y : numpy.ndarray, shape (n_outputs,)
         NaN marks a missing output.
@@ -146,13 +146,13 @@ class Channels:
             what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
         )
         units = problem.records[0].y_unit.split(", ")
-        columns: dict[Slot, Column] = {}
+        columns: dict[Slot, Column] = {("t", 0): Column(to=problem.records[0].t_unit)}
         if len(units) == len(outputs):
             columns |= {("y", j): Column(to=unit) for j, unit in enumerate(units)}
         return cls(problem.ode.inputs, outputs, columns)
 
     def column(self, slot: Slot) -> Column:
-        """Name and unit of a channel; a time is in seconds."""
+        """Name and unit of a channel."""
         return self.columns.get(slot, Column(to="s" if slot[0] == "t" else ""))
 
     def conversions(self, noted: Mapping[Slot, str]) -> dict[Slot, Convert]:

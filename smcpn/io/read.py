@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import glob
-import logging
 import os
 import re
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,67 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn import units
 from smcpn.arguments import FileName, checked
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown, visible
+from smcpn.errors import InputError, listed, shown
 from smcpn.io.axis import ROUNDED, TimeAxis
 from smcpn.io.files import Columns, Layout, read_columns, read_text
 from smcpn.io.parse import Channels, Slot
 from smcpn.io.table import DECIMALS, TextTable
+from smcpn.model.measured import Names, Wanted, converted, naming, told_unit
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.units import duration, time_unit
 
 Array = NDArray[np.float64]
-_log = logging.getLogger(__name__)
-
-UNIFORM = 1e-3
-"""Share of the interval within which times count as equally spaced: a file rounds them."""
-NEARLY, MOSTLY = 0.1, 0.9
-"""Sampling has gaps, and is not irregular, where most intervals are nearly the median."""
-
-
-def converted(values: Array, unit: str, to: str) -> Array:
-    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset.
-
-    Raises
-    ------
-    InputError
-        If a unit is not known, or they measure different things.
-    """
-    return np.asarray(units.conversion(unit, to)(values), dtype=float)
-
-
-def time_axis(t: Array) -> dict[str, Any]:
-    """Return the arguments of `Record` for measured times in seconds: dt where it can be."""
-    spacing = (t[-1] - t[0]) / (len(t) - 1)
-    off = np.abs(t - t[0] - spacing * np.arange(len(t))).max()
-    if off <= UNIFORM * spacing:
-        return {"dt": float(f"{spacing:.12g}"), "start": float(t[0])}
-    return {"t": t}
-
-
-def told_gaps(record: Record) -> Record:
-    """Return the record; log a warning where rows are missing from it.
-
-    Its input is not known there, and what the hold puts in its place passes for measured.
-    """
-    if record.uniform or not record.n_inputs:
-        return record
-    steps = np.diff(record.t)
-    usual = float(np.median(steps))
-    gaps = np.flatnonzero(steps > (1.0 + ROUNDED) * usual)
-    if len(gaps) and (np.abs(steps - usual) <= NEARLY * usual).mean() >= MOSTLY:
-        at = gaps[steps[gaps].argmax()]
-        more = f", and {counted(len(gaps) - 1, 'shorter gap')}" if len(gaps) > 1 else ""
-        did = "held" if record.hold == "zoh" else "drawn as a line"
-        sentence = (
-            f"{record.name}: rows are missing between samples {at} and {at + 1}, "
-            f"{steps[at] / usual:.3g} intervals apart{more}: the input is {did} over a gap. If it "
-            f"moved there, make two records, of the samples before {at + 1} and of those from it"
-        )
-        _log.warning("%s", visible(sentence))
-    return record
 
 
 def matching(path: Path) -> list[Path]:
@@ -124,9 +74,6 @@ def chosen(path: Path, found: Sequence[Columns], labels: Sequence[str] | None) -
     return [known[label] for label in labels]
 
 
-Names = str | Sequence[str]
-
-
 @checked
 def read_record(
     path: FileName,
@@ -135,6 +82,7 @@ def read_record(
     inputs: Names = (),
     time: str | None = None,
     dt: float | None = None,
+    t_unit: str | None = None,
     hold: str = "foh",
     to: Mapping[str, str] | None = None,
     name: str | None = None,
@@ -154,13 +102,16 @@ def read_record(
         Columns of y, where ``nan``, ``-`` or nothing is a missing sample, and of u. In MAT and HDF5
         files ``"rig.force"`` is in a structure or a group, ``"y[0]"`` the first column of a matrix.
     time : str, optional
-        Column of seconds, of another unit that the file states, or of dates, as
-        2026-01-31 12:00:00.5, of which the first is at 0. Give either it or ``dt``.
+        Column of numbers, in seconds or in another unit that the file states, or of dates, as
+        2026-01-31 12:00:00.5, of which the first is at 0 and which are counted in seconds unless
+        ``to`` says another unit. Give either it or ``dt``.
     dt, hold
         See `Record`. Times within 0.1 % of an interval of equal spacing count as equally spaced.
+    t_unit : str, optional
+        Unit of ``dt``, or of a column of times of which the file states none; seconds by default.
     to : mapping of str to str, optional
-        Units that columns are converted to, from that which the file states: ``{"x": "m"}``. Times
-        become seconds, or the unit that the model counts them in: ``{"date": "day"}``.
+        Units that columns are converted to, from that which the file states: ``{"x": "m"}``, or
+        ``{"date": "day"}`` for a model that counts days. Nothing else is converted.
     name : str, optional
         That of the file by default.
     header : sequence of str, optional
@@ -179,14 +130,15 @@ def read_record(
     >>> record = smcpn.read_record(  # doctest: +SKIP
     ...     "rig.csv", time="t", inputs="force", outputs="position", to={"position": "m"})
     """
-    options = _Options.of(outputs, inputs, time, dt, hold, to, header, delimiter, decimal)
+    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    options = _Options.of(wanted, header, delimiter, decimal)
     found = options.records(Path(path), name or Path(path).name, None)
     if len(found) > 1:
         raise InputError(
             f"{path} has {len(found)} experiments: read them as a list by smcpn.read_records",
             argument="path",
         )
-    return found[0]
+    return told_unit(found, wanted.states_unit)[0]
 
 
 @checked
@@ -199,6 +151,7 @@ def read_records(
     inputs: Names = (),
     time: str | None = None,
     dt: float | None = None,
+    t_unit: str | None = None,
     hold: str = "foh",
     to: Mapping[str, str] | None = None,
     header: Sequence[str] | None = None,
@@ -217,7 +170,7 @@ def read_records(
         experiment in each member. Cells of arrays hold one experiment in each without it.
     experiments : sequence of str or int, optional
         Labels of those that are read, all by default.
-    outputs, inputs, time, dt, hold, to, header, delimiter, decimal
+    outputs, inputs, time, dt, t_unit, hold, to, header, delimiter, decimal
         See `read_record`.
 
     Raises
@@ -230,15 +183,15 @@ def read_records(
     >>> records = smcpn.read_records(  # doctest: +SKIP
     ...     "all.csv", experiment="run", time="t", inputs="force", outputs="position")
     """
-    options = _Options.of(
-        outputs, inputs, time, dt, hold, to, header, delimiter, decimal, experiment
-    )
+    wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+    options = _Options.of(wanted, header, delimiter, decimal, experiment)
     labels = None if experiments is None else [str(label) for label in experiments]
     given = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     files = [file for one in given for file in matching(Path(one))]
     if not files:
         raise InputError("paths is empty: name at least one file", argument="paths")
-    return [record for file in files for record in options.records(file, file.name, labels)]
+    found = [record for file in files for record in options.records(file, file.name, labels)]
+    return told_unit(found, wanted.states_unit)
 
 
 @dataclass(frozen=True)
@@ -246,19 +199,12 @@ class _Options:
     """What is read of a file, and how."""
 
     layout: Layout
-    dt: float | None
-    hold: str
-    to: Mapping[str, str]
+    wanted: Wanted
 
     @classmethod
     def of(
         cls,
-        outputs: Names,
-        inputs: Names,
-        time: str | None,
-        dt: float | None,
-        hold: str,
-        to: Mapping[str, str] | None,
+        wanted: Wanted,
         header: Sequence[str] | None,
         delimiter: str | None,
         decimal: str | None,
@@ -269,82 +215,21 @@ class _Options:
         Raises
         ------
         InputError
-            If there is no time axis or no column, or a column is named twice.
+            If a separator or decimal mark is none.
         """
-        if (time is None) == (dt is None):
-            raise InputError(
-                "give either time, a column, or dt, the sampling interval in seconds",
-                argument="time",
-            )
-        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
-        names = None if header is None else tuple(header)
-        layout = Layout(time, u, y, names, delimiter, decimal, experiment)
-        if not (u or y):
-            raise InputError("outputs and inputs are empty: name columns", argument="outputs")
-        for number, column in enumerate(layout.wanted):
-            if column in layout.wanted[:number]:
-                raise InputError(f"column {shown(column)} is used twice: name it once")
-        for column in to or ():
-            if column not in layout.wanted:
-                raise InputError(
-                    f"to names {shown(column)}, which is no column that is read: "
-                    f"choose from {listed(layout.wanted)}",
-                    argument="to",
-                )
         check_marks(delimiter, decimal)
-        return cls(layout, dt, hold, to or {})
+        names = None if header is None else tuple(header)
+        columns = (wanted.time, wanted.inputs, wanted.outputs)
+        return cls(Layout(*columns, names, delimiter, decimal, experiment), wanted)
 
     def records(self, path: Path, name: str, labels: Sequence[str] | None) -> list[Record]:
         """Records of a file, named by it and by their experiment."""
         found = chosen(path, read_columns(path, self.layout), labels)
         several = len(found) > 1 or self.layout.experiment is not None
         return [
-            self._record(path, one, f"{name} [{one.label}]" if several else name) for one in found
+            self.wanted.record(str(path), f"{name} [{one.label}]" if several else name, one)
+            for one in found
         ]
-
-    def _record(self, path: Path, found: Columns, name: str) -> Record:
-        layout = self.layout
-        if layout.time is None:
-            axis: dict[str, Any] = {"dt": self.dt}
-        else:
-            assert found.t is not None
-            unit = found.units.get(layout.time, "s")
-            to = self.to.get(layout.time, "s")
-            with naming(path, layout.time):
-                axis = time_axis(found.t if unit == to else converted(found.t, unit, to))
-        both: dict[str, Array] = {}
-        for columns, values in ((layout.inputs, found.u), (layout.outputs, found.y)):
-            for j, column in enumerate(columns):
-                both[column] = self._converted(path, column, values[:, j], found.units)
-        noted = {self.to.get(one, found.units.get(one, "")) for one in layout.outputs}
-        u, y = (
-            np.column_stack([both[one] for one in names]) if names else None
-            for names in (layout.inputs, layout.outputs)
-        )
-        unit = noted.pop() if len(noted) == 1 else ""
-        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=unit, name=name))
-
-    def _converted(self, path: Path, column: str, values: Array, noted: Mapping[str, str]) -> Array:
-        to = self.to.get(column)
-        if to is None:
-            return values
-        if column not in noted:
-            raise InputError(
-                f"to converts {shown(column)}, and {path} states no unit of it: convert it "
-                "yourself, or write its unit into the header, as 'x [mm]'",
-                argument="to",
-            )
-        with naming(path, column):
-            return converted(values, noted[column], to)
-
-
-@contextmanager
-def naming(path: Path, column: str) -> Generator[None]:
-    """Add file and column to an `InputError` about the values of a column."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{path}, column '{column}': {error}") from error
 
 
 def check_marks(delimiter: str | None, decimal: str | None) -> None:
@@ -384,13 +269,18 @@ def following_record(path: Path, problem: Problem) -> Record:
     (found,) = read_text(path, layout)
     y = np.full((len(found.y), len(channels.outputs)), np.nan)
     y[:, list(measured)] = found.y
+    t, clock = found.t, layout.time or ""
+    unit = time_unit(found.units.get(clock, last.t_unit))
+    if t is not None and unit != last.t_unit:
+        with naming(str(path), clock):
+            t = converted(t, unit, last.t_unit)
     if last.dt is None:
-        if found.t is None:
+        if t is None:
             raise InputError(f"{path} has no column t: the record it continues has times")
-        return Record(u=found.u, y=y, t=found.t, hold=last.hold, name=str(path))
-    if found.t is not None:
-        _require_interval(path, found.t, last)
-    return Record(u=found.u, y=y, dt=last.dt, hold=last.hold, name=str(path))
+        return Record(u=found.u, y=y, t=t, t_unit=last.t_unit, hold=last.hold, name=str(path))
+    if t is not None:
+        _require_interval(path, t, last)
+    return Record(u=found.u, y=y, dt=last.dt, t_unit=last.t_unit, hold=last.hold, name=str(path))
 
 
 def _columns_by_slot(path: Path, channels: Channels) -> tuple[dict[Slot, str], list[str] | None]:
@@ -426,5 +316,6 @@ def _require_interval(path: Path, times: Array, last: Record) -> None:
         k = int(wrong[0])
         raise InputError(
             f"{path}: t is {times[k]:g} at sample {k}, {expected[k]:g} follows the record at its "
-            f"interval of {axis.interval:g} s: fill gaps with empty outputs, or leave out t"
+            f"interval of {duration(axis.interval, last.t_unit)}: fill gaps with empty outputs, "
+            "or leave out t"
         )

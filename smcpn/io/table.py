@@ -192,7 +192,7 @@ class TextTable:
     def read(
         self, numbers: Sequence[str], time: str | None = None, label: str | None = None
     ) -> dict[str, Any]:
-        """Return columns by name, (T,): numbers, times in seconds, and labels as texts.
+        """Return columns by name, (T,): numbers, times or dates, and labels as texts.
 
         Raises
         ------
@@ -213,8 +213,6 @@ class TextTable:
             # One at a time: a column is held twice, never the whole file.
             parts = pieces.pop(name)
             found[name] = np.concatenate(parts) if parts else np.empty(0)
-        if time is not None and found[time].dtype.kind == "M":
-            found[time] = (found[time] - found[time][:1]).astype(np.int64) / 1e6
         return found
 
     def line_of(self, sample: int) -> int:

@@ -15,6 +15,7 @@ import numpy as np
 
 from smcpn.io.events import Event, Report
 from smcpn.io.parse import Sample
+from smcpn.units import duration
 
 FRAME_SECONDS = 0.125
 """At most eight frames a second."""
@@ -32,6 +33,8 @@ class Watch:
 
     Attributes
     ----------
+    t_unit : str
+        Unit of time.
     samples : int
     t : float
         Time of the last sample.
@@ -47,6 +50,7 @@ class Watch:
         Events to be printed above the view.
     """
 
+    t_unit: str = "s"
     samples: int = 0
     t: float = 0.0
     state: Any = None
@@ -60,6 +64,11 @@ class Watch:
         self.samples += 1
         self.t, self.state, self.waiting = t, state, waiting
         self.latencies.append(state.latency)
+
+    @property
+    def when(self) -> str:
+        """Time of the last sample, with its unit."""
+        return f"t = {duration(self.t, self.t_unit)}"
 
     def event(self, event: Event) -> None:
         """Count an event."""
@@ -87,7 +96,7 @@ class Frames:
             for name, mean in watch.state.mean.items()
         )
         return (
-            f"{watch.samples} samples, t = {watch.t:g} s, {self._rate:.0f}/s  {values}  "
+            f"{watch.samples} samples, {watch.when}, {self._rate:.0f}/s  {values}  "
             f"ESS {watch.state.ess:.0f}  latency {1e3 * p50:.2f}/{1e3 * p99:.2f} ms"
         )
 
@@ -116,9 +125,7 @@ class Frames:
     def _title(self) -> str:
         if self._watch.state is None:
             return "waiting for samples"
-        return (
-            f"{self._watch.samples} samples, t = {self._watch.t:g} s, {self._rate:.0f} per second"
-        )
+        return f"{self._watch.samples} samples, {self._watch.when}, {self._rate:.0f} per second"
 
     def _caption(self) -> str:
         watch, p50, p99 = self._watch, *self._latency()
@@ -157,7 +164,7 @@ def sparkline(values: list[float]) -> str:
 
 @contextmanager
 def watching(
-    wanted: bool, report: Report, printed: bool = True
+    wanted: bool, report: Report, printed: bool = True, t_unit: str = "s"
 ) -> Generator[tuple[Watch | None, Report]]:
     """Yield the `Watch` to store samples in, and the function to report events with.
 
@@ -171,11 +178,13 @@ def watching(
         Where events go otherwise.
     printed : bool
         ``report`` writes to standard error: the view then prints the events in its place.
+    t_unit : str
+        Unit of time of the problem.
     """
     if not wanted:
         yield None, report
         return
-    watch = Watch()
+    watch = Watch(t_unit)
     live = sys.stderr.isatty()
 
     def count_and_report(event: Event) -> None:

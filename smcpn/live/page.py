@@ -29,6 +29,7 @@ from smcpn.io.parse import Sample
 from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered
+from smcpn.units import time_label
 
 FRAME_SECONDS = 0.15
 STATE_FRAMES = 4
@@ -99,12 +100,13 @@ class LivePage:
         if find_spec("uvicorn") is None or find_spec("starlette") is None:
             raise InputError("--serve needs two more packages: pip install smcpn[web]")
         outputs = [str(name) for name in problem.observe]
+        clock = time_label(problem.records[0].t_unit)
         self._settings: dict[str, Any] = {
             "host": address.host,
             "port": address.port,
             "token": "" if address.loopback else secrets.token_urlsafe(32),
             "run": secrets.token_hex(8),
-            "page": rendered("live.html", SCRIPTS, title=title, outputs=outputs),
+            "page": rendered("live.html", SCRIPTS, title=title, outputs=outputs, time=clock),
         }
         self._samples: deque[tuple[float, Any, Any]] = deque(maxlen=RECENT)
         self._latencies: deque[float] = deque(maxlen=RECENT)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, listed, shown
+from smcpn.model.measured import Measured, Wanted
 
 Array = NDArray[np.float64]
 
@@ -54,18 +55,31 @@ class Columns:
                 argument="df",
             ) from error
 
-    def numbers(self, names: Sequence[str], argument: str) -> Array:
-        """Values of columns, (T, n), NaN where they are missing.
+    def measured(
+        self, wanted: Wanted, experiment: str | None
+    ) -> tuple[Measured, list[tuple[str, Any]]]:
+        """Return samples, and the label and the rows of each experiment among them.
 
         Raises
         ------
         InputError
-            If there is no such column, or it does not hold numbers.
+            If a column is not there, or does not hold numbers, times or labels.
         """
-        return np.column_stack([self._numbers(name, argument) for name in names])
+        u, y = self._matrix(wanted.inputs, "inputs"), self._matrix(wanted.outputs, "outputs")
+        t, units = None, dict(self._units)
+        if wanted.time is not None:
+            t, dated = self._times(wanted.time)
+            units |= {wanted.time: "s"} if dated else {}
+        rows = [("", slice(None))] if experiment is None else self._experiments(experiment)
+        return Measured(t, u, y, units), rows
 
-    def seconds(self, name: str) -> Array:
-        """Times of a column, (T,): dates and durations in seconds since the first.
+    def _matrix(self, names: Sequence[str], argument: str) -> Array:
+        """Values of columns, (T, n), NaN where they are missing."""
+        columns = [self._numbers(name, argument) for name in names]
+        return np.column_stack(columns) if columns else np.empty((len(self._frame), 0))
+
+    def _times(self, name: str) -> tuple[Array, bool]:
+        """Times of a column, (T,), and whether it has dates or durations: seconds from the first.
 
         Raises
         ------
@@ -80,15 +94,15 @@ class Columns:
             )
         kind = type(column.dtype).__name__
         if kind not in ("Date", "Datetime", "Duration"):
-            return self._numbers(name, "time")
+            return self._numbers(name, "time"), False
         if kind == "Datetime" and column.dtype.time_zone is not None:
             column = column.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
         times = column.to_numpy()
         unit = "datetime64[ns]" if kind != "Duration" else "timedelta64[ns]"
         elapsed = np.asarray(times).astype(unit)
-        return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9
+        return (elapsed - elapsed[:1]).astype("timedelta64[ns]").astype(np.int64) / 1e9, True
 
-    def experiments(self, name: str) -> list[tuple[str, NDArray[np.int_]]]:
+    def _experiments(self, name: str) -> list[tuple[str, NDArray[np.int_]]]:
         """Labels in a column, in the order in which they begin, and the rows of each.
 
         Raises
@@ -109,11 +123,6 @@ class Columns:
                 row
             )
         return [(label, np.array(found)) for label, found in rows.items()]
-
-    def unit(self, names: Sequence[str]) -> str:
-        """Unit that columns have in common; empty where it is not known."""
-        units = {self._units.get(name, "") for name in names}
-        return units.pop() if len(units) == 1 else ""
 
     def _numbers(self, name: str, argument: str) -> Array:
         column = self._column(name, argument)
@@ -157,11 +166,11 @@ def _of_dataset(dataset: Any) -> Any:
 
 
 def _units(df: Any) -> dict[str, str]:
-    """Units by column: ``df.attrs["units"]``, and those of the variables of a dataset."""
+    """Units by column: ``df.attrs["units"]``, and those that a dataset has for its variables."""
     attributes = getattr(df, "attrs", None)
     units = attributes.get("units") if isinstance(attributes, dict) else None
     found = {str(k): str(v) for k, v in units.items()} if isinstance(units, dict) else {}
-    for name, variable in getattr(df, "data_vars", {}).items():
+    for name, variable in getattr(df, "variables", {}).items():
         if "units" in variable.attrs:
             found[str(name)] = str(variable.attrs["units"])
     return found

@@ -16,6 +16,7 @@ from smcpn.model.distribution import Distribution, support
 from smcpn.model.entries import by_scalar, is_name
 from smcpn.model.ode import ODE
 from smcpn.model.record import CONTEXT, Record
+from smcpn.units import duration
 
 Array = NDArray[np.float64]
 
@@ -24,7 +25,7 @@ MOST_INTERVALS = 512
 """Sampling intervals between the bounds of a dead time: each particle picks its samples of them."""
 LONGEST = 10**5
 """Sampling intervals in a dead time, at most."""
-_REMEDY = "give seconds that are not negative, or the name of a parameter"
+_REMEDY = "give a time that is not negative, or the name of a parameter"
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,9 @@ class Delay:
     inputs : tuple of int
         Numbers of the inputs that are delayed, ascending.
     sources : tuple of int or float
-        Of each the place of its dead time in theta (int), or the dead time in seconds (float).
+        Of each the place of its dead time in theta (int), or the dead time (float).
     bounds : tuple of (float, float)
-        Least and greatest dead time of each, in seconds.
+        Least and greatest dead time of each.
     names : tuple of str
         Of the parameters that hold a dead time, learned or fixed.
     """
@@ -75,7 +76,7 @@ class Delay:
             example = ode.inputs[0] if ode.inputs else "u"
             raise _refused(
                 f'delay is {shown(given)}: give a dict such as {{"{example}": "tau"}}, from an '
-                "input to seconds or a parameter's name"
+                "input to a time or a parameter's name"
             )
         taken = by_scalar(given, ode, ARGUMENT)
         for name in taken:
@@ -104,7 +105,7 @@ class Delay:
         return [theta[one] if isinstance(one, int) else ca.SX(one) for one in self.sources]
 
     def labelled(self, inputs: Sequence[str], names: Sequence[str]) -> dict[str, float | str]:
-        """As plain data: input to seconds or the name of a parameter."""
+        """As plain data: input to a dead time or the name of a parameter."""
         return {
             inputs[i]: names[one] if isinstance(one, int) else one
             for i, one in zip(self.inputs, self.sources, strict=True)
@@ -122,20 +123,21 @@ class Delay:
         """
         for record in records:
             _check_record(record, max(lower for lower, _ in self.bounds))
-        lengths = [record.interval for record in records]
+        lengths, unit = [record.interval for record in records], records[0].t_unit
         ranges: list[tuple[int, int]] = []
         for lower, upper in self.bounds:
             if upper > LONGEST * min(lengths):
                 raise _refused(
-                    f"delay reaches to {upper:g} s, more than {LONGEST} sampling intervals of "
-                    f"{min(lengths):g} s: give a shorter one, or shift the input of the record"
+                    f"delay reaches to {duration(upper, unit)}, more than {LONGEST} sampling "
+                    f"intervals of {duration(min(lengths), unit)}: give a shorter one, or shift "
+                    "the input of the record"
                 )
             least, most = floor(lower / max(lengths)), floor(upper / min(lengths))
             if most - least > MOST_INTERVALS:
                 raise _refused(
-                    f"delay reaches from {lower:g} to {upper:g} s, {most - least} sampling "
-                    f"intervals of {min(lengths):g} s: give a prior that spans at most "
-                    f"{MOST_INTERVALS}, or resample the record"
+                    f"delay reaches from {lower:g} to {duration(upper, unit)}, {most - least} "
+                    f"sampling intervals of {duration(min(lengths), unit)}: give a prior that "
+                    f"spans at most {MOST_INTERVALS}, or resample the record"
                 )
             ranges.append((least, most))
         return tuple(ranges)
@@ -157,7 +159,7 @@ def inputs_before(record: Record, number: int) -> Array:
 def _source(
     name: str, value: Any, free: Mapping[str, Distribution], fixed: Mapping[str, float]
 ) -> tuple[int | float, tuple[float, float]]:
-    """Place in theta or seconds, and the bounds, of the dead time of an input."""
+    """Place in theta or the time, and the bounds, of the dead time of an input."""
     what = f"delay of '{name}'"
     if is_name(value) and value in free:
         lower, upper = support(free[value])
@@ -195,9 +197,10 @@ def _check_record(record: Record, least: float) -> None:
         raise _refused(f"{record.name}: delay needs uniform sampling: resample the record")
     known = 0 if record.u_before is None else len(record.u_before)
     if known == CONTEXT and least > known * record.interval:
+        back, far = (duration(one, record.t_unit) for one in (least, known * record.interval))
         raise _refused(
-            f"{record.name}: delay reaches {least:g} s back, and a record cut from another "
-            f"knows {known} samples before it, {known * record.interval:g} s: give the whole "
+            f"{record.name}: delay reaches {back} back, and a record cut from another "
+            f"knows {known} samples before it, {far}: give the whole "
             "record, and leave the outputs before out by record.hide"
         )
 

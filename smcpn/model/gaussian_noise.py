@@ -20,6 +20,7 @@ from smcpn.errors import InputError, real_number, shown
 from smcpn.model.distribution import Distribution, support
 from smcpn.model.noise import Symbols, as_density
 from smcpn.model.record import Record
+from smcpn.units import duration
 
 SAME_INTERVAL = 1e-6
 """Relative difference up to which two sampling intervals count as the same."""
@@ -114,7 +115,8 @@ class AR1:
         Correlation of two samples ``interval`` apart, between -1 and 1, or the name of the
         parameter that holds it.
     interval : float, optional
-        In seconds; by default the (median) sampling interval of the problem's first record.
+        In the unit of time; by default the (median) sampling interval of the problem's first
+        record.
 
     Raises
     ------
@@ -140,7 +142,7 @@ class AR1:
         if not isinstance(self.rho, str):
             _check_correlation(f"rho of AR1 is {shown(self.rho)}", self.rho)
         if self.interval is not None:
-            remedy = "give seconds above 0, or leave it out"
+            remedy = "give a time above 0, or leave it out"
             if not real_number("interval of AR1", self.interval, remedy, argument="noise") > 0.0:
                 sentence = f"interval of AR1 is {shown(self.interval)}: {remedy}"
                 raise InputError(sentence, argument="noise")
@@ -180,7 +182,8 @@ class AR1:
             for record in records:
                 if not record.uniform or abs(record.interval / unit - 1.0) > SAME_INTERVAL:
                     raise InputError(
-                        f"{what}: a negative correlation needs samples {unit:g} s apart, which "
+                        f"{what}: a negative correlation needs samples "
+                        f"{duration(unit, record.t_unit)} apart, which "
                         f"those of {record.name} are not: give rho from 0 to 1",
                         argument="noise",
                     )

@@ -440,13 +440,18 @@ def check_ode(ode: ODE) -> None:
         )
 
 
-def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
-    """Refuse a record whose columns are not those of the model; outputs may be absent.
+def check_record(record: Record, ode: ODE, n_outputs: int, learned: Sequence[Record] = ()) -> None:
+    """Refuse a record that is none of the model; outputs may be absent.
+
+    Parameters
+    ----------
+    learned : sequence of Record
+        Those that the parameters are learned from, in whose unit of time they are.
 
     Raises
     ------
     InputError
-        If inputs or outputs differ in number.
+        If inputs or outputs differ in number, or time is counted in another unit.
     """
     if record.n_inputs != len(ode.inputs):
         raise InputError(
@@ -458,6 +463,12 @@ def check_record(record: Record, ode: ODE, n_outputs: int) -> None:
             f"{record.name}: y has {counted(record.n_outputs, 'column')} but observe names "
             f"{counted(n_outputs, 'output')}"
         )
+    for other in learned[:1]:
+        if record.t_unit != other.t_unit:
+            raise InputError(
+                f"{record.name}: time is in {record.t_unit}, and the parameters are learned from "
+                f"'{other.name}' in {other.t_unit}: count it so, and say t_unit='{other.t_unit}'"
+            )
 
 
 def _split_prior(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from mmap import mmap
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, overload
@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from smcpn.arguments import check_fields, checked, whole
 from smcpn.card import Card, WithCard
 from smcpn.errors import InputError, real_number, shown
+from smcpn.units import duration, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +23,7 @@ Array = NDArray[np.float64]
 InputFunction = Callable[[Array], ArrayLike]
 
 HOLDS = ("zoh", "foh", "bandlimited")
-_DT_REMEDY = "give a positive number of seconds"
+_DT_REMEDY = "give a positive number, in the unit of time"
 MOST = 100_000
 """Most columns and repetitions of a record."""
 COARSEST = 0.25
@@ -46,9 +47,9 @@ class Record(WithCard):
     y : array_like, shape (T,) or (T, n_outputs), optional
         Output samples; NaN marks a missing one. None where there is nothing to compare with.
     dt : float, optional
-        Sampling interval in seconds. Give either ``dt`` or ``t``.
+        Sampling interval, in ``t_unit``. Give either ``dt`` or ``t``.
     t : array_like, shape (T,), optional
-        Sampling times in seconds, strictly increasing.
+        Sampling times in ``t_unit``, strictly increasing.
     hold : {"foh", "zoh", "bandlimited"}
         The input between samples: linear, held, or the band-limited signal through the samples
         (by FFT where ``periodic``, by a windowed sinc otherwise). On real records this choice
@@ -59,6 +60,9 @@ class Record(WithCard):
         Time of the first sample where ``dt`` is given.
     y_unit : str
         Unit of the outputs, for tables and figures.
+    t_unit : str
+        Unit of time, for tables and figures: ``"h"``. Rates and dead times of the model are in it
+        too; nothing is converted. Records of one problem have the same.
     name : str
         Used in messages and figures.
 
@@ -76,6 +80,7 @@ class Record(WithCard):
     periodic: bool = False
     start: float = 0.0
     y_unit: str = ""
+    t_unit: str = "s"
     name: str = "record"
     u_function: InputFunction | None = None
     u_before: Array | None = None
@@ -83,7 +88,10 @@ class Record(WithCard):
 
     def __post_init__(self) -> None:
         put = lambda name, value: object.__setattr__(self, name, value)  # noqa: E731
-        check_fields(self, "name", "y_unit", "periodic", "u_function", "u_before", "u_after")
+        check_fields(
+            self, "name", "y_unit", "t_unit", "periodic", "u_function", "u_before", "u_after"
+        )
+        put("t_unit", time_unit(self.t_unit))
         if callable(self.u):
             put("u_function", self.u)
             put("u", None)
@@ -92,9 +100,7 @@ class Record(WithCard):
             t = _numbers(t, "t", self.name)
             if t.ndim != 1:
                 raise InputError(f"{self.name}: t must be one-dimensional, not {t.shape}")
-        start = real_number(
-            f"{self.name}: start", self.start, "give a time in seconds", argument="start"
-        )
+        start = real_number(f"{self.name}: start", self.start, "give a time", argument="start")
         put("start", start)
         if self.dt is not None:
             dt = real_number(f"{self.name}: dt", self.dt, _DT_REMEDY, argument="dt")
@@ -129,7 +135,9 @@ class Record(WithCard):
         inputs: str | Sequence[str] = (),
         time: str | None = None,
         dt: float | None = None,
+        t_unit: str | None = None,
         hold: str = "foh",
+        to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: None = None,
     ) -> Record: ...
@@ -143,7 +151,9 @@ class Record(WithCard):
         inputs: str | Sequence[str] = (),
         time: str | None = None,
         dt: float | None = None,
+        t_unit: str | None = None,
         hold: str = "foh",
+        to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str,
     ) -> list[Record]: ...
@@ -156,7 +166,9 @@ class Record(WithCard):
         inputs: str | Sequence[str] = (),
         time: str | None = None,
         dt: float | None = None,
+        t_unit: str | None = None,
         hold: str = "foh",
+        to: Mapping[str, str] | None = None,
         name: str = "record",
         experiment: str | None = None,
     ) -> Record | list[Record]:
@@ -166,16 +178,20 @@ class Record(WithCard):
         ----------
         df : dataframe or xarray.Dataset
             Of pandas, polars or another library that narwhals reads (extra ``dataframe``). Units
-            are those of ``df.attrs["units"]``, a mapping by column, and of the variables of a
-            dataset.
+            are those of ``df.attrs["units"]``, a mapping by column, and of the variables and
+            coordinates of a dataset.
         outputs, inputs : str or sequence of str
             Columns of y, where a missing value is a missing sample, and of u.
         time : str, optional
-            Column of seconds, dates or durations; of the latter two the first sample is at 0, and
-            times are in seconds. A model in days takes a column of days, or ``dt=1.0`` where
-            there is a row for each. Give either it or ``dt``.
+            Column of numbers, dates or durations; of the latter two the first sample is at 0 and
+            the unit seconds, unless ``to`` says another. Give either it or ``dt``.
         dt, hold, name
-            See `Record`.
+            See `Record`. Times within 0.1 % of an interval of equal spacing count as equally
+            spaced.
+        t_unit : str, optional
+            Unit of ``dt``, or of a column of numbers whose unit is not known; seconds by default.
+        to : mapping of str to str, optional
+            Units that columns are converted to: ``{"x": "m", "date": "day"}``.
         experiment : str, optional
             Column that tells experiments apart: a list with the record of each comes back, in the
             order in which they begin.
@@ -183,38 +199,25 @@ class Record(WithCard):
         Raises
         ------
         InputError
-            If a column is not there or does not hold numbers or times, and as `Record`.
+            If a column is not there or does not hold numbers or times, a unit is not known or does
+            not convert, and as `Record`.
 
         Examples
         --------
         >>> record = smcpn.Record.from_dataframe(  # doctest: +SKIP
-        ...     df, inputs="force", outputs=["x", "v"], time="date")
+        ...     df, inputs="force", outputs=["x", "v"], time="date", to={"date": "h"})
         """
         from smcpn.model.dataframe import Columns
+        from smcpn.model.measured import Wanted, told_unit
 
-        if (time is None) == (dt is None):
-            raise InputError(
-                f"{name}: give either time, a column (an index of pandas becomes one by "
-                "df.reset_index()), or dt, in seconds"
-            )
-        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
-        columns = Columns(df)
-        measured = {
-            "u": columns.numbers(u, "inputs") if u else None,
-            "y": columns.numbers(y, "outputs") if y else None,
-            "t": None if time is None else columns.seconds(time),
-        }
-        given: dict[str, Any] = {"dt": dt, "hold": hold, "y_unit": columns.unit(y)}
-        if experiment is None:
-            return cls(**measured, **given, name=name)
-        return [
-            cls(
-                **{key: None if one is None else one[rows] for key, one in measured.items()},
-                **given,
-                name=f"{name} [{label}]",
-            )
-            for label, rows in columns.experiments(experiment)
+        wanted = Wanted.of(outputs, inputs, time, dt, t_unit, hold, to)
+        every, experiments = Columns(df).measured(wanted, experiment)
+        found = [
+            wanted.record("df", f"{name} [{label}]" if label else name, every.of(rows))
+            for label, rows in experiments
         ]
+        told_unit(found, wanted.states_unit)
+        return found[0] if experiment is None else found
 
     def __getstate__(self) -> dict[str, Any]:
         # What is in a file is sent by its name, and times that follow from dt not at all.
@@ -277,7 +280,11 @@ class Record(WithCard):
         return record_figure(self)
 
     def __repr__(self) -> str:
-        spacing = f"every {self.interval:g} s" if self.uniform else "at irregular times"
+        spacing = (
+            f"every {duration(self.interval, self.t_unit)}"
+            if self.uniform
+            else "at irregular times"
+        )
         hold = "a function" if self.u_function is not None else self.hold
         inputs = f"{_count(self.n_inputs, 'input')} ({hold})" if self.n_inputs else "no input"
         outputs = _count(self.n_outputs, "output") if self.n_outputs else "no output"
@@ -305,7 +312,7 @@ class Record(WithCard):
 
     @property
     def interval(self) -> float:
-        """Sampling interval in seconds, the mean one where it varies."""
+        """Sampling interval, the mean one where it varies."""
         if self.dt is not None:
             return self.dt
         return float(self.t[-1] - self.t[0]) / (len(self.t) - 1)
@@ -410,6 +417,8 @@ class Record(WithCard):
             return "it is periodic" if self.periodic else "the input is a function of time"
         if (self.n_inputs, self.n_outputs) != (more.n_inputs, more.n_outputs):
             return "it has other inputs or outputs"
+        if self.t_unit != more.t_unit:
+            return f"its time is in {more.t_unit}, not {self.t_unit}"
         if (self.dt is None) != (more.dt is None) or self.dt != more.dt:
             return f"its dt is {more.dt}, not {self.dt}"
         if self.dt is None and more.t[0] <= self.t[-1]:
@@ -468,7 +477,7 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
     Raises
     ------
     InputError
-        If there is none, or they differ in the number of inputs or outputs.
+        If there is none, or they differ in the number of inputs or outputs or the unit of time.
     """
     if not isinstance(records, (Record, Iterable)):
         raise InputError(f"records is {shown(records)}: give an smcpn.Record or a list of them")
@@ -482,6 +491,11 @@ def as_records(records: Record | Sequence[Record]) -> tuple[Record, ...]:
             raise InputError(
                 f"records '{several[0].name}' and '{record.name}' differ in the number of inputs "
                 "or outputs"
+            )
+        if record.t_unit != several[0].t_unit:
+            raise InputError(
+                f"records '{several[0].name}' and '{record.name}' count time in "
+                f"{several[0].t_unit} and {record.t_unit}: convert one of them (t_unit)"
             )
     return several
 
@@ -509,7 +523,7 @@ def _numbers(values: Any, name: str, record: str) -> Array:
         kind = given.dtype.kind
         if kind in "mM":
             raise InputError(
-                f"{record}: {name} holds {given.dtype}: give seconds as floats, for instance "
+                f"{record}: {name} holds {given.dtype}: give times as floats, for instance "
                 f"({name} - {name}[0]) / np.timedelta64(1, 's')"
             )
         if kind == "c":
@@ -560,7 +574,7 @@ def _times(t: Array | None, dt: float | None, start: float, length: int, record:
         if np.spacing(max(abs(start), abs(last))) > COARSEST * float(dt):  # type: ignore[arg-type]
             raise InputError(
                 f"{record}: start is {start:g}, where floating point does not tell times apart "
-                f"that are dt = {dt:g} s from each other: begin nearer to 0",
+                f"that are dt = {dt:g} from each other: begin nearer to 0",
                 argument="start",
             )
         times = np.arange(length, dtype=float)

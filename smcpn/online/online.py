@@ -66,7 +66,8 @@ class Online:
         then go on in the background while later samples come. Without a budget they are
         made at once, however long they take.
     forget : float or str, optional
-        APPROXIMATE: length of the window of samples that count, in seconds or as ``"5 s"``, for
+        APPROXIMATE: length of the window of samples that count, in the record's unit of time or as
+        ``"5 s"``, for
         parameters that drift; see `smcpn.online.window`. Parameters of the initial state then
         fall back to their prior.
     lookahead : int, optional
@@ -156,8 +157,8 @@ class Online:
         if lookahead is not None:
             lookahead = whole_number("lookahead", lookahead, 0, MEMORY)
         options = {
-            "budget": _seconds("budget", budget),
-            "forget": _seconds("forget", forget),
+            "budget": _duration("budget", budget, "s"),
+            "forget": _duration("forget", forget, problem.records[0].t_unit),
             "lookahead": lookahead,
             "samples_between_false_alarms": POSITIVE(
                 "samples_between_false_alarms", samples_between_false_alarms
@@ -440,20 +441,21 @@ class Online:
         )
 
 
-def _seconds(name: str, value: float | str | None) -> float | None:
-    """Return a duration in seconds: ``0.0015`` and ``"1.5 ms"`` are the same.
+def _duration(name: str, value: float | str | None, unit: str) -> float | None:
+    """Return a duration in a unit: in seconds ``0.0015`` and ``"1.5 ms"`` are the same.
 
     Raises
     ------
     InputError
         For anything but a positive duration.
     """
-    hint = "give positive seconds, or a text such as '1.5 ms'"
+    counted = "seconds" if unit == "s" else f"number (in {unit})"
+    hint = f"give positive {counted}, or a text such as '1.5 ms'"
     if value is None:
         return None
     if isinstance(value, str):
         try:
-            number = float(quantity(value).m_as("s"))
+            number = float(quantity(value).m_as(unit))
         except Exception as error:
             # Another dimension, or numbers that overflow.
             raise InputError(f"{name} is {shown(value)}: {hint}") from error

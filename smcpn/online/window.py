@@ -33,6 +33,7 @@ from smcpn.online.reweighting import StreamLikelihood
 from smcpn.online.tracker import Population, StreamIbis, Tracker
 from smcpn.smc.estimation import MOST
 from smcpn.smc.sampler import Settings, Snapshot
+from smcpn.units import duration
 
 Array = NDArray[np.float64]
 
@@ -193,7 +194,7 @@ class Forgetting:
     Parameters
     ----------
     length : float
-        Of the window, s.
+        Of the window.
     likelihood : GrowingLikelihood or GrowingEstimate
         Of a problem with a free start; without samples.
     start : FreeStart
@@ -382,7 +383,10 @@ class Windows:
     @property
     def approximate(self) -> str:
         """See `State.approximate`."""
-        return "" if self._forgetting is None else f"window {self._forgetting.length:g} s"
+        unit = self._problem.records[0].t_unit
+        return (
+            "" if self._forgetting is None else f"window {duration(self._forgetting.length, unit)}"
+        )
 
     def append(self, t: Array, u: Array, y: Array) -> None:
         """Take in samples: times (m,), inputs (m, n) and outputs (m, q)."""

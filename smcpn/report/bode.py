@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from smcpn.report.style import DARK, LIGHT, figure, plain, styled
+from smcpn.report.style import DARK, LIGHT, figure, plain, styled, with_unit
 from smcpn.simulation.state_space import Bode
+from smcpn.units import frequency_unit
 
 Array = NDArray[np.float64]
 
@@ -50,7 +51,7 @@ def bode_figure(
         for j in range(m):
             panels[2 * i, j].set_title(f"{plain(inputs[j])} to {plain(outputs[i])}")
     for axes in panels[-1]:
-        axes.set_xlabel("frequency (Hz)")
+        axes.set_xlabel(with_unit("frequency", frequency_unit(bode.t_unit)))
     drawing.suptitle(plain(title), fontsize=9.0)
     handles, labels = panels[0, 0].get_legend_handles_labels()
     drawing.legend(handles, labels, loc="outside lower left", ncols=2)

@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 from smcpn.discovery.results.notation import WrittenTerm, with_uncertainty
 from smcpn.discovery.results.printed import LEAST_INCLUSION, averaged_terms
 from smcpn.model.record import Record
-from smcpn.report.style import ACCENT, DARK, LIGHT, MIDDLE, envelope, figure, plain, styled
+from smcpn.report.style import (
+    ACCENT,
+    DARK,
+    LIGHT,
+    MIDDLE,
+    envelope,
+    figure,
+    over_time,
+    plain,
+    styled,
+)
 
 if TYPE_CHECKING:
     from smcpn.discovery.results.discovery import Discovery
@@ -103,7 +113,7 @@ def path_figure(found: Discovery) -> Figure:
             if column == 0:
                 axes.set_ylabel(plain(states[i]))
         grid[0, column].set_title(plain(record.name))
-        grid[-1, column].set_xlabel("time (s)")
+        grid[-1, column].set_xlabel(over_time(record))
     legend: dict[str, Any] = {}
     for axes in grid[:, 0]:
         handles, labels = axes.get_legend_handles_labels()
@@ -151,5 +161,5 @@ def residuals_figure(found: Discovery) -> Figure:
             if column == 0:
                 axes.set_ylabel(f"{plain(found.outputs[j])} / sd")
         grid[0, column].set_title(plain(record.name))
-        grid[-1, column].set_xlabel("time (s)")
+        grid[-1, column].set_xlabel(over_time(record))
     return drawing

@@ -4,6 +4,7 @@
   const SECONDS = 10, MOST_POINTS = 6000, MOST_STATES = 600, MOST_PLOTS = 12, SILENT_MS = 3000;
   const HEADS = ["mean", "sd", "2.5 %", "97.5 %"];
   const by = (id) => document.getElementById(id);
+  const TIME = by("outputs").dataset.time;
   const short = (value, digits = 4) => (value == null ? "–" : Number(value.toPrecision(digits)).toString());
   const element = (name, className, text = "") => Object.assign(document.createElement(name), { className, textContent: text });
   const write = (place, text) => { if (place.textContent !== text) place.textContent = text; };
@@ -52,7 +53,7 @@
 
   function plotIn(place, label, curves, height, legend = false) {
     place.append(element("div", "label", label));
-    const series = [{ label: "time (s)" }];
+    const series = [{ label: TIME }];
     for (const [name, tone, width] of curves) series.push({ label: name, stroke: colour(tone), width, points: { show: false } });
     const axis = { stroke: colour("ink"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const plot = new uPlot({
@@ -127,7 +128,7 @@
       by("events").replaceChildren(...frame.events.slice().reverse().map((one) => element("p", "", one)));
     }
     if (!state) return;
-    fact("time (s)", short(state.time, 6));
+    fact(TIME, short(state.time, 6));
     fact("effective particles", short(state.ess, 3));
     fact("latency, median (ms)", short(1e3 * state.p50, 3));
     fact("latency, 99 % (ms)", short(1e3 * state.p99, 3));

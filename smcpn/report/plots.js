@@ -57,8 +57,8 @@
     return 64 + 48 * Math.ceil(Math.max(0, 7 * longest - 48) / 48);
   };
 
-  function options(panel, last, group) {
-    const series = [{ label: "time (s)", value: number }];
+  function options(panel, last, group, time) {
+    const series = [{ label: time, value: number }];
     for (const label of panel.band ? ["97.5 %", "2.5 %"] : [])
       series.push({ label, stroke: colour("band"), width: 1, points: { show: false }, value: number });
     for (const curve of panel.curves) {
@@ -158,7 +158,7 @@
       place.append(element("div", "label", panel.label));
       const curves = panel.curves.map((curve) => sum(curve.terms, arrays));
       const band = panel.band ? [sum(panel.band[1], arrays), sum(panel.band[0], arrays)] : [];
-      group.plots.push(new uPlot(options(panel, i > 0, group), [t, ...band, ...curves], place));
+      group.plots.push(new uPlot(options(panel, i > 0, group, content.time), [t, ...band, ...curves], place));
     });
     place.append(buttons(group, content.mark));
     place.addEventListener("wheel", (event) => {

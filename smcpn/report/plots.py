@@ -24,6 +24,7 @@ from smcpn.report.style import apart, units_of, with_unit
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.particles import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
+from smcpn.units import time_label
 from smcpn.validation import Validation
 from smcpn.validation.innovations import BAND
 
@@ -66,7 +67,8 @@ class Plot:
     Attributes
     ----------
     t : ndarray, (T,)
-        Seconds.
+    time : str
+        What stands at its values.
     arrays : mapping of str to ndarray, (T,), or Rounded
         NaN is drawn as a gap.
     panels : sequence of Panel
@@ -79,6 +81,7 @@ class Plot:
     """
 
     t: Array
+    time: str
     arrays: Mapping[str, Array | Rounded]
     panels: Sequence[Panel]
     caption: str
@@ -90,6 +93,7 @@ class Plot:
         return json.dumps(
             {
                 "t": _time(self.t),
+                "time": self.time,
                 "arrays": {name: packed(values) for name, values in self.arrays.items()},
                 "panels": [
                     {
@@ -161,7 +165,14 @@ def simulation_figure(
     band: tuple[Terms, Terms] = (((1, "mean"), (-1, "half")), ((1, "mean"), (1, "half")))
     y = record.y[:, output] if record.n_outputs else np.full(len(record), np.nan)
     if not np.isfinite(y).any():
-        return Plot(record.t, arrays, [Panel(label, (model,), band)], caption, picture)
+        return Plot(
+            record.t,
+            time_label(record.t_unit),
+            arrays,
+            [Panel(label, (model,), band)],
+            caption,
+            picture,
+        )
     points = apart(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
@@ -170,7 +181,9 @@ def simulation_figure(
         Panel(with_unit("error", unit), (error,), (((-1, "half"),), ((1, "half"),))),
     ]
     mark = ("largest error", float(part[0]), float(part[-1]))
-    return Plot(record.t, {**arrays, "y": y}, panels, caption, picture, mark)
+    return Plot(
+        record.t, time_label(record.t_unit), {**arrays, "y": y}, panels, caption, picture, mark
+    )
 
 
 def innovation_plots(validation: Validation, output: int) -> list[Plot]:
@@ -184,7 +197,16 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
             part_of = worst_window(np.abs(values))
             mark = ("largest", float(t[part_of][0]), float(t[part_of][-1]))
             caption = f"Normalised innovations of {part.record.name}, sample by sample."
-            plots.append(Plot(t, {"v": Rounded(values, 1 / FINE)}, [panel], caption, mark=mark))
+            plots.append(
+                Plot(
+                    t,
+                    time_label(part.record.t_unit),
+                    {"v": Rounded(values, 1 / FINE)},
+                    [panel],
+                    caption,
+                    mark=mark,
+                )
+            )
     return plots
 
 
@@ -214,7 +236,7 @@ def states_figure(gallery: Gallery, states: States, caption: str) -> Plot | Pict
             arrays[f"y{i}"] = record.y[:, output]
             curves.insert(0, Curve("measured", "data", ((1, f"y{i}"),)))
         panels.append(Panel(name, tuple(curves), (((1, f"low{i}"),), ((1, f"high{i}"),))))
-    return Plot(record.t, arrays, panels, caption, picture)
+    return Plot(record.t, time_label(record.t_unit), arrays, panels, caption, picture)
 
 
 def path_plots(found: Discovery) -> list[Plot]:
@@ -233,7 +255,15 @@ def path_plots(found: Discovery) -> list[Plot]:
                     arrays[f"y{j}"] = record.y[:, j]
                     curves.insert(0, Curve("measured", "data", ((1, f"y{j}"),)))
             panels.append(Panel(name, tuple(curves)))
-        plots.append(Plot(record.t, arrays, panels, f"{record.name}, sample by sample."))
+        plots.append(
+            Plot(
+                record.t,
+                time_label(record.t_unit),
+                arrays,
+                panels,
+                f"{record.name}, sample by sample.",
+            )
+        )
     return plots
 
 
@@ -251,4 +281,4 @@ def compared_plot(record: Record, output: int, means: Mapping[str, Array], capti
         Panel(with_unit("output", unit), (measured, *models)),
         Panel(with_unit("error", unit), tuple(errors)),
     ]
-    return Plot(record.t, arrays, panels, caption)
+    return Plot(record.t, time_label(record.t_unit), arrays, panels, caption)

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from smcpn.model.record import Record
-from smcpn.report.style import DARK, MIDDLE, envelope, figure, plain, styled, with_unit
+from smcpn.report.style import DARK, MIDDLE, envelope, figure, over_time, plain, styled, with_unit
 
 MOST = 6
 """Inputs, and outputs, that are drawn."""
@@ -38,6 +38,6 @@ def record_figure(record: Record) -> Figure:
         axes.set_ylabel(with_unit(name, unit))
     panels[0].set_title(plain(record.name))
     panels[-1].set_xlim(float(record.t[0]), float(record.t[-1]) or None)
-    panels[-1].set_xlabel("time (s)")
+    panels[-1].set_xlabel(over_time(record))
     drawing.align_ylabels(list(panels))
     return drawing

@@ -17,8 +17,10 @@ from smcpn.report.style import (
     envelope,
     figure,
     is_narrow,
+    over_time,
     plain,
     styled,
+    with_unit,
 )
 from smcpn.validation import FrequencyResponse, Innovations, Validation, Whiteness
 from smcpn.validation.innovations import BAND, LAGS
@@ -59,7 +61,7 @@ def frequency_figure(response: FrequencyResponse) -> Figure:
     coherence.plot(f, response.coherence, color=DARK)
     coherence.set_ylim(0, 1.05)
     coherence.set_ylabel("coherence")
-    coherence.set_xlabel("frequency (Hz)")
+    coherence.set_xlabel(with_unit("frequency", response.unit))
     coherence.set_xlim(float(f[0]), float(f[-1]))
     drawing.align_ylabels([magnitude, phase, coherence])
     return drawing
@@ -84,16 +86,20 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
     tests = validation.outputs[output]
     if is_narrow():
         drawing = figure(7.6)
-        over_time, spread, auto, cross = drawing.subplots(4, 1)
+        history, spread, auto, cross = drawing.subplots(4, 1)
     else:
         drawing = figure(4.8)
-        (over_time, spread), (auto, cross) = drawing.subplots(2, 2, width_ratios=[1.5, 1])
+        (history, spread), (auto, cross) = drawing.subplots(2, 2, width_ratios=[1.5, 1])
     for number, part in enumerate(validation.innovations):
         normalised = part.normalised[:, output]
         tone = DARK if number % 2 == 0 else MIDDLE
-        over_time.plot(*envelope(part.record.t, normalised), color=tone, lw=0.5)
-    over_time.axhspan(-BAND, BAND, color=LIGHT, lw=0, zorder=0)
-    over_time.set(xlabel="time (s)", ylabel="v / sqrt(S)", title="normalised innovations")
+        history.plot(*envelope(part.record.t, normalised), color=tone, lw=0.5)
+    history.axhspan(-BAND, BAND, color=LIGHT, lw=0, zorder=0)
+    history.set(
+        xlabel=over_time(validation.innovations[0].record),
+        ylabel="v / sqrt(S)",
+        title="normalised innovations",
+    )
     _plot_histogram(spread, validation, output)
     _plot_correlation(auto, np.arange(1, LAGS + 1), tests.autocorrelation, tests)
     auto.set(xlabel="lag (samples)", title="auto-correlation, 99 % band")
@@ -172,7 +178,11 @@ def _plot_share(axes: Axes, parts: tuple[Innovations, ...], output: int) -> None
             *envelope(part.record.t, np.maximum(noise, NOTHING)), color=MIDDLE, lw=2.0, ls=style,
             label=None if number else "measurement noise",
         )  # fmt: skip
-    axes.set(xlabel="time (s)", ylabel="share of S", title="shares of the innovation variance")
+    axes.set(
+        xlabel=over_time(next(iter(parts)).record),
+        ylabel="share of S",
+        title="shares of the innovation variance",
+    )
     if disturbed:
         # Neither share is small; room for the legend below.
         axes.set_ylim(-0.3, 1.05)

@@ -17,6 +17,7 @@ from smcpn.report.style import (
     columns,
     envelope,
     figure,
+    over_time,
     plain,
     styled,
 )
@@ -43,7 +44,7 @@ def states_figure(states: States) -> Figure:
     for i, axes in enumerate(panels):
         _plot_state(axes, states, i)
     panels[0].set_title(f"{plain(states.record.name)}: states given all samples")
-    panels[-1].set_xlabel("time (s)")
+    panels[-1].set_xlabel(over_time(states.record))
     found: dict[str, Any] = {}
     for axes in panels:
         handles, labels = axes.get_legend_handles_labels()

@@ -27,6 +27,8 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.files import file_path
+from smcpn.model.record import Record
+from smcpn.units import time_label
 
 P = ParamSpec("P")
 Array = NDArray[np.float64]
@@ -181,6 +183,11 @@ def plain(text: str) -> str:
 def with_unit(quantity: str, unit: str) -> str:
     """Label of an axis."""
     return f"{quantity} ({plain(unit)})" if unit else quantity
+
+
+def over_time(record: Record) -> str:
+    """Label of the time axis of a record."""
+    return plain(time_label(record.t_unit))
 
 
 def units_of(y_unit: str, outputs: int) -> list[str]:

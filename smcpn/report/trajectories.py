@@ -22,6 +22,7 @@ from smcpn.report.style import (
     band_envelope,
     envelope,
     figure,
+    over_time,
     plain,
     styled,
     units_of,
@@ -82,7 +83,7 @@ def simulation_figure(
         drawing = figure(2.6)
         whole = drawing.subplots()
         _plot_curves(whole, t, None, mean, half, unit)
-        whole.set(ylabel=with_unit(name, unit), title=title, xlabel="time (s)")
+        whole.set(ylabel=with_unit(name, unit), title=title, xlabel=over_time(record))
         return drawing
     part = worst_window(np.abs(y - mean))
     closer = len(t[part]) < len(t)
@@ -100,7 +101,7 @@ def simulation_figure(
         f"{100 * coverage:.1f} % inside the 95 % band"
     )
     whole.tick_params(labelbottom=False)
-    below.set_xlabel("time (s)")
+    below.set_xlabel(over_time(record))
     if closer:
         close, close_error = panels["c"], panels["d"]
         _plot_curves(close, t[part], y[part], mean[part], half[part], unit)
@@ -112,7 +113,7 @@ def simulation_figure(
             axes.axvspan(first, last, color=ACCENT, alpha=0.25, lw=0)
             axes.axvline((first + last) / 2, color=ACCENT, lw=0.6, ls=":")
         for axes in (close, close_error):
-            axes.set(xlabel="time (s)", xlim=(first, last))
+            axes.set(xlabel=over_time(record), xlim=(first, last))
             axes.xaxis.set_major_locator(MaxNLocator(4))
     drawing.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=3)
     drawing.align_ylabels(drawing.axes)
@@ -164,7 +165,7 @@ def outputs_figure(
             curves.set_title(plain(names[j]) + scored)
             # The unit is that of the panel above; two would run into each other.
             _plot_error(next(panels), t, y[:, j] - mean[:, j], half, "")
-    drawing.axes[-1].set_xlabel("time (s)")
+    drawing.axes[-1].set_xlabel(over_time(record))
     rest = f", the first {shown} of {len(names)} outputs" if shown < len(names) else ""
     first = max(drawing.axes, key=lambda one: len(one.get_legend_handles_labels()[1]))
     drawing.legend(

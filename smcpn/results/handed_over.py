@@ -75,8 +75,9 @@ class HandedOver(ABC):
             near = problem.model.initial_states(mean[None, :])[0]
         at = OperatingPoint.of(problem.ode, input, state, near, time)
         return linearised(
-            problem.ode, problem.model, problem.observe, mean, posterior.equal_draws(draws), at
-        )
+            problem.ode, problem.model, problem.observe, mean, posterior.equal_draws(draws), at,
+            problem.records[0].t_unit,
+        )  # fmt: skip
 
     def plot_bode(
         self,
@@ -90,7 +91,8 @@ class HandedOver(ABC):
     ) -> Figure:
         """Plot the frequency response at an operating point, with the 95 % band of the draws.
 
-        Arguments are those of `linearise`; ``frequencies`` are in Hz, by default from a tenth of
+        Arguments are those of `linearise`; ``frequencies`` are in Hz, or cycles a unit of
+        time, by default from a tenth of
         the slowest pole to ten times the fastest.
 
         Raises

@@ -181,7 +181,7 @@ def simulate_started(
         If ``samples`` are fewer than 2 or more than the record has.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
-    check_record(record, problem.ode, model.outputs.numel())
+    check_record(record, problem.ode, model.outputs.numel(), problem.records)
     natural = model.natural_means() if observe is None else None
     # Counts are fitted by their mean, not by its logarithm.
     means = model.outputs if natural is None else natural(model.outputs)[0]

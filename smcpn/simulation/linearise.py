@@ -122,6 +122,7 @@ def linearised(
     mean: Array,
     draws: Array,
     at: OperatingPoint,
+    t_unit: str = "s",
 ) -> StateSpace:
     """Linearise a model at parameters (d,) and at each of those of draws (N, d).
 
@@ -129,6 +130,8 @@ def linearised(
     ----------
     model : Model
         Its states, inputs and outputs are those of ``ode``, and ``outputs``.
+    t_unit : str
+        Unit of time.
 
     Raises
     ------
@@ -148,7 +151,7 @@ def linearised(
         A=one.A[0], B=one.B[0], C=one.C[0], D=one.D[0],
         state=x0[0], input=at.input, output=one.output[0], time=at.time,
         at_rest=bool(np.isfinite(still).all()), delay=one.delay[0],
-        draws=every,
+        draws=every, t_unit=t_unit,
     )  # fmt: skip
 
 

@@ -229,7 +229,7 @@ def simulate_particles(
         If the record does not fit the problem, or every particle diverges.
     """
     model = problem.model if observe is None else problem.model_observing(observe)
-    check_record(record, problem.ode, model.outputs.numel())
+    check_record(record, problem.ode, model.outputs.numel(), problem.records)
     warnings: tuple[str, ...] = ()
     if simulator is None:
         warnings = () if like is not None else _learned_elsewhere(problem, record, observe is None)

@@ -279,7 +279,7 @@ def predict_particles(
                 "from which a filter would know how far to trust the model",
                 argument="filter",
             )
-        check_record(record, problem.ode, model.outputs.numel())
+        check_record(record, problem.ode, model.outputs.numel(), problem.records)
         windows = WindowFilter(problem, model, record, window_begins(record, horizon), steps)
         found = simulate_particles(problem, record, values, weights, simulator=windows)
         return replace(found, kind=_ahead(horizon))

@@ -15,6 +15,7 @@ from smcpn.arguments import Numbers, Probability, checked
 from smcpn.card import Card, WithCard
 from smcpn.columns import align, counted
 from smcpn.errors import InputError
+from smcpn.units import frequency_unit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +43,7 @@ class Matrices:
     state, output : ndarray, (N, n), (N, q)
         Operating point of each draw.
     delay : ndarray, (N, m)
-        Dead time of each input, s.
+        Dead time of each input.
     """
 
     A: Array
@@ -61,9 +62,9 @@ class Pole:
     Attributes
     ----------
     pole : complex
-        At the mean parameters, 1/s; of a pair the one with the positive imaginary part.
+        At the mean parameters, 1/time; of a pair the one with the positive imaginary part.
     frequency : float
-        Natural frequency |pole| / 2 pi, Hz.
+        Natural frequency |pole| / 2 pi: Hz where time is in seconds.
     damping : float
         Damping ratio -Re(pole) / |pole|; negative where it is unstable, nan of a pole at 0.
     frequency_interval, damping_interval : tuple of float
@@ -83,13 +84,15 @@ class Bode:
     Attributes
     ----------
     frequency : ndarray, (F,)
-        Hz.
+        Hz, or cycles a unit of time.
     response : complex ndarray, (F, q, m)
         C (2 pi i f I - A)^-1 B + D at the mean parameters, times exp(-2 pi i f tau) for an input
         with dead time tau.
     draws : complex ndarray, (N, F, q, m)
     delay, draws_delay : ndarray, (m,), (N, m)
-        Dead time of each input, s, at the mean parameters and of every draw.
+        Dead time of each input, at the mean parameters and of every draw.
+    t_unit : str
+        Unit of time.
     """
 
     frequency: Array
@@ -97,6 +100,7 @@ class Bode:
     draws: Complex = field(repr=False)
     delay: Array
     draws_delay: Array = field(repr=False)
+    t_unit: str = "s"
 
     @property
     def magnitude(self) -> Array:
@@ -147,14 +151,16 @@ class StateSpace(WithCard):
     state, input, output : ndarray, (n,), (m,), (q,)
         The operating point at the mean parameters.
     time : float
-        At which a model that depends on time was linearised, s.
+        At which a model that depends on time was linearised.
     at_rest : bool
         Whether the operating point is an equilibrium. Where it is not, the derivative of the state
         there is missing from the linear model.
     delay : ndarray, (m,)
-        Dead time of each input, s; the matrices, `to_scipy` and `to_control` leave it out.
+        Dead time of each input; the matrices, `to_scipy` and `to_control` leave it out.
     draws : Matrices
         The same of N equally weighted draws, each at its own operating point.
+    t_unit : str
+        Unit of time, that of the record of a posterior.
     """
 
     name: str
@@ -172,6 +178,7 @@ class StateSpace(WithCard):
     at_rest: bool
     delay: Array
     draws: Matrices
+    t_unit: str = "s"
 
     def to_scipy(self) -> signal.StateSpace:
         """Return it at the mean parameters as a `scipy.signal.StateSpace`."""
@@ -224,7 +231,8 @@ class StateSpace(WithCard):
         Parameters
         ----------
         frequencies : array_like, (F,), optional
-            Hz, above 0; by default from a tenth of the slowest pole to ten times the fastest.
+            Hz, or cycles a unit of time, above 0; by default from a tenth of the slowest pole to
+            ten times the fastest.
 
         Raises
         ------
@@ -236,7 +244,10 @@ class StateSpace(WithCard):
             raise InputError(f"model '{self.name}' has no input: it has no frequency response")
         chosen = self._frequencies() if frequencies is None else np.sort(frequencies, axis=None)
         if not (chosen.size and (chosen > 0).all() and (chosen < HIGHEST).all()):
-            raise InputError("frequencies has a value that is no frequency: give Hz, above 0")
+            raise InputError(
+                "frequencies has a value that is no frequency: give "
+                f"{frequency_unit(self.t_unit)}, above 0"
+            )
         here = (self.A, self.B, self.C, self.D, self.state, self.output, self.delay)
         mean = Matrices(*(one[None] for one in here))
         return Bode(
@@ -245,6 +256,7 @@ class StateSpace(WithCard):
             _responses(self.draws, chosen),
             self.delay,
             self.draws.delay,
+            self.t_unit,
         )
 
     def plot_bode(self, frequencies: Numbers | None = None) -> Figure:
@@ -313,7 +325,8 @@ class StateSpace(WithCard):
             ]
             for one in self.poles()
         ]
-        return [["pole (1/s)", "frequency (Hz)", *ends, "damping ratio", *ends], *rows]
+        pole, frequency = f"pole (1/{self.t_unit or 'time'})", frequency_unit(self.t_unit)
+        return [[pole, f"frequency ({frequency})", *ends, "damping ratio", *ends], *rows]
 
     def _frequencies(self) -> Array:
         """Frequencies that show every pole at the mean parameters, with points at resonances."""

@@ -205,7 +205,7 @@ def states_of_particles(
             "states needs a problem with process noise: without, the parameters determine the "
             "states, which posterior.simulate(record, observe=[...]) gives"
         )
-    check_record(record, problem.ode, len(problem.observe))
+    check_record(record, problem.ode, len(problem.observe), problem.records)
     _check_size(draws, len(record) * len(problem.ode.states))
     kind = suitable_likelihood(problem, solver, likelihood)
     rng = np.random.default_rng(seed)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.errors import InputError
 from smcpn.model.record import Record
+from smcpn.units import frequency_unit
 
 Array = NDArray[np.float64]
 
@@ -37,7 +38,7 @@ class FrequencyResponse:
     name : str
         Of the record.
     frequency : ndarray, (F,)
-        Hertz.
+        In ``unit``.
     measured, simulated : ndarray of complex, (F,)
         Output unit per input unit.
     coherence : ndarray, (F,)
@@ -45,6 +46,8 @@ class FrequencyResponse:
     standard_error : ndarray, (F,)
         Of |measured|, in its unit: |H| sqrt((1 - coherence) / (2 n coherence)), n the number of
         independent averages.
+    unit : str
+        Of frequencies: "Hz", or "cycles/h" where the record counts hours.
     """
 
     name: str
@@ -53,6 +56,7 @@ class FrequencyResponse:
     simulated: NDArray[np.complex128]
     coherence: Array
     standard_error: Array
+    unit: str = "Hz"
 
     @property
     def error(self) -> float:
@@ -116,6 +120,7 @@ def frequency_response(record: Record, simulated: Array, output: int = 0) -> Fre
         simulated=us / uu,
         coherence=coherence,
         standard_error=np.abs(measured) * np.sqrt((1 - coherence) / (2 * averages * coherence)),
+        unit=frequency_unit(record.t_unit),
     )
 
 

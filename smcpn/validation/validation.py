@@ -168,7 +168,7 @@ def validate(
     """
     weights = normalise(log_weights)
     if record is not None:
-        check_record(record, problem.ode, len(problem.observe))
+        check_record(record, problem.ode, len(problem.observe), problem.records)
     values = problem.prior.natural(theta)
     tested, remarks = weights, tuple[str, ...]()
     if record is not None and all(record is not one for one in problem.records):
@@ -260,7 +260,7 @@ def validation_text(validation: Validation) -> str:
         lines += ["frequency response (H1), simulation against data"]
         lines += [
             f"  {one.name}: error {one.error:.2%} rms over {one.frequency[0]:.3g} to "
-            f"{one.frequency[-1]:.3g} Hz, lowest coherence {one.coherence.min():.3f}"
+            f"{one.frequency[-1]:.3g} {one.unit}, lowest coherence {one.coherence.min():.3f}"
             for one in validation.responses
         ]
         lines.append("")

@@ -33,7 +33,7 @@ def run(*arguments: str):
 
 def test_equations_of_a_file_with_a_test_as_text_and_json(folder):
     asked = ["decay.csv", "--states", "x", "--library", "poly(1)", "--test", "decay.csv"]
-    asked += ["--method", "search"]
+    asked += ["--method", "search", "--time-unit", "s"]
     done = run(*asked, "--picture", "path.png")
     assert done.exit_code == 0, done.output
     assert "x' = -0.4977(34) x [1.00]" in done.stdout
@@ -100,7 +100,7 @@ def test_methods_in_the_help_are_those_there_are():
         ("v\tx\tt\n2\t1\t0\n3\t\t0.1\n4\tNaN\t0.2\n", {}),
         ("0,1,2\n0.1,,3\n0.2,nan,4\n", {"columns": ["t", "x", "v"]}),
         ("# a comment\nx,v,note\n1,2,7\n,3,8\n,4,9\n", {"dt": 0.1}),
-        ("clock [ms],x,v\n0,1,2\n100,,3\n200,nan,4\n", {"time": "clock"}),
+        ("clock [ms],x,v\n0,1,2\n100,,3\n200,nan,4\n", {"time": "clock", "time_unit": "s"}),
     ],
 )
 def test_records_are_read_as_their_files_are_written(tmp_path, text, options):

@@ -92,6 +92,36 @@ def test_dates_are_counted_in_the_unit_of_the_model(tmp_path):
         smcpn.read_record(path, time="date", outputs="x", to={"date": "mm"})
 
 
+@pytest.mark.parametrize(
+    ("header", "options", "unit", "dt"),
+    [
+        ("t [h]", {}, "h", 0.5),
+        ("t (hours)", {}, "h", 0.5),
+        ("t [Days]", {}, "day", 0.5),
+        ("t", {}, "s", 0.5),
+        ("t", {"t_unit": "years"}, "year", 0.5),
+        ("t [h]", {"t_unit": "hour"}, "h", 0.5),
+        ("t [h]", {"to": {"t": "s"}}, "s", 1800.0),
+        ("t [s]", {}, "s", 0.5),
+    ],
+)
+def test_the_unit_of_time_is_that_of_the_file_and_told(tmp_path, caplog, header, options, unit, dt):
+    path = written(tmp_path, f"{header},x\n0,1\n0.5,2\n1,4\n")
+    record = smcpn.read_record(path, time="t", outputs="x", **options)
+    assert (record.t_unit, record.dt) == (unit, dt)
+    assert (f"times stay in {unit}" in caplog.text) == (unit != "s" and not options)
+    with pytest.raises(smcpn.InputError, match=r"t_unit is 'min', but .* says 'h': correct one"):
+        smcpn.read_record(
+            written(tmp_path, "t [h],x\n0,1\n1,2\n"), time="t", outputs="x", t_unit="min"
+        )
+
+
+def test_dates_whose_header_names_a_zone_are_seconds(tmp_path):
+    path = written(tmp_path, "time (UTC),x\n2026-01-31 01:00,1\n2026-01-31 02:00,2\n")
+    record = smcpn.read_record(path, time="time", outputs="x")
+    assert (record.t_unit, record.dt) == ("s", 3600.0)
+
+
 def test_a_table_without_names(tmp_path):
     header = ["t", "u", "x"]
     for text in (PLAIN, GERMAN, "device 7\n\n" + GERMAN, "a,b,c\n" + PLAIN):

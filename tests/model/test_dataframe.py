@@ -38,11 +38,33 @@ def test_dates_and_durations_are_seconds(zone):
         assert found.y_unit == "m"
 
 
+def test_units_of_time_missing_rows_and_conversions_are_those_of_files(caplog):
+    pandas = pytest.importorskip("pandas")
+    rows = np.array([*range(30), *range(40, 60)], float)
+    df = pandas.DataFrame({"t": rows, "u": rows, "x": rows, "v": rows})
+    df.attrs["units"] = {"t": "hours", "x": "mm", "v": "mm"}
+    found = record(df, time="t", to={"x": "m", "v": "m"})
+    assert (found.t_unit, found.y_unit) == ("h", "m")
+    np.testing.assert_allclose(found.y[:, 0], 1e-3 * rows)
+    assert "times stay in h" in caplog.text
+    assert "between samples 29 and 30, 11 intervals apart" in caplog.text
+    even = record(df[:30], time="t", to={"t": "min"})
+    assert (even.dt, even.t_unit) == (60.0, "min")
+    dates = pandas.DataFrame(VALUES | {"date": pandas.date_range("2026-01-01", periods=3)})
+    assert (record(dates, time="date", to={"date": "day"}).dt) == 1.0
+    assert record(dates, dt=1.0, t_unit="days").t_unit == "day"
+    with pytest.raises(smcpn.InputError, match="to names 'w', which is no column"):
+        record(df, time="t", to={"w": "m"})
+
+
 def test_a_dataset_of_xarray():
     xarray = pytest.importorskip("xarray")
     variables = {name: ("time", np.array(v, float)) for name, v in VALUES.items()}
     dataset = xarray.Dataset(variables, {"time": [0.0, 0.1, 0.3]})
-    np.testing.assert_array_equal(record(dataset, time="time").t, [0.0, 0.1, 0.3])
+    dataset["time"].attrs["units"] = "days since 1900-01-01"
+    found = record(dataset, time="time")
+    np.testing.assert_array_equal(found.t, [0.0, 0.1, 0.3])
+    assert found.t_unit == "day"
     with pytest.raises(smcpn.InputError, match="to_dataset"):
         record(dataset["x"], time="time")
 

@@ -39,7 +39,7 @@ def test_shapes_and_time():
         (dict(y=[1, 2, 3], t=[[0, 1], [2]]), "t is not an array of numbers"),
         (
             dict(y=[1, 2], t=np.array(["2024-01-01", "2024-01-02"], "datetime64[s]")),
-            "t holds datetime64.s.: give seconds as floats",
+            "t holds datetime64.s.: give times as floats",
         ),
         (dict(y=[1, 2, 3], dt="0.1"), "dt is '0.1': give a positive"),
         (dict(y=[1, 2, 3], dt=np.nan), "dt is nan"),
@@ -147,7 +147,7 @@ def test_start_derivatives():
 
 
 def test_times_that_floating_point_does_not_tell_apart():
-    with pytest.raises(InputError, match=r"start is -1e\+09, .*dt = 1e-09 s.*nearer to 0"):
+    with pytest.raises(InputError, match=r"start is -1e\+09, .*dt = 1e-09 from.*nearer to 0"):
         Record(y=np.zeros(60), dt=1e-9, start=-1e9)
     # Seconds since 1970 at a megahertz.
     assert len(Record(y=np.zeros(60), dt=1e-6, start=1.8e9)) == 60

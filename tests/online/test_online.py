@@ -215,7 +215,7 @@ def test_irregular_times_are_those_of_the_record():
         (([0.0, 1.0], 0.0, None), "u has 2 values"),
         (("a", 0.0, None), "u is 'a'"),
         ((0.0, 0.0, 1e9), "begin a new Online"),
-        ((0.0, 0.0, "now"), "give a time in seconds"),
+        ((0.0, 0.0, "now"), "give a time"),
     ],
 )
 def test_what_cannot_be_a_sample_is_refused_and_not_taken_in(sample, message):

@@ -81,7 +81,7 @@ def _problem(found: Discovery, record: Record, draws: int, seed: int) -> tuple[P
     values = np.vstack([best, found.draws(draws, seed)])
     support = (values != 0.0).any(axis=0)
     ode = found.system.equation(support)
-    check_record(record, ode, len(found.observe))
+    check_record(record, ode, len(found.observe), found.records)
     names = [name for name, there in zip(found.system.coefficients, support, strict=True) if there]
     prior: dict[str, Any] = dict.fromkeys(names, _UNUSED)
     problem = Problem(

@@ -1,0 +1,283 @@
+"""Records of measured columns: their units, even spacing, and rows that are missing."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn import units
+from smcpn.columns import counted
+from smcpn.errors import InputError, listed, shown, visible
+from smcpn.model.record import Record
+
+Array = NDArray[np.float64]
+_log = logging.getLogger(__name__)
+
+UNIFORM = 1e-3
+"""Share of the interval within which times count as equally spaced: a file rounds them."""
+NEARLY, MOSTLY = 0.1, 0.9
+"""Sampling has gaps, and is not irregular, where most intervals are nearly the median."""
+GAP = 1.5
+"""Usual intervals from which on a row is missing."""
+
+
+Names = str | Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Samples of an experiment, and the units that their source states, by column.
+
+    Attributes
+    ----------
+    t : ndarray, (T,), or None
+    u : ndarray, (T, n_inputs)
+    y : ndarray, (T, n_outputs)
+    units : mapping of str to str
+        Of dates and durations, which are counted in seconds, that is "s".
+    """
+
+    t: Array | None
+    u: Array
+    y: Array
+    units: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def of(self, rows: Any) -> Measured:
+        """Return some of the samples."""
+        t = None if self.t is None else self.t[rows]
+        return Measured(t, self.u[rows], self.y[rows], self.units)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns that make a record, and how the model sees them.
+
+    Attributes
+    ----------
+    time : str or None
+        Column of times; there is ``dt`` without.
+    inputs, outputs : tuple of str
+    dt, t_unit, hold, to
+        See `smcpn.read_record`.
+    """
+
+    time: str | None
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dt: float | None
+    t_unit: str | None
+    hold: str
+    to: Mapping[str, str]
+
+    @classmethod
+    def of(
+        cls,
+        outputs: Names,
+        inputs: Names,
+        time: str | None,
+        dt: float | None,
+        t_unit: str | None,
+        hold: str,
+        to: Mapping[str, str] | None,
+    ) -> Wanted:
+        """Check arguments.
+
+        Raises
+        ------
+        InputError
+            If there is no time axis or no column, or a column is named twice.
+        """
+        if (time is None) == (dt is None):
+            raise InputError(
+                "give either time, a column (an index of pandas becomes one by df.reset_index()), "
+                "or dt, the sampling interval",
+                argument="time",
+            )
+        u, y = ((one,) if isinstance(one, str) else tuple(one) for one in (inputs, outputs))
+        wanted = cls(time, u, y, dt, t_unit, hold, to or {})
+        if not (u or y):
+            raise InputError("outputs and inputs are empty: name columns", argument="outputs")
+        for number, column in enumerate(wanted.columns):
+            if column in wanted.columns[:number]:
+                raise InputError(f"column {shown(column)} is used twice: name it once")
+        for column in wanted.to:
+            if column not in wanted.columns:
+                raise InputError(
+                    f"to names {shown(column)}, which is no column that is read: "
+                    f"choose from {listed(wanted.columns)}",
+                    argument="to",
+                )
+        return wanted
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of numbers that are wanted."""
+        return (*(() if self.time is None else (self.time,)), *self.inputs, *self.outputs)
+
+    @property
+    def states_unit(self) -> bool:
+        """Whether the user says in which unit the model counts time."""
+        return self.t_unit is not None or self.time in self.to
+
+    def record(self, source: str, name: str, measured: Measured) -> Record:
+        """Return the record of columns of a source, and tell rows that are missing.
+
+        Raises
+        ------
+        InputError
+            Naming source and column, where a unit is not known or does not convert.
+        """
+        if self.time is None:
+            axis: dict[str, Any] = {"dt": self.dt, "t_unit": self.t_unit or "s"}
+        else:
+            assert measured.t is not None
+            unit = stated_unit(self.t_unit, measured.units.get(self.time, ""), source)
+            with naming(source, self.time):
+                axis = time_axis(measured.t, unit, self.to.get(self.time))
+        u = self._converted(source, self.inputs, measured.u, measured.units)
+        y = self._converted(source, self.outputs, measured.y, measured.units)
+        noted = {self.to.get(one, measured.units.get(one, "")) for one in self.outputs}
+        unit = noted.pop() if len(noted) == 1 else ""
+        return told_gaps(Record(u=u, y=y, **axis, hold=self.hold, y_unit=unit, name=name))
+
+    def _converted(
+        self, source: str, columns: Sequence[str], values: Array, noted: Mapping[str, str]
+    ) -> Array | None:
+        if not columns:
+            return None
+        found = [values[:, j] for j in range(len(columns))]
+        for j, column in enumerate(columns):
+            to = self.to.get(column)
+            if to is None:
+                continue
+            if column not in noted:
+                raise InputError(
+                    f"to converts {shown(column)}, and {source} states no unit of it: convert it "
+                    "yourself, or state its unit, in a header as 'x [mm]'",
+                    argument="to",
+                )
+            with naming(source, column):
+                found[j] = converted(found[j], noted[column], to)
+        return np.column_stack(found)
+
+
+@contextmanager
+def naming(source: str, column: str) -> Generator[None]:
+    """Add source and column to an `InputError` about the values of a column."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{source}, column '{column}': {error}") from error
+
+
+def converted(values: Array, unit: str, to: str) -> Array:
+    """Convert values from a unit to another, ``"degC"`` to ``"K"`` with its offset.
+
+    Raises
+    ------
+    InputError
+        If a unit is not known, or they measure different things.
+    """
+    return np.asarray(units.conversion(unit, to)(values), dtype=float)
+
+
+def stated_unit(given: str | None, noted: str, what: str) -> str:
+    """Return the unit of time that is given or that data note; seconds where neither is.
+
+    Parameters
+    ----------
+    given, noted : str
+        Of the argument ``t_unit``, and of the data.
+    what : str
+        The data, for the message.
+
+    Raises
+    ------
+    InputError
+        If the two contradict each other.
+    """
+    units_of_time = {units.time_unit(one) for one in (given, noted) if one}
+    if len(units_of_time) > 1:
+        raise InputError(
+            f"t_unit is '{given}', but {what} says '{noted}': correct one of them; to converts",
+            argument="t_unit",
+        )
+    return units_of_time.pop() if units_of_time else "s"
+
+
+def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:
+    """Return the arguments of `Record` for measured times: dt where it can be, and the unit.
+
+    Parameters
+    ----------
+    t : ndarray, (T,)
+    unit : str
+        In which they were measured.
+    to : str or None
+        That of the model, to which they are converted; without it they stay.
+
+    Raises
+    ------
+    InputError
+        If the unit does not convert.
+    """
+    unit, wanted = units.time_unit(unit), units.time_unit(to or unit)
+    if wanted != unit:
+        t = converted(t, unit, wanted)
+    axis: dict[str, Any] = {"t": t, "t_unit": wanted}
+    if len(t) < 2 or not np.isfinite(t).all():
+        return axis
+    spacing = (t[-1] - t[0]) / (len(t) - 1)
+    off = np.abs(t - t[0] - spacing * np.arange(len(t))).max()
+    if 0.0 <= off <= UNIFORM * spacing:
+        axis = {"dt": float(f"{spacing:.12g}"), "start": float(t[0]), "t_unit": wanted}
+    return axis
+
+
+def told_unit(records: list[Record], stated: bool) -> list[Record]:
+    """Return records; log a warning where their data alone say that time is not in seconds.
+
+    Parameters
+    ----------
+    stated : bool
+        Whether the user says in which unit the model counts time.
+    """
+    others = [one for one in records if one.t_unit != "s"]
+    if others and not stated:
+        unit = others[0].t_unit
+        more = f" and {counted(len(others) - 1, 'other')}" if len(others) > 1 else ""
+        sentence = (
+            f"{others[0].name}{more}: times stay in {unit}, as the data say, so rates and dead "
+            f"times of the model are in {unit} too; 'to' converts them, as to 's'"
+        )
+        _log.warning("%s", visible(sentence))
+    return records
+
+
+def told_gaps(record: Record) -> Record:
+    """Return the record; log a warning where rows are missing from it.
+
+    Its input is not known there, and what the hold puts in its place passes for measured.
+    """
+    if record.uniform or not record.n_inputs:
+        return record
+    steps = np.diff(record.t)
+    usual = float(np.median(steps))
+    gaps = np.flatnonzero(steps > GAP * usual)
+    if len(gaps) and (np.abs(steps - usual) <= NEARLY * usual).mean() >= MOSTLY:
+        at = gaps[steps[gaps].argmax()]
+        more = f", and {counted(len(gaps) - 1, 'shorter gap')}" if len(gaps) > 1 else ""
+        did = "held" if record.hold == "zoh" else "drawn as a line"
+        sentence = (
+            f"{record.name}: rows are missing between samples {at} and {at + 1}, "
+            f"{steps[at] / usual:.3g} intervals apart{more}: the input is {did} over a gap. If it "
+            f"moved there, make two records, of the samples before {at + 1} and of those from it"
+        )
+        _log.warning("%s", visible(sentence))
+    return record
