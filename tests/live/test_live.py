@@ -181,8 +181,9 @@ def test_the_stream_does_not_wait_for_a_server_that_stands_still(page):
 
 
 def test_a_port_that_is_taken_is_refused(page):
+    problem = SimpleNamespace(observe=("x",), records=[SimpleNamespace(t_unit="h")])
     with pytest.raises(smcpn.InputError, match="cannot be listened on"):
-        LivePage(page.url.split("/")[2], "second", SimpleNamespace(observe=("x",)))
+        LivePage(page.url.split("/")[2], "second", problem)
 
 
 @pytest.mark.slow
