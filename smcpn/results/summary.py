@@ -31,6 +31,8 @@ class ParameterRow:
     name, prior : str
     prior_sd, mean, sd, low, high : float
         Moments, and the central 95 % of the posterior.
+    prior_low, prior_high : float
+        The least and the greatest of 4096 draws from the prior.
     neighbour : str
         The parameter it is most correlated with, in the sampler's coordinates; "" for a single one.
     correlation : float
@@ -44,6 +46,8 @@ class ParameterRow:
     sd: float
     low: float
     high: float
+    prior_low: float = -np.inf
+    prior_high: float = np.inf
     neighbour: str = ""
     correlation: float = 0.0
 
@@ -56,6 +60,11 @@ class ParameterRow:
     def prior_dominated(self) -> bool:
         """Whether the data hardly narrowed the prior."""
         return self.sd > PRIOR_DOMINATED * self.prior_sd
+
+    @property
+    def surprising(self) -> bool:
+        """Whether no draw from the prior reaches the posterior, as where a unit is mistaken."""
+        return self.low > self.prior_high or self.high < self.prior_low
 
     @property
     def on_ridge(self) -> bool:
@@ -85,6 +94,8 @@ class ParameterRow:
         """A warning of one or two words; "" for a parameter that the data determine."""
         if self.prior_dominated:
             return "prior-dominated"
+        if self.surprising:
+            return "far from its prior"
         return f"ridge with {self.neighbour}" if self.on_ridge else ""
 
 
@@ -108,7 +119,8 @@ def parameter_rows(
         Of the unconstrained coordinates; nan where one does not vary.
     """
     names = prior.names
-    prior_sd = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS)).std(axis=0)
+    draws = prior.natural(prior.sample(np.random.default_rng(0), _PRIOR_DRAWS))
+    prior_sd, prior_low, prior_high = draws.std(axis=0), draws.min(axis=0), draws.max(axis=0)
     others = np.nan_to_num(correlation)
     np.fill_diagonal(others, 0.0)
     closest = np.abs(others).argmax(axis=1)
@@ -121,6 +133,8 @@ def parameter_rows(
             sd=sd[name],
             low=float(interval[name][0]),
             high=float(interval[name][1]),
+            prior_low=float(prior_low[j]),
+            prior_high=float(prior_high[j]),
             neighbour=names[closest[j]] if len(names) > 1 else "",
             correlation=float(others[j, closest[j]]),
         )

@@ -10,9 +10,9 @@ import pytest
 import smcpn
 from smcpn import RK4, InputError
 from smcpn.results.nuts import ChainStatistics
-from smcpn.results.summary import ParameterRow
+from smcpn.results.summary import ParameterRow, parameter_rows
 from smcpn.results.tables import ParameterTable, latex_number, latex_text
-from tests.models import decay_problem
+from tests.models import decay_problem, oscillator_problem, oscillator_record
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +125,16 @@ def test_a_search_is_not_saved(laplace, tmp_path):
     for result in (laplace, laplace.maximum):
         with pytest.raises(InputError, match=r"to_posterior\(\)\.save"):
             result.save(tmp_path / "a.h5")
+
+
+def test_a_parameter_where_the_prior_never_draws_is_flagged():
+    prior = oscillator_problem(oscillator_record()).prior
+    below, inside = {"c": 1e-6, "k": 4.0}, {"c": 2e-6, "k": 5.0}
+    rows = parameter_rows(
+        prior,
+        mean={"c": 1.5e-6, "k": 4.5},
+        sd={"c": 1e-7, "k": 0.1},
+        interval={name: (below[name], inside[name]) for name in prior.names},
+        correlation=np.eye(2),
+    )
+    assert [row.flag for row in rows] == ["far from its prior", ""]
