@@ -27,7 +27,7 @@ from scipy import stats
 from benchmarks.rows import Row, at_least, at_most, command
 from smcpn import RK4, Online, Problem, Record, identify, simulate
 from smcpn.errors import InputError
-from smcpn.io.parse import Sample
+from smcpn.io.channels import Sample
 from smcpn.live.page import LivePage
 from smcpn.model.ode import ode
 from smcpn.online import State, real_time

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 import scipy
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from smcpn.checkpoint.container import (
     DAMAGED,
@@ -444,6 +444,11 @@ class StoredStream:
     population: Snapshot
 
 
+def _date(text: str) -> str:
+    datetime.fromisoformat(text)
+    return text
+
+
 class AxisDocument(Document):
     """Where a stream is on its time axis; nowhere before its first sample."""
 
@@ -451,6 +456,7 @@ class AxisDocument(Document):
     count: Whole
     given: float
     last: float
+    epoch: Annotated[str, AfterValidator(_date)] | None = None
 
 
 class ChangeDocument(Document):

@@ -31,6 +31,7 @@ from smcpn.cli.options import (
 from smcpn.config import load_system
 from smcpn.errors import InputError, whole_number
 from smcpn.files import file_path
+from smcpn.io.dialect import check_marks
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class StreamOptions:
     lookahead: int | None = None
     format: str | None = None
     columns: str | None = None
+    delimiter: str | None = None
+    decimal: str | None = None
     follow: bool = False
     announce: bool = False
     give_up: float | None = None
@@ -89,6 +92,7 @@ class StreamOptions:
         if self.limit is not None:
             whole_number("--limit", self.limit, 1)
         check_options(**self.settings)
+        check_marks(self.delimiter, self.decimal)
         named = {
             "--from": self.source,
             "--to": self.to,
@@ -158,6 +162,18 @@ def stream(
         str | None,
         typer.Option(
             help="Columns of CSV without a header.", metavar="t,u,y", rich_help_panel=SAMPLES
+        ),
+    ] = None,
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            help="What separates columns, where the guess is wrong.", rich_help_panel=SAMPLES
+        ),
+    ] = None,
+    decimal: Annotated[
+        str | None,
+        typer.Option(
+            help="Decimal mark, where the guess is wrong.", metavar=".|,", rich_help_panel=SAMPLES
         ),
     ] = None,
     announce: Annotated[
@@ -290,6 +306,8 @@ def stream(
         lookahead=lookahead,
         format=format,
         columns=columns,
+        delimiter=delimiter,
+        decimal=decimal,
         follow=follow,
         announce=announce,
         give_up=give_up,

@@ -18,8 +18,9 @@ from smcpn.cli.stream import StreamOptions
 from smcpn.cli.terminal import remark
 from smcpn.errors import InputError
 from smcpn.io.address import STANDARD, open_source
+from smcpn.io.channels import Channels
 from smcpn.io.events import Event, EventLog, Report
-from smcpn.io.parse import Channels, StreamFormat
+from smcpn.io.parse import StreamFormat
 from smcpn.io.sink import PROBABILITIES, JsonSink
 from smcpn.io.sources import Source
 from smcpn.io.stream import Checkpoints, Observer, Run, Stream
@@ -109,8 +110,8 @@ def _source(options: StreamOptions, case: Case) -> Source:
         written.channels,
         format=options.format,
         columns=written.columns if options.columns is None else options.columns.split(","),
-        delimiter=written.delimiter,
-        decimal=written.decimal,
+        delimiter=options.delimiter or written.delimiter,
+        decimal=options.decimal or written.decimal,
         follow=options.follow,
         announce=options.announce,
         give_up=options.give_up,

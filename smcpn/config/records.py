@@ -17,11 +17,13 @@ from numpy.typing import NDArray
 from smcpn.columns import counted
 from smcpn.config.document import Section, choice, flag, text, texts
 from smcpn.errors import InputError, real_number, shown
+from smcpn.io.channels import Channels as LineChannels
+from smcpn.io.channels import Column, Kind, Slot
+from smcpn.io.dialect import DECIMALS
 from smcpn.io.files import READERS, ColumnError, Columns, Layout, read_columns, read_text
-from smcpn.io.parse import Channels as LineChannels
-from smcpn.io.parse import Column, Kind, Slot, StreamFormat
+from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
-from smcpn.io.table import DECIMALS, TextTable
+from smcpn.io.table import TextTable
 from smcpn.model.entries import spanned
 from smcpn.model.measured import converted, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
@@ -198,11 +200,11 @@ class Reader:
             *self._marks(entry, layout),
         )
 
-    def _marks(self, entry: Section, layout: Layout) -> tuple[str, str]:
-        """Separator and decimal mark of the first file of an entry; those of CSV for no text."""
+    def _marks(self, entry: Section, layout: Layout) -> tuple[str | None, str | None]:
+        """Separator and decimal mark of the first file of an entry; of no text those stated."""
         path = matching(entry.document.beside(entry.read("file", text)))[0]
         if READERS.get(path.suffix.lower()) is not read_text:
-            return layout.delimiter or ",", layout.decimal or "."
+            return layout.delimiter, layout.decimal
         found = TextTable.open(
             path,
             layout.wanted,

@@ -1,8 +1,8 @@
 """Where each name of the package is."""
 
 from .address import open_source
+from .channels import Channels, Sample
 from .events import Event
-from .parse import Channels, Sample
 from .sources import Lines, Samples, Source
 from .stream import Stream
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from smcpn.errors import InputError, shown
+from smcpn.io.channels import Channels
 from smcpn.io.network import Tcp
-from smcpn.io.parse import Channels, LineParser
+from smcpn.io.parse import LineParser
 from smcpn.io.sources import ByteSource, File, FollowedFile, Lines, StandardInput
 
 STANDARD = "-"
@@ -35,8 +36,8 @@ def open_source(
     *,
     format: str | None = None,
     columns: list[str] | None = None,
-    delimiter: str = ",",
-    decimal: str = ".",
+    delimiter: str | None = None,
+    decimal: str | None = None,
     follow: bool = False,
     announce: bool = False,
     give_up: float | None = None,

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,6 +66,8 @@ class TimeAxis:
         Time of the last sample as it was given; -inf before the first.
     last : float
         Time of the last sample on the axis; -inf before the first.
+    epoch : datetime or None
+        Date of time zero, where samples come with dates.
     """
 
     def __init__(self, record: Record) -> None:
@@ -73,6 +76,7 @@ class TimeAxis:
         self._grid = record.dt is not None
         self._origin, self._count = self.start, 0
         self.given = self.last = -math.inf
+        self.epoch: datetime | None = None
         self._known: list[float] = []
 
     @classmethod
@@ -136,14 +140,17 @@ class TimeAxis:
             raise InputError(f"t is {shown(t)}: give {m} rising times after the last sample")
         return times
 
-    def document(self) -> dict[str, float]:
+    def document(self) -> dict[str, Any]:
         """Return the state of the axis for a checkpoint, as JSON can hold it."""
-        return {
+        place = {
             "start": self._origin, "count": self._count, "given": self.given, "last": self.last
         }  # fmt: skip
+        return place if self.epoch is None else place | {"epoch": self.epoch.isoformat()}
 
-    def resume(self, document: Mapping[str, float]) -> None:
+    def resume(self, document: Mapping[str, Any]) -> None:
         """Restore the state that `document` returned; all earlier times count as known."""
+        epoch = document.get("epoch")
+        self.epoch = None if epoch is None else datetime.fromisoformat(epoch)
         self._resume(
             float(document["start"]), int(document["count"]),
             float(document["given"]), float(document["last"]),

@@ -15,6 +15,7 @@ from smcpn.errors import visible
 
 KINDS = {
     "settings": "settings of the configuration that do not apply to a stream",
+    "format": "how lines are written, where it was guessed, and the date of time zero",
     "units": "units in a header that the problem knows nothing of: values are taken as they are",
     "bad-line": "a line that is no sample, skipped",
     "bad-time": "a sample far ahead in time that no later one confirms, skipped",

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import FileName, checked
 from smcpn.columns import counted
-from smcpn.errors import InputError, listed, shown
+from smcpn.errors import InputError, listed
 from smcpn.io.axis import ROUNDED, TimeAxis
+from smcpn.io.channels import Channels, Slot
+from smcpn.io.dialect import check_marks
 from smcpn.io.files import Columns, Layout, read_columns, read_text
-from smcpn.io.parse import Channels, Slot
-from smcpn.io.table import DECIMALS, TextTable
+from smcpn.io.table import TextTable
 from smcpn.model.measured import Names, Wanted, converted, naming, told_unit
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
@@ -230,22 +231,6 @@ class _Options:
             self.wanted.record(str(path), f"{name} [{one.label}]" if several else name, one)
             for one in found
         ]
-
-
-def check_marks(delimiter: str | None, decimal: str | None) -> None:
-    """Refuse a separator of columns that is not one character, and an unknown decimal mark.
-
-    Raises
-    ------
-    InputError
-    """
-    if delimiter is not None and len(delimiter) != 1:
-        raise InputError(
-            f"delimiter is {shown(delimiter)}: give one character, ',' ';' '\\t' '|' or ' '",
-            argument="delimiter",
-        )
-    if decimal is not None and decimal not in DECIMALS:
-        raise InputError(f"decimal is {shown(decimal)}: give '.' or ','", argument="decimal")
 
 
 def following_record(path: Path, problem: Problem) -> Record:

@@ -21,8 +21,10 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from smcpn.errors import InputError, shown
+from smcpn.io.channels import Sample
 from smcpn.io.events import Event
-from smcpn.io.parse import BadLineError, Line, LineParser, LineSplitter, Sample
+from smcpn.io.fields import BadLineError
+from smcpn.io.parse import Line, LineParser, LineSplitter
 
 
 @dataclass(slots=True)
@@ -154,12 +156,10 @@ class Lines:
             begin = line.text.decode("utf-8", "replace")
             yield Event("bad-line", f"{error}, skipped: {shown(begin)}", line=line.number)
             return
-        unchecked = self._parser.unchecked()
-        if unchecked:
-            yield Event("units", f"the problem states no unit for {unchecked}: values are taken as "
-                        "they are", line=line.number)  # fmt: skip
+        for kind, message in self._parser.told():
+            yield Event(kind, message, line=line.number)
         if sample is not None:
-            self._timed = sample.t is not None or sample.number is not None
+            self._timed = sample.timed
             self.position.advance(sample)
             yield sample
 

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from smcpn.errors import InputError
 from smcpn.io.axis import DOUBTFUL_GAP, TimeAxis
+from smcpn.io.channels import Moment, Sample
 from smcpn.io.events import Event, Report
-from smcpn.io.parse import Sample
+from smcpn.io.fields import DAY, kind_of
 from smcpn.io.sink import PROBABILITIES, JsonSink, OutputClosedError, state_fields
 from smcpn.io.sources import AHEAD, Item, Reader, Receipt, Source
 from smcpn.signals import Stop
@@ -49,9 +50,9 @@ class Observer(Protocol):
 class Clock:
     """Assigns times to samples.
 
-    A sample's time is the one its source states; else its sequence number times the sampling
-    interval; else that of the sample before and one interval. In the last case a bad line keeps
-    its place in time.
+    A sample's time is the one its source states, of dates that since the first; else its sequence
+    number times the sampling interval; else that of the sample before and one interval. In the last
+    case a bad line keeps its place in time.
 
     Parameters
     ----------
@@ -72,9 +73,14 @@ class Clock:
         Raises
         ------
         InputError
-            If it states none and the sampling interval is not known.
+            If it states none and the sampling interval is not known, or a date where those before
+            have numbers, or the other way.
         """
+        if sample.moment is not None:
+            return self._set(self._since_first(sample, sample.moment))
         if sample.t is not None:
+            if self._axis.epoch is not None:
+                raise self._of_other_kind(sample, "a number", kind_of(self._axis.epoch))
             return self._set(sample.t)
         if not self._axis.regular:
             raise InputError(
@@ -90,6 +96,24 @@ class Clock:
     def bad_line(self) -> None:
         """Count a line that is no sample: where times are counted it keeps its place."""
         self._ticks += 1
+
+    def _since_first(self, sample: Sample, moment: Moment) -> float:
+        """Time since the first date, which a resumed run has from its checkpoint."""
+        axis = self._axis
+        if axis.epoch is None:
+            if math.isfinite(axis.given):
+                raise self._of_other_kind(sample, moment.kind, "numbers")
+            axis.epoch = moment.date
+        if kind_of(axis.epoch) != moment.kind:
+            raise self._of_other_kind(sample, moment.kind, kind_of(axis.epoch))
+        return moment.since(axis.epoch)
+
+    @staticmethod
+    def _of_other_kind(sample: Sample, stated: str, before: str) -> InputError:
+        return InputError(
+            f"line {sample.line} has {stated} for a time, the samples before {before}: nobody "
+            "knows the time between; send what was sent before, or begin another checkpoint"
+        )
 
     def _set(self, t: float) -> float:
         self._origin, self._ticks = t, 1
@@ -167,6 +191,7 @@ class Stream:
         self._idle, self._ahead = idle, ahead
         self._counted_on = self._resume_source()
         self._clock = Clock(self._axis, self._counted_on)
+        self._dated = False
         self._skipped: _Skipped | None = None
         self._doubtful: tuple[Sample, float] | None = None
         self.waiting = 0
@@ -198,7 +223,7 @@ class Stream:
         axis, position = self._axis, self._source.position
         if self._source.replays or not math.isfinite(axis.given):
             return None
-        position.t = axis.given
+        position.t = axis.given if axis.epoch is None else None
         if not axis.regular:
             return None
         position.number = round((axis.given - axis.start) / axis.interval)
@@ -214,6 +239,7 @@ class Stream:
         else:
             t = self._clock.time_of(item)
             self._report_counted(item, t)
+            self._report_epoch(item)
             yield from self._place(item, t)
 
     def _place(self, sample: Sample, t: float) -> Iterator[Step]:
@@ -261,9 +287,20 @@ class Stream:
         message = f"t = {t:g} jumps ahead by {gap:.0f} intervals and {why}, skipped"
         self._report(Event("bad-time", message, sample.line, t))
 
+    def _report_epoch(self, sample: Sample) -> None:
+        """Report once of which date times are counted."""
+        first = self._axis.epoch
+        if self._dated or sample.moment is None or first is None:
+            return
+        self._dated = True
+        message = f"t = 0 is {first.isoformat(sep=' ')}"
+        if first.date() == DAY:
+            message = f"t = 0 is {first.time()}; samples after midnight count as late without dates"
+        self._report(Event("format", message, sample.line, 0.0))
+
     def _report_counted(self, sample: Sample, t: float) -> None:
         """Report once that a resumed source without times is assumed to continue where it was."""
-        if self._counted_on is not None and sample.t is None and sample.number is None:
+        if self._counted_on is not None and not sample.timed:
             message = f"the lines state no time: counted on from t = {t:g}"
             self._report(Event("untimed", message, sample.line, t))
         self._counted_on = None

@@ -10,9 +10,8 @@ import codecs
 import csv
 import logging
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable, Collection, Generator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +20,28 @@ from numpy.typing import NDArray
 
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, shown, visible
-from smcpn.io.parse import (
+from smcpn.io.dialect import (
+    DECIMALS,
+    DELIMITERS,
+    LOOKED_AT,
+    Asked,
+    Dialect,
+    Reading,
+    TextLine,
+    best_reading,
+    fits,
+    split_line,
+    thousands,
+)
+from smcpn.io.fields import (
     COMMENT,
+    DATES,
     LONGEST,
     MISSING,
     BadLineError,
-    is_number,
+    is_value,
+    read_date,
     read_number,
-    split_fields,
     split_unit,
 )
 
@@ -36,65 +49,8 @@ _log = logging.getLogger(__name__)
 
 Array = NDArray[np.float64]
 
-DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
-"""Separators of columns that are tried, by the word for them; " " is any white space."""
-DECIMALS = {".": "decimal point", ",": "decimal comma"}
-LOOKED_AT = 300
-"""Lines at the beginning of a file that are looked at."""
-LONGEST_UNIT = 12
-"""Characters of a word in a line of units."""
 CHUNK = 1 << 20
 """Characters that are read at once."""
-
-_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
-_SPACED_NAME = re.compile(r"[^\s\[(]+(?:\s*[\[(][^\])]*[\])])?")
-_COMMENT_MARKS = "#%!"
-_DATES = "seconds, or dates as 2026-01-31 12:00:00.5"
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How a text file is written.
-
-    Attributes
-    ----------
-    delimiter, decimal, encoding : str
-    names : tuple of str
-        Of the columns, without their units; empty where no line names them.
-    units : dict of str to str
-        Units in the header, by column.
-    header : int or None
-        Line of the names, from 1.
-    first : int
-        Line from which on there are samples.
-    plain : bool
-        Whether nothing was guessed but what every CSV file has.
-    """
-
-    delimiter: str
-    decimal: str
-    encoding: str
-    names: tuple[str, ...]
-    units: dict[str, str]
-    header: int | None
-    first: int
-    plain: bool
-
-    @property
-    def form(self) -> str:
-        """How the file is written: ``semicolons, decimal comma, header in line 3``."""
-        header = "no header" if self.header is None else f"header in line {self.header}"
-        parts = [DELIMITERS.get(self.delimiter, f"columns separated by {self.delimiter!r}")]
-        parts += [DECIMALS[self.decimal], header]
-        return ", ".join(parts + ([self.encoding] if self.encoding != "utf-8" else []))
-
-    def told(self) -> str:
-        """Say how the file is written, and which columns it has."""
-        columns = [
-            f"{name} [{self.units[name]}]" if name in self.units else name or "(no name)"
-            for name in self.names
-        ]
-        return f"{self.form}, {counted(len(columns), 'column')}: {listed(columns)}"
 
 
 @dataclass(frozen=True)
@@ -144,14 +100,13 @@ class TextTable:
         if not any(not line.comment for line in lines):
             raise InputError(f"{path} is empty: it has no line of numbers")
         given = None if header is None else tuple(header)
-        asked = _Asked(tuple(known), frozenset(labels), given)
-        delimiters = DELIMITERS if delimiter is None else (delimiter,)
-        readings = [
-            _Reading.of(lines, asked, mark, point)
-            for mark in delimiters
-            for point in (DECIMALS if decimal is None else (decimal,))
-        ]
-        best = max(readings, key=lambda reading: reading.score)
+        asked = Asked(tuple(known), frozenset(labels), given)
+        best = best_reading(
+            lines,
+            asked,
+            DELIMITERS if delimiter is None else (delimiter,),
+            DECIMALS if decimal is None else (decimal,),
+        )
         if decimal is None and best.decimal == ",":
             _refuse_thousands(path, best)
         return cls(
@@ -180,7 +135,7 @@ class TextTable:
             return (
                 first >= 1
                 and any(fields)
-                and all(_is_value(one, self.dialect.decimal) for one in fields)
+                and all(is_value(one, self.dialect.decimal) for one in fields)
             )
         return False
 
@@ -307,7 +262,7 @@ class TextTable:
     def _fields(self, line: str) -> list[str]:
         names = [name or "(no name)" for name in self.dialect.names]
         fields = self._split(line)
-        if not _fits(fields, names):
+        if not fits(fields, names):
             both = self.dialect.delimiter == "," and "." not in line and len(fields) > len(names)
             raise BadLineError(
                 f"{counted(len(fields), 'column')} instead of {len(names)} ({listed(names)}): "
@@ -321,7 +276,7 @@ class TextTable:
         return fields
 
     def _split(self, line: str) -> list[str]:
-        return _split(line, self.dialect.delimiter)
+        return split_line(line, self.dialect.delimiter)
 
     def _numbers(self, column: Sequence[str]) -> Array:
         """Numbers of a column.
@@ -355,7 +310,9 @@ class TextTable:
         try:
             return self._numbers(column)
         except ValueError:
-            return np.array([_date(one) for one in column], dtype="datetime64[us]")
+            return np.array(
+                [read_date(one).replace(tzinfo=None) for one in column], dtype="datetime64[us]"
+            )
 
 
 def _labels(column: Sequence[str]) -> NDArray[np.str_]:
@@ -370,14 +327,6 @@ def _labels(column: Sequence[str]) -> NDArray[np.str_]:
     if not all(labels):
         raise ValueError
     return np.array(labels, dtype=np.str_)
-
-
-def _date(text: str) -> datetime:
-    """Return a date, or a time of the day, as universal time where it names a zone."""
-    text = text.strip()
-    moment = datetime.fromisoformat(f"1970-01-01 {text}" if text[2:3] == ":" else text)
-    zone = moment.utcoffset()
-    return moment if zone is None else (moment - zone).replace(tzinfo=None)
 
 
 def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
@@ -395,7 +344,7 @@ def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
     if parse is _labels:
         raise BadLineError(f"'{name}' is empty, and tells experiments apart: fill in its label")
     if getattr(parse, "__name__", "") == "_times":
-        raise BadLineError(f"'{name}' is {shown(text)}, no time: write {_DATES}")
+        raise BadLineError(f"'{name}' is {shown(text)}, no time: write {DATES}")
     if re.fullmatch(r"[+-]?\d[\d.,' ]*\d", text):
         remedy = "write numbers without marks of thousands, or state the decimal mark (decimal)"
         raise BadLineError(f"'{name}' is {shown(text)}, no number: {remedy}")
@@ -405,186 +354,19 @@ def _one(name: str, text: str, parse: Callable[[Sequence[str]], Any]) -> Any:
     )
 
 
-@dataclass(frozen=True)
-class _Line:
-    number: int
-    text: str
-    comment: bool
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """Columns that are looked for, those of them without numbers, and names that are given."""
-
-    known: tuple[str, ...]
-    labels: frozenset[str]
-    header: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """The first lines, read with one separator and one decimal mark.
-
-    Attributes
-    ----------
-    plain : bool
-        Whether the names are in the first line, and the samples follow at once.
-    score : tuple
-        Names that are found, and share of the lines below that are samples.
-    samples : list of list of str
-        Their fields in the columns asked for.
-    """
-
-    delimiter: str
-    decimal: str
-    names: tuple[str, ...]
-    units: dict[str, str]
-    header: int | None
-    first: int
-    plain: bool
-    score: tuple[int, float]
-    samples: list[list[str]] = field(repr=False)
-
-    @classmethod
-    def of(cls, lines: Sequence[_Line], asked: _Asked, delimiter: str, decimal: str) -> _Reading:
-        """Read the first lines so."""
-        at = None if asked.header is not None else _header(lines, asked, delimiter, decimal)
-        below = lines[0 if at is None else at + 1 :]
-        rows = [(one.number, _split(one.text, delimiter)) for one in below if not one.comment]
-        names, units = list(asked.header or ()), dict[str, str]()
-        if at is not None:
-            names, units = _names(_header_fields(lines[at], delimiter), asked.known)
-            asked_for = (
-                [one for name, one in zip(names, rows[0][1], strict=False) if name in asked.known]
-                if rows
-                else []
-            )
-            if _are_units(asked_for or (rows[0][1] if rows else []), decimal):
-                given = zip(names, rows.pop(0)[1], strict=False)
-                units |= {name: unit for name, one in given if (unit := _unit(one, decimal))}
-        elif asked.header is None:
-            names = [""] * len(rows[0][1])
-        wanted = [
-            j for j, name in enumerate(names) if name in asked.known and name not in asked.labels
-        ] or list(range(len(names)))
-        samples = {
-            number: [row[j] for j in wanted]
-            for number, row in rows
-            if _fits(row, names) and all(_is_value(row[j], decimal) for j in wanted)
-        }
-        first = rows[0][0] if rows else lines[-1].number + 1
-        if asked.header is not None and samples:
-            first = min(samples)
-        counted_rows = sum(number >= first for number, _ in rows)
-        found = len(set(names) & set(asked.known))
-        number = None if at is None else lines[at].number
-        above = lines[0].number if at is None else number
-        return cls(
-            delimiter,
-            decimal,
-            tuple(names),
-            units,
-            number,
-            first,
-            above == lines[0].number and all(one.number >= first for one in below[:1]),
-            (found, len(samples) / max(counted_rows, 1)),
-            list(samples.values()),
-        )
-
-
-def _header(lines: Sequence[_Line], asked: _Asked, delimiter: str, decimal: str) -> int | None:
-    """Index of the line that names most of the columns asked for, the first of them.
-
-    Where none names any: the last line of words with as many numbers below it.
-    """
-    best, most, structural = None, 0, None
-    for index, line in enumerate(lines):
-        fields = _header_fields(line, delimiter)
-        if not any(fields) or any(_is_value(one, decimal) for one in fields if one):
-            continue
-        found = len(set(_names(fields, asked.known)[0]) & set(asked.known))
-        instead = best is not None and lines[best].comment and not line.comment
-        if found > most or (found == most > 0 and instead):
-            best, most = index, found
-        below = next((one for one in lines[index + 1 :] if not one.comment), None)
-        if not line.comment and below is not None:
-            values = _split(below.text, delimiter)
-            if len(values) == len(fields) and any(_is_value(one, decimal) for one in values if one):
-                structural = index
-    return structural if best is None else best
-
-
-def _fits(row: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a line has the columns that are named, but for empty ones at its end."""
-    return len(row) >= len(names) and not any(row[len(names) :])
-
-
-def _names(fields: Sequence[str], known: Iterable[str]) -> tuple[list[str], dict[str, str]]:
-    """Names of columns and their units; a column may be asked for with its unit in the name."""
-    known = frozenset(known)
-    while fields and not fields[-1]:
-        fields = fields[:-1]
-    parts = [(whole, *split_unit(whole)) for whole in fields]
-    named = [(whole if whole in known else name, unit) for whole, name, unit in parts]
-    return [name for name, _ in named], {name: unit for name, unit in named if unit}
-
-
-def _header_fields(line: _Line, delimiter: str) -> list[str]:
-    text = line.text.strip(" ")
-    if text[:1] in _COMMENT_MARKS:
-        text = text.lstrip(_COMMENT_MARKS).strip(" ")
-    if delimiter == " ":
-        return _SPACED_NAME.findall(text) if '"' not in text else _split(text, delimiter)
-    return _split(text, delimiter)
-
-
-def _are_units(fields: Sequence[str], decimal: str) -> bool:
-    """Whether fields below names are units: short words, or words in brackets."""
-    given = [one for one in fields if one]
-    return bool(given) and all(
-        not _is_value(one, decimal) and (one[:1] in "[(" or len(one) <= LONGEST_UNIT)
-        for one in given
-    )
-
-
-def _unit(text: str, decimal: str) -> str:
-    return "" if _is_value(text, decimal) else text.strip("[]() ")
-
-
-def _is_value(text: str, decimal: str) -> bool:
-    return is_number(text, decimal) or _is_date(text)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return text[:1].isdigit() and bool(_date(text))
-    except ValueError:
-        return False
-
-
-def _split(text: str, delimiter: str) -> list[str]:
-    """Fields of a line; of one whose quotes do not close, as if there were none."""
-    if delimiter == " " and '"' not in text:
-        return text.split()
-    try:
-        return split_fields(text.strip(" "), delimiter)
-    except BadLineError:
-        return [one.strip() for one in text.split(delimiter)]
-
-
-def _refuse_thousands(path: Path, reading: _Reading) -> None:
+def _refuse_thousands(path: Path, reading: Reading) -> None:
     """Refuse numbers that may have decimals or thousands behind the comma, where all may."""
-    doubtful = [one for row in reading.samples for one in row if "," in one]
-    if doubtful and all(map(_THOUSANDS.fullmatch, doubtful)):
+    doubtful = thousands([one for row in reading.samples.values() for one in row])
+    if doubtful:
         raise InputError(
-            f"{path}: {shown(doubtful[0])} may be a decimal number or a number of thousands, and "
+            f"{path}: {shown(doubtful)} may be a decimal number or a number of thousands, and "
             'so may all others: state decimal = "," (--decimal ,) for decimals, or write the '
             "thousands without a mark",
             argument="decimal",
         )
 
 
-def _beginning(path: Path) -> tuple[str, list[_Line]]:
+def _beginning(path: Path) -> tuple[str, list[TextLine]]:
     """Encoding of a file, and its first lines that hold something."""
     try:
         with path.open("rb") as file:
@@ -592,7 +374,7 @@ def _beginning(path: Path) -> tuple[str, list[_Line]]:
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from None
     encoding = _encoding(path, head)
-    lines: list[_Line] = []
+    lines: list[TextLine] = []
     with _opened(path, encoding) as file:
         for number in range(1, LOOKED_AT + 1):
             text = file.readline(LONGEST + 1)
@@ -605,7 +387,7 @@ def _beginning(path: Path) -> tuple[str, list[_Line]]:
                 )
             content = text.strip()
             if content:
-                lines.append(_Line(number, text.rstrip("\n"), content.startswith(COMMENT)))
+                lines.append(TextLine(number, text.rstrip("\n"), content.startswith(COMMENT)))
     return encoding, lines
 
 

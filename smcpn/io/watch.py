@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.io.channels import Sample
 from smcpn.io.events import Event, Report
-from smcpn.io.parse import Sample
 from smcpn.units import duration
 
 FRAME_SECONDS = 0.125

@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError, shown
+from smcpn.io.channels import Sample
 from smcpn.io.events import Event
-from smcpn.io.parse import Sample
 from smcpn.io.sink import json_text
 from smcpn.model.problem import Problem
 from smcpn.report.page import rendered

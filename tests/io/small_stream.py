@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -23,6 +23,18 @@ SAMPLES = [
 ]
 TEXT = [b"%4.1f,%8.4f,%8.4f\n" % row for row in SAMPLES]
 """Lines of 23 bytes."""
+
+
+class Pieces:
+    """A byte source of given chunks."""
+
+    name, replays = "pieces", True
+
+    def __init__(self, *chunks: bytes) -> None:
+        self.chunks = chunks
+
+    def read(self, stop: object, position: object) -> Iterator[bytes]:
+        yield from self.chunks
 
 
 class Waiting(smcpn.Online):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from itertools import pairwise
 
@@ -10,34 +11,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_stream import Pieces
+from test_text_table import FILES, T, U, X
 
 from smcpn.errors import InputError
+from smcpn.io.channels import Channels, Column, Sample
 from smcpn.io.events import Event
-from smcpn.io.parse import (
-    LONGEST,
-    BadLineError,
-    Channels,
-    Column,
-    LineParser,
-    LineSplitter,
-    Sample,
-)
+from smcpn.io.fields import LONGEST, BadLineError
+from smcpn.io.parse import LineParser, LineSplitter
 from smcpn.io.sources import Break, Lines, Samples
 
 ONE = Channels(("force",), ("x",))
 TWO = Channels(("a", "b"), ("x", "y1"))
-
-
-class Pieces:
-    """A byte source of given chunks."""
-
-    name, replays = "pieces", True
-
-    def __init__(self, *chunks: bytes) -> None:
-        self.chunks = chunks
-
-    def read(self, stop, position):
-        yield from self.chunks
 
 
 def read(*chunks: bytes, channels: Channels = ONE, **options):
@@ -285,3 +270,65 @@ def test_a_unit_that_the_problem_does_not_state_is_told_once():
     assert [s.y.tolist() for s in samples] == [[2.0], [3.0]]
     assert [event.kind for event in events] == ["units"]
     assert "force [N], x [mm]" in events[0].message
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_lines_of_loggers_are_read_as_their_files_are(name):
+    text, told = FILES[name]
+    samples, events = read(text.encode() + b"\n", channels=Channels(("u",), ("x",)))
+    first = samples[0].moment
+    times = [s.t if s.moment is None else s.moment.since(first.date) for s in samples]
+    np.testing.assert_allclose(times, T, atol=1e-12)
+    np.testing.assert_array_equal([s.u[0] for s in samples], U)
+    np.testing.assert_array_equal([s.y[0] for s in samples], X)
+    formats = [event.message for event in events if event.kind == "format"]
+    assert len(formats) == (bool(told) and name != "comment") + (name == "savetxt")
+    assert name in ("comment", "savetxt") or not told or re.search(told, formats[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "reason"),
+    [
+        (b"1,234;2,345\n0,1;1,5\n", [(0.1, 1.5)], "may be a decimal number or .* --decimal ,"),
+        (b"0;1\n1;2,5\n2;2.5\n", [(0.0, 1.0), (1.0, 2.5)], "'2.5' is not a number"),
+        (b"1,2,\n3,4\n", [(3.0, 4.0)], "a column is empty, .* --columns"),
+        (b"31.01.2026 12:00;1;2\n1;2\n", [(1.0, 2.0)], "write seconds, or dates as 2026"),
+        (b"x force t\n1,2,3\n", [], r"1 column instead of 3 \(x, force, t\)"),
+        (b"# x force t\n1,2,3\n", [], "a comment names the columns x, force, t"),
+        (b"System ready\n1,2\n3,x\n", [(1.0, 2.0)], "'x' is not a number"),
+        (b"t,force,x\nready\n0,1,2\n", [(1.0, 2.0)], "1 column instead of 3"),
+        (b"5,1,2\n2026-01-31,1,2\n", [(1.0, 2.0)], "the time is a date, where .* a number"),
+        (b"2026-01-31,1,2\n2026-01-31T01:00Z,1,2\n", [(1.0, 2.0)], "the time is a date with a"),
+        (b"0001-01-01T00:00:00+23:59,1,2\n", [], "the time is '0001"),
+        (b'{"t":"2026-01-31","u":1,"y":2}\n{"t":3,"u":1,"y":2}\n', [(1.0, 2.0)], "is a number"),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_not_read(text, found, reason):
+    samples, events = read(text)
+    assert [(*s.u, *s.y) for s in samples] == found
+    (bad,) = [event for event in events if event.kind == "bad-line"]
+    assert re.search(reason, bad.message)
+
+
+def test_words_above_numbers_that_name_other_columns_are_refused():
+    with pytest.raises(InputError, match=r"\('out put,in put'\) names no input 'force'"):
+        read(b"out put,in put\n1,2\n")
+
+
+def test_a_unit_below_the_names_and_one_in_latin_1_are_converted():
+    text = "clock;force;position\nms;kN;mm\n250,0;0,002;3,0\n"
+    for content in (
+        text.encode(),
+        text.replace("mm", "µm").replace("3,0", "3000").encode("cp1252"),
+    ):
+        channels = Channels(("u",), ("x",), {
+            ("t", 0): Column("clock", "", "s", ""), ("u", 0): Column("force", "", "N"),
+            ("y", 0): Column("position", "", "m"),
+        })  # fmt: skip
+        (sample,), _ = read(content, channels=channels)
+        np.testing.assert_allclose([sample.t, *sample.u, *sample.y], [0.25, 2.0, 0.003])
+
+
+def test_a_header_without_a_time_is_told():
+    _, events = read(b"Time;force;x\n0;1;2\n1;1;2\n")
+    assert [event.kind for event in events] == ["format", "untimed"]

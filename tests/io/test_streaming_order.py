@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_stream import online, samples_in
+from small_stream import CHANNELS, Pieces, online, samples_in
 
 import smcpn
 import smcpn.io.axis
 from smcpn.errors import InputError
 from smcpn.io.axis import DOUBTFUL_GAP, LONGEST_GAP, TimeAxis
+from smcpn.io.channels import Sample
 from smcpn.io.events import Event
-from smcpn.io.parse import Sample
-from smcpn.io.sources import Samples
+from smcpn.io.parse import LineParser
+from smcpn.io.sources import Lines, Samples
 from smcpn.io.stream import Clock, Stream
 from tests.models import OSCILLATOR_DT, oscillator_problem
 
@@ -179,3 +181,41 @@ def test_a_record_at_irregular_times_needs_stated_ones():
     live = online(problem=oscillator_problem(IRREGULAR, noise=0.5))
     with pytest.raises(InputError, match="send t with every sample"):
         streamed([(1, 1)], live)
+
+
+def dated(*seconds: float, zone: str = "") -> Lines:
+    """Lines with dates, so many seconds after midnight."""
+    first = datetime(2026, 1, 31)
+    text = "".join(f"{first + timedelta(seconds=s)}{zone},1,{s}\n" for s in seconds)
+    return Lines(Pieces(text.encode()), LineParser(CHANNELS))
+
+
+def test_dates_are_times_since_the_first_one_also_after_a_checkpoint(tmp_path):
+    events: list[Event] = []
+    live = online()
+    places = [t for _, t, _ in Stream(live, dated(50.0, 50.1, 50.2), events.append)]
+    live.save(tmp_path / "live.h5")
+    live = smcpn.Online.load(tmp_path / "live.h5")
+    places += [t for _, t, _ in Stream(live, dated(50.1, 50.2, 50.3, 50.4), events.append)]
+    np.testing.assert_allclose(places, [0.0, 0.1, 0.2, 0.3, 0.4], atol=1e-12)
+    np.testing.assert_array_equal(samples_in(live)[:, 2], [50.0, 50.1, 50.2, 50.3, 50.4])
+    kinds = ["format", "end", "format", "duplicate", "end"]
+    assert [event.kind for event in events] == kinds
+    assert events[2].message == events[0].message == "t = 0 is 2026-01-31 00:00:50"
+    other = Lines(Pieces(b"0.5,1,2\n"), LineParser(CHANNELS))
+    for source in (other, dated(50.5, zone="Z")):
+        with pytest.raises(InputError, match="nobody knows the time between"):
+            list(Stream(live, source, events.append))
+
+
+def test_a_date_after_seconds_of_a_checkpoint_is_refused():
+    with pytest.raises(InputError, match="has a date for a time, the samples before numbers"):
+        list(Stream(online(begin=3), dated(1.0), lambda event: None))
+
+
+def test_midnight_is_told_where_times_have_no_date():
+    events: list[Event] = []
+    source = Lines(Pieces(b"23:59:59.9,1,2\n00:00:00,1,2\n"), LineParser(CHANNELS))
+    assert len(list(Stream(online(), source, events.append))) == 1
+    assert sorted(event.kind for event in events) == ["duplicate", "end", "format"]
+    assert "midnight" in events[0].message

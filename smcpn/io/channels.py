@@ -1,0 +1,297 @@
+"""A sample of a stream, and which column of a line is which input or output of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smcpn.errors import InputError, listed, shown
+from smcpn.io.fields import DATES, BadLineError, kind_of, read_date
+from smcpn.model.problem import Problem
+from smcpn.units import conversion
+
+Array = NDArray[np.float64]
+Convert = Callable[[float], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A date that a line states for its sample.
+
+    Attributes
+    ----------
+    date : datetime
+        In universal time where the line names a zone.
+    convert : callable
+        Converts seconds to the model's unit of time.
+    """
+
+    date: datetime
+    convert: Convert = float
+
+    @property
+    def kind(self) -> str:
+        """What it is; see `kind_of`."""
+        return kind_of(self.date)
+
+    def since(self, first: datetime) -> float:
+        """Time since another date."""
+        return self.convert((self.date - first).total_seconds())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Inputs and outputs at one time.
+
+    Attributes
+    ----------
+    line : int
+        Its line in the source, from 1; its place among the samples where there are no lines.
+    t : float, optional
+        Time in the unit of the record, where the source states it.
+    u : numpy.ndarray, shape (n_inputs,)
+    y : numpy.ndarray, shape (n_outputs,)
+        NaN marks a missing output.
+    number : int, optional
+        Sequence number, where the source states it: sampling intervals since the time zero.
+    moment : Moment, optional
+        Date, where the source states one in place of a time.
+    """
+
+    line: int
+    t: float | None
+    u: Array
+    y: Array
+    number: int | None = None
+    moment: Moment | None = None
+
+    @property
+    def timed(self) -> bool:
+        """Whether the source states when it was."""
+        return not (self.t is None and self.number is None and self.moment is None)
+
+
+Kind = Literal["t", "n", "u", "y"]
+Slot = tuple[Kind, int]
+_LARGEST_EXACT = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """The name and the unit in which lines have an input, an output or the time.
+
+    Attributes
+    ----------
+    name : str
+        The one that it goes by; "" where every word for it does.
+    unit : str
+        In which a configuration says that it is.
+    to : str
+        That of the model, to which it is converted; "" where none is known.
+    usual : str
+        In which it is where neither configuration nor header say so.
+    """
+
+    name: str = ""
+    unit: str = ""
+    to: str = ""
+    usual: str = ""
+
+    def conversion(self, noted: str = "") -> Convert | None:
+        """Return the function that converts to the unit of the model; None where it is that.
+
+        Parameters
+        ----------
+        noted : str
+            Unit that a header states.
+
+        Raises
+        ------
+        InputError
+            If it contradicts the configuration, or is none that can be converted.
+        """
+        if self.unit and noted and noted != self.unit:
+            raise InputError(
+                f"column '{self.name}' is in '{noted}', but the configuration says that its unit "
+                f"is '{self.unit}': correct one of them"
+            )
+        unit = noted or self.unit or self.usual
+        return conversion(unit, self.to) if self.to and unit not in ("", self.to) else None
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Names of the inputs and outputs, and the words that stand for them in a line.
+
+    Besides its own name an input is called ``u`` or ``u0``, ``u1``..., an output ``y`` or ``y0``,
+    ``y1``...; time is ``t`` or ``time``, a sequence number ``n`` or ``seq``. A name of the problem
+    wins over such a word, and a column that a configuration names is the only one for its channel.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of str
+    columns : mapping of tuple to Column
+        Names and units by channel, where they are known.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    columns: Mapping[Slot, Column] = field(default_factory=dict[Slot, Column], hash=False)
+    slots: dict[str, Slot] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        slots: dict[str, Slot] = {"t": ("t", 0), "time": ("t", 0), "n": ("n", 0), "seq": ("n", 0)}
+        channels: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+            ("y", self.outputs),
+            ("u", self.inputs),
+        )
+        for kind, names in channels:
+            if len(names) == 1:
+                slots[kind] = (kind, 0)
+            slots.update({f"{kind}{j}": (kind, j) for j in range(len(names))})
+        for kind, names in channels:
+            slots.update({name: (kind, j) for j, name in enumerate(names)})
+        named = {slot: one.name for slot, one in self.columns.items() if one.name}
+        slots = {word: slot for word, slot in slots.items() if slot not in named}
+        slots.update({name: slot for slot, name in named.items()})
+        object.__setattr__(self, "slots", slots)
+
+    @classmethod
+    def of(cls, problem: Problem) -> Channels:
+        """Name the channels of a problem: outputs by what they observe, where that is a name."""
+        outputs = tuple(
+            what if isinstance(what, str) else f"y{j}" for j, what in enumerate(problem.observe)
+        )
+        units = problem.records[0].y_unit.split(", ")
+        columns: dict[Slot, Column] = {("t", 0): Column(to=problem.records[0].t_unit)}
+        if len(units) == len(outputs):
+            columns |= {("y", j): Column(to=unit) for j, unit in enumerate(units)}
+        return cls(problem.ode.inputs, outputs, columns)
+
+    def column(self, slot: Slot) -> Column:
+        """Name and unit of a channel."""
+        return self.columns.get(slot, Column(to="s" if slot[0] == "t" else ""))
+
+    def conversions(self, noted: Mapping[Slot, str]) -> dict[Slot, Convert]:
+        """Return what converts values to the units of the model, where a header states units.
+
+        Raises
+        ------
+        InputError
+            See `Column.conversion`.
+        """
+        known: set[Slot] = {("t", 0), *self.columns}
+        found = {slot: self.column(slot).conversion(noted.get(slot, "")) for slot in known}
+        return {slot: convert for slot, convert in found.items() if convert is not None}
+
+    def word(self, slot: Slot) -> str:
+        """Name of a channel in a message."""
+        kind, j = slot
+        named = {"u": self.inputs, "y": self.outputs}.get(kind)
+        return self.column(slot).name or (kind if named is None else named[j])
+
+    def moment(self, text: str) -> Moment:
+        """Return the date that a line states in place of a time.
+
+        Raises
+        ------
+        BadLineError
+            If it is none.
+        """
+        try:
+            date = read_date(text)
+        except ValueError:
+            raise BadLineError(f"the time is {shown(text)}: write {DATES}") from None
+        to = self.column(("t", 0)).to
+        return Moment(date, conversion("s", to) if to not in ("", "s") else float)
+
+    @property
+    def in_order(self) -> tuple[Slot, ...]:
+        """The columns of a line without names: inputs, then outputs."""
+        inputs: list[Slot] = [("u", j) for j in range(len(self.inputs))]
+        return (*inputs, *(("y", j) for j in range(len(self.outputs))))
+
+    def missing_from(self, slots: set[Slot], whole: bool = False) -> str:
+        """Name a channel that a line lacks, or "": it must have every input and one output.
+
+        And the time, where a configuration names its column and no number takes its place.
+
+        Parameters
+        ----------
+        whole : bool
+            It must have every output that a configuration names a column for.
+        """
+        for j, name in enumerate(self.inputs):
+            if ("u", j) not in slots:
+                return f"no input '{self.column(('u', j)).name or name}'"
+        outputs: dict[Slot, str] = {
+            ("y", j): self.column(("y", j)).name or name for j, name in enumerate(self.outputs)
+        }
+        if not slots.intersection(outputs):
+            return f"no output ({', '.join(outputs.values())})"
+        for slot, name in outputs.items():
+            if whole and self.column(slot).name and slot not in slots:
+                return f"no output '{name}'"
+        if self.column(("t", 0)).name and not slots.intersection({("t", 0), ("n", 0)}):
+            return f"no time '{self.column(('t', 0)).name}'"
+        return ""
+
+    @property
+    def configured(self) -> list[str]:
+        """Columns that a configuration names."""
+        return [one.name for one in self.columns.values() if one.name]
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a line that lacks a column."""
+        if self.configured:
+            return f"the configuration has the columns {listed(self.configured)}"
+        return "name every column by its input, output or t"
+
+    def sample(
+        self, line: int, values: Mapping[Slot, float], moment: Moment | None = None
+    ) -> Sample:
+        """Return the sample of these numbers, checked; an output that is not there is missing.
+
+        Parameters
+        ----------
+        moment : Moment, optional
+            Date in place of a time.
+
+        Raises
+        ------
+        BadLineError
+            For an unknown input, an infinite number, a time that is none.
+        """
+        u = self._column(values, "u", len(self.inputs))
+        y = self._column(values, "y", len(self.outputs))
+        for j, name in enumerate(self.inputs):
+            if not np.isfinite(u[j]):
+                raise BadLineError(f"input '{name}' is {u[j]}: an input must be known")
+        for j, name in enumerate(self.outputs):
+            if np.isinf(y[j]):
+                raise BadLineError(f"output '{name}' is infinite")
+        t = values.get(("t", 0))
+        if t is not None and not np.isfinite(t):
+            raise BadLineError(f"the time is {t}")
+        number = values.get(("n", 0))
+        if number is not None and not (number.is_integer() and abs(number) < _LARGEST_EXACT):
+            raise BadLineError(f"the sequence number is {number}")
+        return Sample(line, t, u, y, None if number is None else int(number), moment)
+
+    @staticmethod
+    def _column(values: Mapping[Slot, float], kind: Kind, size: int) -> NDArray[np.float64]:
+        return np.array([values.get((kind, j), np.nan) for j in range(size)])
+
+
+def converted(
+    values: Mapping[Slot, float], conversions: Mapping[Slot, Convert]
+) -> dict[Slot, float]:
+    """Return values in the units of the model."""
+    stated = {slot: convert for slot, convert in conversions.items() if slot in values}
+    return {**values, **{slot: convert(values[slot]) for slot, convert in stated.items()}}

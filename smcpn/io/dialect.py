@@ -1,0 +1,272 @@
+"""How lines of text are written: separator, decimal mark, and the line that names the columns.
+
+They are guessed from the first lines, of a file as of a stream; lines that can be read in two ways
+are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from smcpn.columns import counted
+from smcpn.errors import InputError, listed, shown
+from smcpn.io.fields import MISSING, BadLineError, is_value, split_fields, split_unit
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
+"""Separators of columns that are tried, by the word for them; " " is any white space."""
+DECIMALS = {".": "decimal point", ",": "decimal comma"}
+LOOKED_AT = 300
+"""Lines at the beginning that are looked at."""
+LONGEST_UNIT = 12
+"""Characters of a word in a line of units."""
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_SPACED_NAME = re.compile(r"[^\s\[(]+(?:\s*[\[(][^\])]*[\])])?")
+_COMMENT_MARKS = "#%!"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a text file is written.
+
+    Attributes
+    ----------
+    delimiter, decimal, encoding : str
+    names : tuple of str
+        Of the columns, without their units; empty where no line names them.
+    units : dict of str to str
+        Units in the header, by column.
+    header : int or None
+        Line of the names, from 1.
+    first : int
+        Line from which on there are samples.
+    plain : bool
+        Whether nothing was guessed but what every CSV file has.
+    """
+
+    delimiter: str
+    decimal: str
+    encoding: str
+    names: tuple[str, ...]
+    units: dict[str, str]
+    header: int | None
+    first: int
+    plain: bool
+
+    @property
+    def form(self) -> str:
+        """How the file is written: ``semicolons, decimal comma, header in line 3``."""
+        header = "no header" if self.header is None else f"header in line {self.header}"
+        parts = [DELIMITERS.get(self.delimiter, f"columns separated by {self.delimiter!r}")]
+        parts += [DECIMALS[self.decimal], header]
+        return ", ".join(parts + ([self.encoding] if self.encoding != "utf-8" else []))
+
+    def told(self) -> str:
+        """Say how the file is written, and which columns it has."""
+        columns = [
+            f"{name} [{self.units[name]}]" if name in self.units else name or "(no name)"
+            for name in self.names
+        ]
+        return f"{self.form}, {counted(len(columns), 'column')}: {listed(columns)}"
+
+
+@dataclass(frozen=True)
+class TextLine:
+    """A line that holds something, without its end."""
+
+    number: int
+    text: str
+    comment: bool
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Columns that are looked for, those of them without numbers, and names that are given."""
+
+    known: tuple[str, ...]
+    labels: frozenset[str]
+    header: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The first lines, read with one separator and one decimal mark.
+
+    Attributes
+    ----------
+    plain : bool
+        Whether the names are in the first line, and the samples follow at once.
+    score : tuple
+        Names that are found, and share of the lines below that are samples.
+    samples : dict of int to list of str
+        Fields in the columns asked for, by line.
+    """
+
+    delimiter: str
+    decimal: str
+    names: tuple[str, ...]
+    units: dict[str, str]
+    header: int | None
+    first: int
+    plain: bool
+    score: tuple[int, float]
+    samples: dict[int, list[str]] = field(repr=False)
+
+    @property
+    def found(self) -> int:
+        """Columns asked for that are named."""
+        return self.score[0]
+
+    @classmethod
+    def of(cls, lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: str) -> Reading:
+        """Read the first lines so."""
+        at = None if asked.header is not None else _header(lines, asked, delimiter, decimal)
+        below = lines[0 if at is None else at + 1 :]
+        rows = [(one.number, split_line(one.text, delimiter)) for one in below if not one.comment]
+        names, units = list(asked.header or ()), dict[str, str]()
+        if at is not None:
+            names, units = _names(_header_fields(lines[at], delimiter), asked.known)
+            asked_for = (
+                [one for name, one in zip(names, rows[0][1], strict=False) if name in asked.known]
+                if rows
+                else []
+            )
+            below_it = rows[0][1] if rows else []
+            if fits(below_it, names) and _are_units(asked_for or below_it, decimal):
+                given = zip(names, rows.pop(0)[1], strict=False)
+                units |= {name: unit for name, one in given if (unit := _unit(one, decimal))}
+        elif asked.header is None:
+            names = [""] * len(rows[0][1])
+        wanted = [
+            j for j, name in enumerate(names) if name in asked.known and name not in asked.labels
+        ] or list(range(len(names)))
+        samples = {
+            number: [row[j] for j in wanted]
+            for number, row in rows
+            if fits(row, names) and all(is_value(row[j], decimal) for j in wanted)
+        }
+        first = rows[0][0] if rows else lines[-1].number + 1
+        if asked.header is not None and samples:
+            first = min(samples)
+        counted_rows = sum(number >= first for number, _ in rows)
+        found = len(set(names) & set(asked.known))
+        number = None if at is None else lines[at].number
+        above = lines[0].number if at is None else number
+        return cls(
+            delimiter,
+            decimal,
+            tuple(names),
+            units,
+            number,
+            first,
+            above == lines[0].number and all(one.number >= first for one in below[:1]),
+            (found, len(samples) / max(counted_rows, 1)),
+            samples,
+        )
+
+
+def _header(lines: Sequence[TextLine], asked: Asked, delimiter: str, decimal: str) -> int | None:
+    """Index of the line that names most of the columns asked for, the first of them.
+
+    Where none names any: the last line of words with as many numbers below it.
+    """
+    best, most, structural = None, 0, None
+    for index, line in enumerate(lines):
+        fields = _header_fields(line, delimiter)
+        if not any(fields) or any(is_value(one, decimal) for one in fields if one):
+            continue
+        found = len(set(_names(fields, asked.known)[0]) & set(asked.known))
+        instead = best is not None and lines[best].comment and not line.comment
+        if found > most or (found == most > 0 and instead):
+            best, most = index, found
+        below = next((one for one in lines[index + 1 :] if not one.comment), None)
+        if not line.comment and below is not None:
+            values = split_line(below.text, delimiter)
+            if len(values) == len(fields) and any(is_value(one, decimal) for one in values if one):
+                structural = index
+    return structural if best is None else best
+
+
+def fits(row: Sequence[str], names: Sequence[object]) -> bool:
+    """Whether a line has the columns that are named, but for empty ones at its end."""
+    return len(row) >= len(names) and not any(row[len(names) :])
+
+
+def _names(fields: Sequence[str], known: Iterable[str]) -> tuple[list[str], dict[str, str]]:
+    """Names of columns and their units; a column may be asked for with its unit in the name."""
+    known = frozenset(known)
+    while fields and not fields[-1]:
+        fields = fields[:-1]
+    parts = [(whole, *split_unit(whole)) for whole in fields]
+    named = [(whole if whole in known else name, unit) for whole, name, unit in parts]
+    return [name for name, _ in named], {name: unit for name, unit in named if unit}
+
+
+def _header_fields(line: TextLine, delimiter: str) -> list[str]:
+    text = line.text.strip(" ")
+    if text[:1] in _COMMENT_MARKS:
+        text = text.lstrip(_COMMENT_MARKS).strip(" ")
+    if delimiter == " ":
+        return _SPACED_NAME.findall(text) if '"' not in text else split_line(text, delimiter)
+    return split_line(text, delimiter)
+
+
+def _are_units(fields: Sequence[str], decimal: str) -> bool:
+    """Whether fields below names are units: short words, or words in brackets."""
+    given = [one for one in fields if one.lower() not in MISSING]
+    return bool(given) and all(
+        not is_value(one, decimal) and (one[:1] in "[(" or len(one) <= LONGEST_UNIT)
+        for one in given
+    )
+
+
+def _unit(text: str, decimal: str) -> str:
+    return "" if is_value(text, decimal) else text.strip("[]() ")
+
+
+def split_line(text: str, delimiter: str) -> list[str]:
+    """Fields of a line; of one whose quotes do not close, as if there were none."""
+    if delimiter == " " and '"' not in text:
+        return text.split()
+    try:
+        return split_fields(text.strip(" "), delimiter)
+    except BadLineError:
+        return [one.strip() for one in text.split(delimiter)]
+
+
+def best_reading(
+    lines: Sequence[TextLine],
+    asked: Asked,
+    delimiters: Iterable[str] = DELIMITERS,
+    decimals: Iterable[str] = DECIMALS,
+) -> Reading:
+    """Return the reading of the first lines that finds most names, and most samples below them."""
+    readings = [
+        Reading.of(lines, asked, delimiter, decimal)
+        for delimiter in delimiters
+        for decimal in decimals
+    ]
+    return max(readings, key=lambda reading: reading.score)
+
+
+def thousands(fields: Collection[str]) -> str:
+    """Return a field whose comma may mark decimals or thousands where all may, else ""."""
+    doubtful = [one for one in fields if "," in one]
+    return doubtful[0] if doubtful and all(map(_THOUSANDS.fullmatch, doubtful)) else ""
+
+
+def check_marks(delimiter: str | None, decimal: str | None) -> None:
+    """Refuse a separator of columns that is not one character, and an unknown decimal mark.
+
+    Raises
+    ------
+    InputError
+    """
+    if delimiter is not None and len(delimiter) != 1:
+        raise InputError(
+            f"delimiter is {shown(delimiter)}: give one character, ',' ';' '\\t' '|' or ' '",
+            argument="delimiter",
+        )
+    if decimal is not None and decimal not in DECIMALS:
+        raise InputError(f"decimal is {shown(decimal)}: give '.' or ','", argument="decimal")
