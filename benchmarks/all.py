@@ -32,6 +32,7 @@ COMMANDS = {
         "checkpoints",
         "online",
         "report",
+        "live",
         "scaling",
         "scale_out",
         "side_by_side",
