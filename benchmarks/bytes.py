@@ -80,6 +80,11 @@ def posterior(of: smcpn.Problem | None = None, **options: Any) -> list[np.ndarra
     return arrays_of(smcpn.identify(of or problem(), **arguments))
 
 
+def by_ibis(of: smcpn.Problem | None = None, **options: Any) -> list[np.ndarray]:
+    """The same by IBIS, whatever it costs."""
+    return posterior(of, method="ibis", **options)
+
+
 def arrays_of(result: smcpn.Posterior) -> list[np.ndarray]:
     """The arrays that make a posterior."""
     evidence = np.array([result.log_evidence, result.log_evidence_se])
@@ -147,11 +152,11 @@ def solution(solver: Any, times: Any = (0.0, 5.0)) -> list[np.ndarray]:
 
 
 RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
-    "ibis, marginal, steps chosen": posterior,
-    "ibis, marginal, bandlimited": lambda: posterior(
+    "ibis, marginal, steps chosen": by_ibis,
+    "ibis, marginal, bandlimited": lambda: by_ibis(
         problem(hold="bandlimited"), solver=smcpn.EKF0(order=3, steps=4)
     ),
-    "ibis, marginal, zoh, noise learned": lambda: posterior(
+    "ibis, marginal, zoh, noise learned": lambda: by_ibis(
         problem(
             hold="zoh",
             noise="s",
@@ -163,25 +168,27 @@ RUNS: dict[str, Callable[[], list[np.ndarray]]] = {
         ),
         solver=smcpn.EKF0(order=2, steps=4),
     ),
-    "ibis, classical": lambda: posterior(solver=smcpn.RK4(steps=2)),
-    "ibis, filtering, EKF0 calibrated": lambda: posterior(
+    "ibis, classical": lambda: by_ibis(solver=smcpn.RK4(steps=2)),
+    "ibis, filtering, EKF0 calibrated": lambda: by_ibis(
         solver=smcpn.EKF0(order=2, steps=2, diffusion="fixed"), likelihood="filtering"
     ),
-    "ibis, filtering, EKF1 chain": lambda: posterior(
+    "ibis, filtering, EKF1 chain": lambda: by_ibis(
         solver=smcpn.EKF1(order=3, steps=2, form="chain", diffusion="fixed")
     ),
-    "ibis, filtering, counts": lambda: posterior(
+    "ibis, filtering, counts": lambda: by_ibis(
         counts(), solver=smcpn.EKF1(order=2, steps=2, diffusion="fixed")
     ),
-    "ibis, dalton": lambda: posterior(
+    "ibis, dalton": lambda: by_ibis(
         solver=smcpn.EKF0(order=2, steps=2, diffusion=1.0), likelihood="dalton"
     ),
-    "ibis, fenrir": lambda: posterior(
+    "ibis, fenrir": lambda: by_ibis(
         solver=smcpn.EKF0(order=2, steps=2, diffusion=1.0), likelihood="fenrir"
     ),
-    "ibis, two replicates": lambda: posterior(replicates=2),
-    "ibis, random walk": lambda: posterior(moves=smcpn.RandomWalkMetropolis()),
-    "ibis, waste-free": lambda: posterior(moves=smcpn.WasteFree(length=8)),
+    "ibis, two replicates": lambda: by_ibis(replicates=2),
+    "ibis, random walk": lambda: by_ibis(moves=smcpn.RandomWalkMetropolis()),
+    "ibis, waste-free": lambda: by_ibis(moves=smcpn.WasteFree(length=8)),
+    "auto, by ibis": posterior,
+    "auto, ibis left for tempering": lambda: posterior(moves=smcpn.RandomWalkMetropolis()),
     "tempering": lambda: posterior(method="tempering"),
     "diffusion tempering": lambda: posterior(
         method="diffusion-tempering",

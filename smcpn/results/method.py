@@ -23,7 +23,8 @@ class MethodRecord:
         Factor on the standard deviations of the modes at which particles began after these weights
         could not be trusted; 1 where they could, and for a run from the prior.
     fallback : str
-        Why the run began at the prior although a start was asked for; empty where it did not.
+        Why the run began at the prior although ``"auto"`` or a start was asked for, and why it was
+        tempered instead of following the samples; empty where it did not.
     weighings : float
         Evaluations of the record by all particles: solver steps done, over those of one evaluation
         of all particles with the final steps.

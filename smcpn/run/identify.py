@@ -105,8 +105,8 @@ def identify(
         likelihood with local maxima calls for. By default ``"auto"``, or ``"tempering"`` with a
         ``start``. Auto weighs the record two to five times, where IBIS takes twenty or, on a long
         record, hundreds; it is IBIS itself where that costs nothing, on a short record, and where
-        there is no gradient. Only ``"ibis"`` has a posterior after every sample.
-        `Posterior.method` tells what was done.
+        there is no gradient, until it has cost what tempering from the prior does. Only ``"ibis"``
+        has a posterior after every sample. `Posterior.method` tells what was done.
     start : Laplace or "auto", optional
         Draw the particles near the posterior and temper from there, in place of from the prior, as
         ``method="auto"`` does: few rejuvenations, the same posterior and evidence. They come from a

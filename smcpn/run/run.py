@@ -20,7 +20,7 @@ from smcpn.likelihood.shift import AUTOMATIC_SHIFT, DiscretisationShift, shift_o
 from smcpn.likelihood.steps import coarser_solver, finer_solver
 from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
-from smcpn.run.plan import exact_likelihood, planned, why_not_searched
+from smcpn.run.plan import exact_likelihood, planned, tempered_instead, why_not_searched
 from smcpn.settings import AUTO, METHODS, Method, Plan, RunSettings, RunSnapshot
 from smcpn.smc.estimation import MOST
 from smcpn.smc.ibis import Ibis
@@ -280,6 +280,21 @@ class Run:
         _log.info("the start has Pareto k %.2f: begin again at %s", pareto_k, begin)
         self._begin(self._first)
 
+    def _judge_cost(self, sampler: Sampler) -> None:
+        """Begin again with the whole record where IBIS, which was not asked for, has cost as much.
+
+        What rejuvenations evaluate is counted: blocks have no part in that.
+        """
+        assert self.plan is not None
+        if self.settings.method != AUTO:
+            return
+        weighing = self.settings.particles * self.likelihood.n_samples
+        weighings = sampler.cost.reevaluated / weighing
+        plan = tempered_instead(self.plan, self.solver, weighings, len(self.problem.prior))
+        if plan is not None:
+            _log.info("IBIS has weighed the record %.0f times: temper the whole of it", weighings)
+            self._follow(plan)
+
     def _leaves_scales_open(self, sampler: Sampler) -> bool:
         """Whether few draws of a start with learned scales count for the posterior.
 
@@ -419,6 +434,8 @@ class Run:
                 raise
             return
         self._judge_start(sampler)
+        if len(sampler.rejuvenations) > before and sampler.sample < last:
+            self._judge_cost(sampler)
         whole = sampler.exponent is None and len(sampler.rejuvenations) > before
         at_work = self.samplers[-1:] == [sampler]
         if whole and at_work and sampler.sample >= max(FIRST_CHECK, 2 * self._checked):

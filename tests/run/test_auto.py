@@ -53,6 +53,43 @@ def test_short_is_counted_in_particle_steps(samples, particles, solver, searched
     assert (planning.why_not_searched(problem, settings) == "") == searched
 
 
+def test_ibis_that_costs_what_tempering_does_is_left(monkeypatch, tmp_path):
+    """To the bytes of tempering, in any blocks, and resumed after the change."""
+    problem, options = decay_problem(), {**OPTIONS, "solver": RK4(steps=2)}
+    wanted = smcpn.identify(problem, **{**options, "method": "tempering"})
+    monkeypatch.setattr(planning, "TEMPERED", 1)
+    left = smcpn.identify(problem, **options, block=3)
+    np.testing.assert_array_equal(left.theta, wanted.theta)
+    assert left.log_evidence == wanted.log_evidence
+    assert left.method.used == "tempering"
+    assert "IBIS had cost what tempering does" in left.summary()
+    assert left.method.weighings > wanted.method.weighings + 1
+
+    def interrupt(progress):
+        if progress.sample == 0 and progress.rejuvenations:
+            raise KeyboardInterrupt
+
+    file = tmp_path / "run.h5"
+    with pytest.raises(KeyboardInterrupt):
+        smcpn.identify(
+            problem, **{**options, "progress": interrupt}, checkpoint=file, checkpoint_every=0.0
+        )
+    resumed = smcpn.resume(file, progress=False)
+    np.testing.assert_array_equal(resumed.theta, wanted.theta)
+    assert resumed.method.fallback == left.method.fallback
+
+
+@pytest.mark.parametrize(("samples", "used"), [(26, "ibis"), (27, "tempering")])
+def test_ibis_that_has_come_to_the_end_is_kept(monkeypatch, samples, used):
+    """It moves its particles last at sample 25, and has then weighed the record eight times."""
+    monkeypatch.setattr(planning, "TEMPERED", 7 / 3)
+    problem = decay_problem()
+    short = problem.with_records([problem.records[0][:samples]])
+    for method, then in (("auto", used), ("ibis", "ibis")):
+        options = {**OPTIONS, "solver": RK4(steps=2), "method": method}
+        assert smcpn.identify(short, **options).method.used == then
+
+
 def test_modes_evidence_and_weighings_are_right(searches):
     """Two modes; within 5 sd."""
     problem = two_signs()
