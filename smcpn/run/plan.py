@@ -34,8 +34,8 @@ kernel with derivatives, which takes seconds to compile, is not needed (`benchma
 USUAL_STEPS = 4
 """Steps per sample that are counted where they are chosen on the way."""
 TEMPERED = 15
-"""Weighings that tempering from the prior takes for each parameter, at most as a rule: of epidemics,
-oscillators and populations of 21 to 200 samples, 5 to 15 where its moves are accepted."""
+"""Weighings that tempering from the prior takes for each parameter, at most as a rule: 5 to 15 on
+epidemics, oscillators and populations of 21 to 200 samples, where its moves are accepted."""
 
 
 def exact_likelihood(problem: Problem, settings: RunSettings) -> str | None:
@@ -96,8 +96,8 @@ def tempered_instead(plan: Plan, solver: Solver, weighings: float, parameters: i
     """Return the plan that follows one of IBIS by ``method="auto"``; None where it goes on.
 
     That is to temper the whole record from the prior, once IBIS has weighed the record as often as
-    this takes: at the worst both cost twice the lesser. Where samples make one direction known after
-    the other, as the rise of an epidemic and its peak do, IBIS moves its particles anew each time.
+    this takes: at the worst both cost twice the lesser. Where samples make one direction known
+    after the other, as the rise of an epidemic and its peak do, IBIS moves particles each time.
 
     Parameters
     ----------
