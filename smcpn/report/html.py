@@ -343,7 +343,8 @@ def _validation_pictures(gallery: Gallery, validation: Validation | None) -> lis
             gallery.picture(
                 "innovations",
                 partial(innovations_figure, validation, output),
-                "Normalised innovations; shaded: where 99 % lie if model and noise are right.",
+                f"{validation.innovations[0].residual(output).capitalize()}; shaded: where 99 % "
+                "lie if model and noise are right.",
             ),
             *innovation_plots(validation, output),
             gallery.picture(

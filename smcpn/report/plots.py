@@ -192,11 +192,12 @@ def innovation_plots(validation: Validation, output: int) -> list[Plot]:
     for part in validation.innovations[:MOST_RECORDS]:
         t, values = part.record.t, part.normalised[:, output]
         if 2 <= len(t) <= LONGEST and np.isfinite(values).any():
-            curve = Curve("v / sqrt(S)", "model", ((1, "v"),))
-            panel = Panel("normalised innovation", (curve,), levels=(-BAND, BAND))
+            name = part.residual(output)
+            curve = Curve("standard deviations", "model", ((1, "v"),))
+            panel = Panel(name, (curve,), levels=(-BAND, BAND))
             part_of = worst_window(np.abs(values))
             mark = ("largest", float(t[part_of][0]), float(t[part_of][-1]))
-            caption = f"Normalised innovations of {part.record.name}, sample by sample."
+            caption = f"{name.capitalize()} of {part.record.name}, sample by sample."
             plots.append(
                 Plot(
                     t,

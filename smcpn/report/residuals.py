@@ -97,8 +97,8 @@ def innovations_figure(validation: Validation, output: int = 0) -> Figure:
     history.axhspan(-BAND, BAND, color=LIGHT, lw=0, zorder=0)
     history.set(
         xlabel=over_time(validation.innovations[0].record),
-        ylabel="v / sqrt(S)",
-        title="normalised innovations",
+        ylabel="standard deviations",
+        title=validation.innovations[0].residual(output),
     )
     _plot_histogram(spread, validation, output)
     _plot_correlation(auto, np.arange(1, LAGS + 1), tests.autocorrelation, tests)
@@ -140,7 +140,7 @@ def _plot_histogram(axes: Axes, validation: Validation, output: int) -> None:
     reach = max(4.0, min(float(np.abs(values).max()), 12.0))
     counts, edges = np.histogram(values, bins=61, range=(-reach, reach), density=True)
     axes.stairs(counts, edges, fill=True, color=LIGHT)
-    axes.stairs(counts, edges, color=DARK, lw=0.9, label="innovations")
+    axes.stairs(counts, edges, color=DARK, lw=0.9, label="residuals")
     x = np.linspace(-reach, reach, 300)
     axes.plot(x, stats.norm.pdf(x), color=ACCENT, ls="--", label="N(0, 1)")
     axes.set_ylim(top=1.35 * max(float(counts.max()), 0.4))

@@ -484,7 +484,7 @@ class Posterior(WeightedDraws, HandedOver):
             try:
                 validation = self.validate()
             except InputError:
-                # A density that is not about the output, as of counts, has no innovations.
+                # A density that is neither about the output nor of counts has no innovations.
                 if self.problem.model.density is None:
                     raise
                 validation = None

@@ -27,9 +27,10 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.likelihood.expected import Prediction, predictions
-from smcpn.model.problem import Model, Problem
+from smcpn.model.problem import Problem
 from smcpn.model.record import Record
 from smcpn.solver import Solver
+from smcpn.validation.counts import CountResiduals, count_residuals, natural_moments, points
 
 Array = NDArray[np.float64]
 
@@ -248,8 +249,11 @@ class Innovations:
         Diagonal of J Sigma J' of a model with process noise, in which a solver's error is counted
         too where it claims one; else 0.
     normalised : ndarray, (T, q)
-        L^-1 v with S = L L' over the outputs present: for one output v / sqrt(S). NaN where
-        nothing was measured.
+        L^-1 v with S = L L' over the outputs present: for one output v / sqrt(S). Of noise with a
+        density residuals of the deviance, or randomised quantiles of counts. NaN where nothing was
+        measured.
+    counts : tuple of int
+        Outputs whose residuals are randomised quantiles.
     """
 
     record: Record
@@ -258,6 +262,11 @@ class Innovations:
     solver_variance: Array
     process_variance: Array
     normalised: Array
+    counts: tuple[int, ...] = ()
+
+    def residual(self, output: int) -> str:
+        """Name of the residuals of an output."""
+        return "quantile residuals" if output in self.counts else "normalised innovations"
 
     @property
     def solver_share(self) -> Array:
@@ -299,7 +308,8 @@ def innovations(
     Raises
     ------
     InputError
-        If the noise has a density whose output is not in the unit of y, as of counts.
+        If the noise has a density whose output is neither in the unit of y nor the natural
+        parameter of counts.
     """
     chosen = list(enumerate(problem.records))
     if record is not None:
@@ -308,35 +318,72 @@ def innovations(
     found = predictions(problem, solver, chosen, likelihood)
     disturbed = problem.model.process_noise is not None
     if problem.model.density is not None:
-        return tuple(_residuals(one, problem.model, values, int(solver.steps)) for one in found)
+        rng = np.random.default_rng(0)
+        return tuple(_residuals(one, problem, values, int(solver.steps), rng) for one in found)
     return tuple(_normalised(one, values, int(solver.steps), disturbed) for one in found)
 
 
-def _residuals(one: Prediction, model: Model, values: Array, steps: int) -> Innovations:
+def _residuals(
+    one: Prediction, problem: Problem, values: Array, steps: int, rng: np.random.Generator
+) -> Innovations:
     """Innovations of noise with a density: residuals of the deviance, `Model.density_scatter`.
 
-    They are less by the share of the solver or of the disturbed states in their variance.
+    They are less by the share of the solver or of the disturbed states in their variance. Of counts
+    they are randomised quantiles, which count that share in the distribution.
     """
-    record, (mean, covariance) = one.record, one.moments(values, steps)
+    record, (mean, covariance), model = one.record, one.moments(values, steps), problem.model
     noise, residual = model.density_scatter(values, mean, record.y)
-    if np.isnan(noise).all(axis=0).any():
-        raise InputError(
-            "innovations need noise that is about the output: that of the problem has a density "
-            "which is largest elsewhere, as Poisson's, whose output is the logarithm of the mean"
-        )
     states = np.diagonal(covariance, axis1=1, axis2=2).copy()
-    variance, nothing = states + noise, np.zeros_like(states)
-    disturbed = model.process_noise is not None
+    variance = states + noise
+    normalised = residual * np.sqrt(_share(noise, variance))
+    elsewhere = np.flatnonzero(np.isnan(noise).all(axis=0))
+    counts = _counts(problem, mean, states, record, elsewhere, rng)
+    mean = mean.copy()
+    for j, found in counts.items():
+        mean[:, j], variance[:, j], states[:, j], normalised[:, j] = found
+    disturbed, nothing = model.process_noise is not None, np.zeros_like(states)
     return Innovations(
         record=record,
         mean=mean,
         variance=variance,
         solver_variance=nothing if disturbed else states,
         process_variance=states if disturbed else nothing,
-        normalised=np.where(
-            np.isfinite(record.y), residual * np.sqrt(_share(noise, variance)), np.nan
-        ),
+        normalised=np.where(np.isfinite(record.y), normalised, np.nan),
+        counts=tuple(counts),
     )
+
+
+def _counts(
+    problem: Problem,
+    mean: Array,
+    variance: Array,
+    record: Record,
+    outputs: NDArray[np.intp],
+    rng: np.random.Generator,
+) -> dict[int, CountResiduals]:
+    """Residuals of the outputs that are natural parameters of counts, all of which must be.
+
+    Raises
+    ------
+    InputError
+        If one is not.
+    """
+    natural = problem.model.natural_means() if len(outputs) else None
+    found: dict[int, CountResiduals] = {}
+    if natural is not None:
+        where, weights = points(mean, variance)
+        means, variances = natural_moments(natural, where)
+        for j in outputs:
+            one = count_residuals(record.y[:, j], means[:, :, j], variances[:, :, j], weights, rng)
+            found |= {} if one is None else {int(j): one}
+    for j in outputs:
+        if int(j) not in found:
+            raise InputError(
+                f"innovations need noise that is about the output, or counts: the density of "
+                f"'{problem.observe[j]}' is largest elsewhere, and its output is no natural "
+                "parameter, as the log mean of Poisson's or the log odds of Bernoulli's is"
+            )
+    return found
 
 
 def _normalised(one: Prediction, values: Array, steps: int, disturbed: bool) -> Innovations:

@@ -251,7 +251,8 @@ def validation_text(validation: Validation) -> str:
     for number, output in enumerate(validation.outputs):
         label = "" if len(validation.outputs) == 1 else f" of {validation.names[number]}"
         lines += [
-            f"normalised {'one-step ' if validation.process_share else ''}innovations{label}",
+            f"{'one-step ' if validation.process_share else ''}"
+            f"{validation.innovations[0].residual(number)}{label}",
             *_innovation_lines(output, validation.learned[number], level),
             "",
         ]
