@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +20,7 @@ from smcpn.model.measured import told_unit
 from smcpn.model.observed import scalar_outputs
 from smcpn.model.ode import ODE
 from smcpn.model.problem import Problem
-from smcpn.model.record import Record
+from smcpn.model.record import trained_on
 from smcpn.settings import Settings, solver_named, solver_options, solver_with
 from smcpn.solver import CALIBRATED, SOLVERS, Solver
 
@@ -107,7 +107,7 @@ def configured_case(document: Document, hold: str | None = None) -> Case:
     return Case(
         name=document.path.resolve().parent.name,
         problem=problem,
-        tests=tests or _training(train),
+        tests=tests or trained_on(list(train.values())),
         published={},
         steps="auto" if solver is None else solver.steps,
         note=", ".join(train),
@@ -172,11 +172,6 @@ def _file(section: Section, key: str) -> Path | None:
     """Return a file to write, where one is named."""
     name = section.optional(key, text)
     return None if name is None else section.document.beside(name)
-
-
-def _training(train: Mapping[str, Record]) -> dict[str, Record]:
-    """Return the training records as tests, for a configuration without a test."""
-    return {f"{name}, trained on": record for name, record in train.items()}
 
 
 def _model(section: Section) -> tuple[ModuleType, ODE]:

@@ -151,6 +151,7 @@ def scripted_case(text: str) -> Case:
     """
     from smcpn.cases import Case
     from smcpn.model.problem import Problem
+    from smcpn.model.record import trained_on
 
     match = _SCRIPT.fullmatch(text)
     assert match is not None
@@ -159,7 +160,7 @@ def scripted_case(text: str) -> Case:
     return Case(
         name=Path(match["path"]).stem,
         problem=problem,
-        tests={f"{record.name}, trained on": record for record in problem.records},
+        tests=trained_on(problem.records),
         published={},
         steps="auto",
         note=match["path"],

@@ -602,3 +602,16 @@ def _count(number: int, noun: str) -> str:
 
 def _first(mask: NDArray[np.bool_]) -> int:
     return int(np.argwhere(mask)[0][0])
+
+
+def by_name(records: Sequence[Record]) -> dict[str, Record]:
+    """Return records by their names; numbers tell apart those that have the same."""
+    names = [record.name for record in records]
+    if len(set(names)) < len(names):
+        names = [f"{name}, record {k}" for k, name in enumerate(names, 1)]
+    return dict(zip(names, records, strict=True))
+
+
+def trained_on(records: Sequence[Record]) -> dict[str, Record]:
+    """Return training records as tests, where there is no other, by names that say so."""
+    return {f"{name}, trained on": record for name, record in by_name(records).items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from smcpn.model.record import by_name
 from smcpn.report.comparison import comparison_figure
 from smcpn.report.html import versions
 from smcpn.report.page import Gallery, Table, rendered, write_page
@@ -75,15 +76,12 @@ def write_comparison(
 def over_records(posteriors: Mapping[str, Posterior]) -> Simulations:
     """Simulate the records that all models learned from."""
     records = next(iter(posteriors.values())).problem.records if posteriors else ()
-    labels = [record.name for record in records]
-    if len(set(labels)) < len(labels):
-        labels = [f"{label}, record {k}" for k, label in enumerate(labels, 1)]
     return {
         label: {
             name: posterior.simulate(posterior.problem.records[k])
             for name, posterior in posteriors.items()
         }
-        for k, label in enumerate(labels)
+        for k, label in enumerate(by_name(records))
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,7 +113,7 @@ class Analysed(Tabulated, HandedOver):
     def report(
         self,
         path: str | Path,
-        tests: Mapping[str, Record | Simulation] | None = None,
+        tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None = None,
         **options: Any,
     ) -> Path:
         """Write one self-contained HTML file; arguments as of `Posterior.report`."""

@@ -12,7 +12,7 @@ from smcpn.arguments import Count, FileName, Index, Seed, checked
 from smcpn.errors import InputError
 from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
-from smcpn.model.record import Record
+from smcpn.model.record import Record, by_name, trained_on
 from smcpn.results.draws import WeightedDraws
 from smcpn.results.handed_over import HandedOver
 from smcpn.results.robust import Robust, Suspicions, remark, robust_of, suspicions
@@ -417,7 +417,7 @@ class Posterior(WeightedDraws, HandedOver):
     def report(
         self,
         path: str | Path,
-        tests: Mapping[str, Record | Simulation] | None = None,
+        tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None = None,
         *,
         observe: Any = None,
         published: Mapping[str, Any] | None = None,
@@ -436,8 +436,9 @@ class Posterior(WeightedDraws, HandedOver):
         ----------
         path : str or Path
             The file; an existing one is replaced.
-        tests : mapping of str to Record or Simulation, optional
-            What to score the posterior on; a record is simulated first.
+        tests : Record, sequence of Record, or mapping of str to Record or Simulation, optional
+            What to score the posterior on; a record is simulated first. By default the records
+            learned from, which the report then says.
         observe : object, optional
             What the test records measure, as for `simulate`.
         published : mapping of str to object, optional
@@ -476,7 +477,7 @@ class Posterior(WeightedDraws, HandedOver):
             say("report: simulations")
             simulations = {
                 name: test if isinstance(test, Simulation) else self.simulate(test, observe=observe)
-                for name, test in (tests or {}).items()
+                for name, test in _named(tests, self.problem.records).items()
             }
             disturbed = self.problem.model.process_noise is not None
             states = [self.states(one) for one in self.problem.records] if disturbed else []
@@ -493,3 +494,15 @@ class Posterior(WeightedDraws, HandedOver):
                 truth=truth, title=title, likelihoods=likelihoods, robust=robust, states=states,
                 figures=folder,
             )  # fmt: skip
+
+
+def _named(
+    tests: Record | Sequence[Record] | Mapping[str, Record | Simulation] | None,
+    learned: Sequence[Record],
+) -> Mapping[str, Record | Simulation]:
+    """Return what a report scores, by name."""
+    if tests is None:
+        return trained_on(learned)
+    if isinstance(tests, Mapping):
+        return tests
+    return by_name([tests] if isinstance(tests, Record) else tests)

@@ -5,6 +5,7 @@ import pytest
 
 from smcpn import InputError, Record
 from smcpn.model.hold import start_derivatives, substep_inputs, substep_times
+from smcpn.model.record import by_name, trained_on
 
 
 def test_shapes_and_time():
@@ -151,3 +152,13 @@ def test_times_that_floating_point_does_not_tell_apart():
         Record(y=np.zeros(60), dt=1e-9, start=-1e9)
     # Seconds since 1970 at a megahertz.
     assert len(Record(y=np.zeros(60), dt=1e-6, start=1.8e9)) == 60
+
+
+def test_records_of_one_name_are_told_apart():
+    record = Record(y=np.zeros(4), dt=1.0, name="rig")
+    other = Record(y=np.zeros(4), dt=1.0, name="other")
+    assert list(by_name([record, other])) == ["rig", "other"]
+    assert list(trained_on([record[:2], record[2:]])) == [
+        "rig, record 1, trained on",
+        "rig, record 2, trained on",
+    ]

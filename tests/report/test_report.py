@@ -241,7 +241,7 @@ def test_it_is_made_for_phones(html):
 
 
 def test_without_tests_and_truth(tmp_path):
-    path = models.oscillator_posterior("right").report(tmp_path / "out.html")
+    path = models.oscillator_posterior("right").report(tmp_path / "out.html", [])
     page = Page(path.read_text(encoding="utf-8"))
     assert "Scores on test records" not in page.text
     assert "oscillator" in page.text
@@ -324,4 +324,7 @@ def test_a_report_without_innovations_and_with_the_warnings_of_the_run(tmp_path)
     posterior = replace(posterior, warnings=("acceptance fell below <0.1>",))
     page = Page(posterior.report(tmp_path / "out.html").read_text(encoding="utf-8"))
     assert "acceptance fell below <0.1>." in page.text
+    # Without a test the scores are those of the record learned from, and say so.
+    assert "Scores on test records" in page.text
+    assert f"{record.name}, trained on" in page.text
     assert "Not done: the noise has a density that is not about the output" in page.text
