@@ -4,5 +4,6 @@
 lanes, `machine_code` writes them as LLVM instructions, elementary `functions` as vector arithmetic
 on `terms`, and `loops` what is around them, `native` compiles and keeps the result, `kernel` runs
 it on threads, `clock` counts its time. `tangent` differentiates a program; `vector_field` compiles
-one ODE, and `cache` hand-written numba code.
+one ODE. Hand-written loops are plain Python that `translate` writes as LLVM instructions and
+`routine` calls, or numba code that `cache` keeps.
 """

@@ -179,15 +179,15 @@ class Writer:
             if operation in INSTRUCTIONS:
                 result = INSTRUCTIONS[operation](self._builder, *operands)
             elif operation in self._called:
-                function = _function(self._builder.module, operation, operands[0].type)
+                function = called(self._builder.module, operation, operands[0].type)
                 result = self._builder.call(function, operands)
             else:
                 result = apply(self._builder, operation, operands, self._functions)
             self.values[statement.target] = result
 
 
-def _function(module: Any, operation: str, kind: Any) -> Any:
-    """An operation as a function of a module, of doubles or of vectors of them."""
+def called(module: Any, operation: str, kind: Any) -> Any:
+    """Return an operation as a function of a module, of doubles or of vectors of them."""
     name = f"{operation}.{getattr(kind, 'count', 1)}"
     if name not in module.globals:
         kinds = [kind] * OPERANDS[operation]

@@ -29,6 +29,9 @@ from smcpn.errors import InputError
 from smcpn.signals import uninterrupted
 from smcpn.status import tell
 
+PLAIN = 2
+"""Level of optimisation that makes vectors of plain loops."""
+
 _LOADED: dict[str, Code] = {}
 _LOCK = threading.RLock()
 """Code that another thread is still compiling is waited for."""
@@ -232,7 +235,8 @@ def code(text: str, write: Callable[[ir.Module], object], level: int = 1) -> Cod
     write : callable
         Writes it to a module.
     level : int
-        Of LLVM's optimisation of what is written.
+        Of LLVM's optimisation of what is written: 0 or 1 where statements are vectors without
+        common parts already, `PLAIN` of plain loops.
     """
     chosen = target()
     key = "|".join([text, _writers(), llvmlite.__version__, chosen.cpu, chosen.features])
@@ -299,9 +303,9 @@ def _optimised(write: Callable[[ir.Module], object], level: int = 1) -> Any:
     write(written)
     module = binding.parse_assembly(str(written))
     module.verify()
-    # The statements are vectors without common parts already.
     tuning = binding.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = tuning.slp_vectorization = tuning.loop_unrolling = False
+    tuning.slp_vectorization = tuning.loop_unrolling = False
+    tuning.loop_vectorization = level >= PLAIN
     builder = binding.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(module, builder)
     return module

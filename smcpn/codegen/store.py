@@ -26,7 +26,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 KERNELS_KEPT = 2048
-"""Some 30 MB; what solves ODEs takes half a minute to compile again."""
+"""Some 30 MB; most take a second to compile again."""
 DIGEST_BYTES = 32
 LOCK_SECONDS = 120.0
 """Wait this long for another process that compiles the same, then do it as well."""

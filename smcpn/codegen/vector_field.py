@@ -6,16 +6,13 @@ compiled for each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
-import numba
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils
-from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from smcpn.codegen.loops import FAST, Function, number
@@ -39,7 +36,7 @@ class CompiledField:
     Attributes
     ----------
     address : int
-        What `evaluate_field` calls.
+        What `smcpn.codegen.translate.call_address` calls with (x, u, t, parameters, result).
     """
 
     address: int
@@ -88,33 +85,3 @@ def _block(symbols: Sequence[ca.SX], outputs: ca.SX) -> Block:
         statements=tuple(graph.by_level[Level.LANE]),
         stores=tuple(enumerate(graph.outputs)),
     )
-
-
-@intrinsic
-def _call(
-    typingctx: Any, address: Any, x: Any, u: Any, t: Any, p: Any, out: Any
-) -> tuple[Any, Callable[..., Any]]:
-    signature = numba.types.void(address, x, u, t, p, out)
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        def data(position: int) -> Any:
-            array = context.make_array(signature.args[position])
-            return array(context, builder, value=arguments[position]).data
-
-        operands = [data(1), data(2), arguments[3], data(4), data(5)]
-        double = ir.DoubleType()
-        kinds = [cgutils.alloca_once(builder, double).type if k != 2 else double for k in range(5)]
-        kind = ir.FunctionType(ir.VoidType(), kinds)
-        function = builder.inttoptr(arguments[0], kind.as_pointer())
-        builder.call(function, operands)
-        return context.get_dummy_value()
-
-    return signature, codegen
-
-
-@numba.njit(nogil=True)
-def evaluate_field(
-    address: int, x: Array, u: Array, t: float, parameters: Array, out: Array
-) -> None:
-    """Call a `CompiledField` by its address, on arrays, from compiled code."""
-    _call(address, x, u, t, parameters, out)  # type: ignore[call-arg]

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import allocating, compiled, entry_point
+from smcpn.codegen.routine import routine
 from smcpn.pn.extrapolation import extrapolate, rescale
 from smcpn.pn.forward import predicted_rows
 from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
@@ -49,7 +49,7 @@ class Run(NamedTuple):
     restart: NDArray[np.bool_]
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """Work arrays of one backward step; ``row`` says which row holds an entry, -1 for none."""
 
     rows: Array
@@ -58,11 +58,28 @@ class _Step(NamedTuple):
     scaled: Array
     future: Array
     vector: Array
+    noise_before: Array
+    noise_after: Array
 
 
-def smooth(layout: CompiledLayout, run: Run, mean: Array, factor: Array):
+def workspace(layout: CompiledLayout) -> Step:
+    """Work arrays of any number of steps."""
+    size, d = layout.order + 1, len(layout.top)
+    entries = size * layout.width
+    return Step(
+        np.empty((2 * entries, 2 * entries)),
+        np.empty((size, d), np.int64),
+        np.empty((size, d)),
+        np.empty((size, d)),
+        np.empty((entries, 2 * entries)),
+        np.empty(entries),
+        np.empty(d),
+        np.empty(d),
+    )
+
+
+def smooth(layout: CompiledLayout, run: Run, mean: Array, factor: Array, step: Step):
     """Fill smoothed means (N, order + 1, d) and factors (N, B, entries, entries), (13)."""
-    step = _work(layout)
     last = len(run.time) - 1
     copy(run.mean[last], mean[last])
     for block in range(layout.n_blocks):
@@ -76,12 +93,12 @@ def smooth(layout: CompiledLayout, run: Run, mean: Array, factor: Array):
             _smooth_factor(layout, block, pivots, after, own, ratio, step, before)
 
 
-def sample(layout: CompiledLayout, run: Run, noise: Array, scale: Array, paths: Array):
+def sample(layout: CompiledLayout, run: Run, noise: Array, scale: Array, paths: Array, step: Step):
     """Draw joint paths (S, N, order + 1, d) backwards from standard normal ``noise`` (same shape).
 
     ``scale`` (d,) is the standard deviation that multiplies every process.
     """
-    step, last = _work(layout), len(run.time) - 1
+    last = len(run.time) - 1
     entries = (layout.order + 1) * layout.width
     for path in range(paths.shape[0]):
         copy(run.mean[last], paths[path, last])
@@ -108,14 +125,14 @@ def interpolate(
     mean: Array,
     factor: Array,
     steps: Array,
+    step: Step,
 ):
     """Moments between the grid points ``left`` and the next; ``steps`` (T,) are the coordinates.
 
     ``mean_after``, ``factor_after`` are the smoothed moments on the grid, unused for a filter.
     """
-    step, size = _work(layout), layout.order + 1
-    entries = size * layout.width
-    noise_before, noise_after = np.empty(len(layout.top)), np.empty(len(layout.top))
+    entries = (layout.order + 1) * layout.width
+    noise_before, noise_after = step.noise_before, step.noise_after
     for k in range(len(times)):
         n = left[k]
         h = times[k] - run.time[n]
@@ -152,7 +169,6 @@ def interpolate(
                 )  # fmt: skip
 
 
-@compiled
 def _scatter(
     layout: CompiledLayout,
     block: int,
@@ -185,8 +201,7 @@ def _scatter(
                 shrink /= ratio
 
 
-@compiled
-def _begin(layout: CompiledLayout, run: Run, n: int, step: _Step):
+def _begin(layout: CompiledLayout, run: Run, n: int, step: Step) -> tuple[float, float]:
     """Predict from grid point n to the next; returns how the length of their steps changes.
 
     Of the two ratios the first turns coordinates of n into those that were predicted, the second
@@ -207,7 +222,6 @@ def _begin(layout: CompiledLayout, run: Run, n: int, step: _Step):
     return run.step[n + 1] / run.step[n], 1.0
 
 
-@compiled
 def _kernel(
     layout: CompiledLayout,
     run: Run,
@@ -215,8 +229,8 @@ def _kernel(
     block: int,
     factor: Array,
     ratio: float,
-    step: _Step,
-):
+    step: Step,
+) -> int:
     """Leave P^1/2, G P^1/2 and B in ``step.rows``; returns the size of P."""
     if not run.restart[n + 1]:
         return _smoothing_rows(layout, block, factor, ratio, run.noise[n + 1], step)
@@ -238,15 +252,14 @@ def _kernel(
     return pivots
 
 
-@compiled
 def _smoothing_rows(
     layout: CompiledLayout,
     block: int,
     factor: Array,
     ratio: float,
     noise: Array,
-    step: _Step,
-):
+    step: Step,
+) -> int:
     """Compute the rows of `_kernel` for a step with process noise, whose P has all entries."""
     entries, rows = (layout.order + 1) * layout.width, step.rows
     predicted_rows(layout, block, factor, entries, ratio, noise, rows)
@@ -261,7 +274,6 @@ def _smoothing_rows(
     return entries
 
 
-@compiled
 def _smooth_mean(
     layout: CompiledLayout,
     block: int,
@@ -269,7 +281,7 @@ def _smooth_mean(
     after: Array,
     own: float,
     ratio: float,
-    step: _Step,
+    step: Step,
     mean: Array,
 ):
     """Mu + G (after - mu^-); ``after`` is in coordinates whose step is ``1 / own`` of ours."""
@@ -295,7 +307,6 @@ def _smooth_mean(
                 power /= ratio
 
 
-@compiled
 def _smooth_factor(
     layout: CompiledLayout,
     block: int,
@@ -303,7 +314,7 @@ def _smooth_factor(
     after: Array,
     own: float,
     ratio: float,
-    step: _Step,
+    step: Step,
     factor: Array,
 ):
     """Triangular factor of G Sigma G' + B B', Sigma = after after'."""
@@ -335,7 +346,6 @@ def _smooth_factor(
         power /= ratio
 
 
-@compiled
 def _in_order(layout: CompiledLayout, block: int, rows: Array, factor: Array):
     """Triangularised rows, tops first, as a factor entry by entry."""
     width = layout.width
@@ -347,20 +357,6 @@ def _in_order(layout: CompiledLayout, block: int, rows: Array, factor: Array):
                 factor[j * width + s, column] = rows[row, column] if column <= row else 0.0
 
 
-@allocating
-def _work(layout: CompiledLayout):
-    size, d = layout.order + 1, len(layout.top)
-    entries = size * layout.width
-    return _Step(
-        np.empty((2 * entries, 2 * entries)),
-        np.empty((size, d), np.int64),
-        np.empty((size, d)),
-        np.empty((size, d)),
-        np.empty((entries, 2 * entries)),
-        np.empty(entries),
-    )
-
-
 def refined(layout: CompiledLayout, run: Run, times: Array) -> Run:
     """Insert points at increasing ``times`` that are not in the run, each within a step of it."""
     if not len(times):
@@ -368,8 +364,8 @@ def refined(layout: CompiledLayout, run: Run, times: Array) -> Run:
     left = np.searchsorted(run.time, times, side="right") - 1
     mean, factor = run.mean[left].copy(), run.factor[left].copy()
     step = np.empty(len(times))
-    predict = entry_point(interpolate)
-    predict(layout, run, times, left, run.mean, run.factor, False, mean, factor, step)
+    predict, work = routine(interpolate), workspace(layout)
+    predict(layout, run, times, left, run.mean, run.factor, False, mean, factor, step, work)
 
     def merged(old: Array, new: Array) -> Array:
         return np.insert(old, left + 1, new, axis=0)

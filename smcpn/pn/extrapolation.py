@@ -8,13 +8,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import compiled
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
 
-@compiled
 def extrapolate(mean: Array):
     """Multiply the coordinates of all processes, (order + 1, d), by the Pascal matrix in place."""
     size = mean.shape[0]
@@ -24,7 +21,6 @@ def extrapolate(mean: Array):
                 mean[j, p] += mean[j + 1, p]
 
 
-@compiled
 def extrapolate_rows(rows: Array, row: Indices, p: int, n_columns: int):
     """Multiply the rows of process ``p`` by the Pascal matrix; entry j is in row ``row[j, p]``."""
     size = row.shape[0]
@@ -35,7 +31,6 @@ def extrapolate_rows(rows: Array, row: Indices, p: int, n_columns: int):
                 lower[column] += added[column]
 
 
-@compiled
 def rescale(mean: Array, ratio: float, result: Array):
     """Turn coordinates (order + 1, d) of a step h into those of ``ratio`` h."""
     power = 1.0

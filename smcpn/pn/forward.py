@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import allocating, compiled
-from smcpn.codegen.vector_field import evaluate_field
+from smcpn.codegen.translate import call_address
 from smcpn.pn.extrapolation import extrapolate, extrapolate_rows, rescale
 from smcpn.pn.square_root import clear, copy, solve_lower, triangularise
 
@@ -64,12 +63,10 @@ class Control(NamedTuple):
     """Settings of the step control.
 
     ``variance`` is the known variance of the diffusion over a time ``unit``; 0 where it is
-    estimated anew at every step. ``stops`` are times to be met exactly; with ``fixed`` every one
-    ends a single step. The local error is of this ``order`` in h; the exponents are those of the
-    error of this step and the one before.
+    estimated anew at every step. With ``fixed`` every stop ends a single step. The local error is
+    of this ``order`` in h; the exponents are those of the error of this step and the one before.
     """
 
-    stops: Array
     fixed: bool
     rtol: float
     atol: float
@@ -129,8 +126,7 @@ class Work(NamedTuple):
     rows: Array
 
 
-@allocating
-def workspace(layout: CompiledLayout, n_inputs: int):
+def workspace(layout: CompiledLayout, n_inputs: int) -> Work:
     """Arrays for ``n_inputs`` inputs."""
     size, d, n = layout.order + 1, len(layout.top), len(layout.process)
     entries = size * layout.width
@@ -155,33 +151,21 @@ def advance(
     field: Field,
     layout: CompiledLayout,
     inputs: Inputs,
-    control: Control,
     state: State,
-    store: Store,
-):
-    """Step until the last stop is reached, the store is full, or the solution fails."""
-    work = workspace(layout, inputs.coefficients.shape[2])
-    return _steps(field, layout, inputs, control, state, store, work)
-
-
-@compiled
-def _steps(
-    field: Field,
-    layout: CompiledLayout,
-    inputs: Inputs,
-    control: Control,
-    state: State,
-    store: Store,
     work: Work,
-):
+    control: Control,
+    stops: Array,
+    store: Store,
+) -> int:
+    """Step until the last of ``stops``, times to be met exactly, or a full store, or a failure."""
     clock, counts = state.clock, state.counts
     piece = 0
-    while counts[3] < len(control.stops):
+    while counts[3] < len(stops):
         if counts[2] == len(store.time):
             return FULL
         if counts[0] + counts[1] >= control.max_steps:
             return EXHAUSTED
-        stop = control.stops[counts[3]]
+        stop = float(stops[counts[3]])
         time, h, remaining = clock[0], clock[2], stop - clock[0]
         last = control.fixed or h >= remaining * (1.0 - TOUCHING)
         if last:
@@ -216,8 +200,9 @@ def _steps(
     return DONE
 
 
-@compiled
-def _next_step(control: Control, wanted: float, h: float, last: float, error: float, before: float):
+def _next_step(
+    control: Control, wanted: float, h: float, last: bool, error: float, before: float
+) -> float:
     """Proportional-integral control (Gustafsson et al. 1988); plain after a rejection."""
     factor = GROW
     if error > 0.0:
@@ -230,8 +215,7 @@ def _next_step(control: Control, wanted: float, h: float, last: float, error: fl
     return max(following, wanted) if last else following
 
 
-@compiled
-def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
+def _input_at(inputs: Inputs, time: float, piece: int, u: Array) -> int:
     """Input at a time, of the piece that ends there rather than the one that begins."""
     while piece < len(inputs.edges) - 2 and time > inputs.edges[piece + 1]:
         piece += 1
@@ -248,18 +232,16 @@ def _input_at(inputs: Inputs, time: float, piece: int, u: Array):
     return piece
 
 
-@compiled
 def _states(layout: CompiledLayout, mean: Array, h: float, x: Array):
     for i in range(len(x)):
         k = layout.derivative[i]
         x[i] = mean[k, layout.process[i]] * layout.scale[i] / h**k
 
 
-@compiled
 def _linearise(field: Field, layout: CompiledLayout, time: float, h: float, work: Work):
     """Residual of the ODE at the predicted mean (11a) and its slope, in Nordsieck coordinates."""
     _states(layout, work.predicted, h, work.x)
-    evaluate_field(field.rate, work.x, work.u, time, field.parameters, work.rate)
+    call_address(field.rate, work.x, work.u, time, field.parameters, work.rate)
     d, n = len(layout.top), len(work.x)
     for p in range(d):
         top = layout.top[p]
@@ -271,14 +253,13 @@ def _linearise(field: Field, layout: CompiledLayout, time: float, h: float, work
         work.residual[p] = work.rate[p] - work.predicted[top, p]
     if layout.coupled:
         slopes = work.coupling.reshape(d * n)
-        evaluate_field(field.jacobian, work.x, work.u, time, field.parameters, slopes)
+        call_address(field.jacobian, work.x, work.u, time, field.parameters, slopes)
         for i in range(n):
             weight = layout.scale[i] / h ** layout.derivative[i]
             for p in range(d):
                 work.coupling[p, i] *= work.top_scale[p] * weight
 
 
-@compiled
 def local_error(
     layout: CompiledLayout,
     control: Control,
@@ -286,7 +267,7 @@ def local_error(
     mean_before: Array,
     h_before: float,
     work: Work,
-):
+) -> float:
     """Local diffusion (21), (23), and the error h D_n (27)-(29) in units of the tolerance."""
     _units(layout, control, mean_before, work)
     if layout.coupled:
@@ -306,7 +287,6 @@ def local_error(
     return sqrt(total / len(work.x))
 
 
-@compiled
 def _units(layout: CompiledLayout, control: Control, mean_before: Array, work: Work):
     """Unit of each process: the tolerance of its state where coupled ones share one diffusion."""
     in_tolerances = layout.coupled and not layout.diagonal
@@ -317,7 +297,6 @@ def _units(layout: CompiledLayout, control: Control, mean_before: Array, work: W
             work.unit[p] = control.atol + control.rtol * size if in_tolerances else 1.0
 
 
-@compiled
 def _local_noise(layout: CompiledLayout, work: Work):
     """EKF0: H picks the top, S = Q_top Gamma."""
     d = len(layout.top)
@@ -332,7 +311,6 @@ def _local_noise(layout: CompiledLayout, work: Work):
         work.error[p] = sqrt(work.error[p] * work.noise[p])
 
 
-@compiled
 def _local_noise_coupled(layout: CompiledLayout, work: Work):
     """EKF1: S = H (Q x Gamma) H' of every block, through V = H Q^1/2."""
     d, size, width = len(layout.top), layout.order + 1, layout.width
@@ -371,12 +349,10 @@ def _local_noise_coupled(layout: CompiledLayout, work: Work):
         work.error[p] = sqrt(work.error[p])
 
 
-@compiled
-def _rounding(work: Work, p: int):
+def _rounding(work: Work, p: int) -> float:
     return (ROUNDING * work.rate[p]) ** 2
 
 
-@compiled
 def _noise_seen(layout: CompiledLayout, first: int, work: Work):
     """H Q^1/2 of a block at unit diffusion, (width, width (order + 1))."""
     size, width, local, unit = layout.order + 1, layout.width, work.local, work.unit
@@ -394,15 +370,13 @@ def _noise_seen(layout: CompiledLayout, first: int, work: Work):
                     local[s, other * size + j] -= slope * layout.noise_factor[k, j]
 
 
-@compiled
-def _squares(row: Array):
+def _squares(row: Array) -> float:
     total = 0.0
-    for value in row:
-        total += value * value
+    for k in range(len(row)):
+        total += row[k] * row[k]
     return total
 
 
-@compiled
 def _known_noise(control: Control, layout: CompiledLayout, h: float, work: Work):
     """Process noise of a step where the diffusion does not follow from the step itself."""
     if control.variance > 0.0:
@@ -411,7 +385,6 @@ def _known_noise(control: Control, layout: CompiledLayout, h: float, work: Work)
             work.noise[p] = noise
 
 
-@compiled
 def predicted_rows(
     layout: CompiledLayout,
     block: int,
@@ -443,8 +416,7 @@ def predicted_rows(
                 row[used + s * size + i] = root * layout.noise_factor[j, i]
 
 
-@compiled
-def _update(layout: CompiledLayout, state: State, h: float, work: Work):
+def _update(layout: CompiledLayout, state: State, h: float, work: Work) -> float:
     """Condition on the residual being zero (11), block by block; returns log det S.
 
     With H M in the first rows of the predicted factor M, one triangularisation leaves the factor
@@ -479,7 +451,6 @@ def _update(layout: CompiledLayout, state: State, h: float, work: Work):
     return log_det
 
 
-@compiled
 def _subtract_coupled(layout: CompiledLayout, first: int, work: Work, rows: Array, n_columns: int):
     for i in range(len(layout.process)):
         other = layout.process[i]
@@ -492,8 +463,7 @@ def _subtract_coupled(layout: CompiledLayout, first: int, work: Work, rows: Arra
                         rows[s, column] -= slope * entry[column]
 
 
-@compiled
-def _update_mean(layout: CompiledLayout, first: int, shared: bool, mean: Array, work: Work):
+def _update_mean(layout: CompiledLayout, first: int, shared: int, mean: Array, work: Work):
     """Means of a block (11d): of its own processes, or of all that share it."""
     size, width, rows = layout.order + 1, layout.width, work.rows
     for twin in range(shared):
@@ -513,7 +483,6 @@ def _update_mean(layout: CompiledLayout, first: int, shared: bool, mean: Array, 
             mean[layout.top[p], p] = work.rate[p]
 
 
-@compiled
 def _tie_tops(
     layout: CompiledLayout, first: int, mean: Array, factor: Array, used: int, work: Work
 ):
@@ -535,7 +504,6 @@ def _tie_tops(
                     factor[top * width + s, column] += slope * entry
 
 
-@compiled
 def _keep(state: State, store: Store, work: Work, log_det: float):
     n = state.counts[2]
     store.time[n], store.step[n] = state.clock[0], state.clock[1]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import entry_point
+from smcpn.codegen.routine import Passed, routine
 from smcpn.codegen.vector_field import CompiledField
 from smcpn.model.hold import substep_inputs
 from smcpn.model.ode import ODE
@@ -291,21 +291,22 @@ class Integration:
         series = self._exact.series(self._x0, float(self._grid[0]))
         control, h = self._control_at_start(variance, series)
         state, store = self._start(series, h)
-        advance = entry_point(forward.advance)
+        work = forward.workspace(self._layout, self._inputs.coefficients.shape[2])
+        same = (self._field, self._layout, self._inputs, state, work, control)
+        advance = functools.partial(routine(forward.advance), *map(Passed.of, same))
         restart: list[int] = []
+        stops = self._grid[1:]
         ends = np.append(np.searchsorted(self._grid, self._restarts), len(self._grid) - 1)
         begin, status = 0, forward.DONE
         for end in ends:
-            stops = control.stops[begin:end]
             if begin:
                 restart.append(int(state.counts[2]))
-                store = self._restart(state, store, float(control.stops[begin]) - state.clock[0])
+                store = self._restart(state, store, float(stops[begin]) - state.clock[0])
             state.counts[3] = 0
-            segment = control._replace(stops=stops)
-            status = advance(self._field, self._layout, self._inputs, segment, state, store)
+            status = advance(stops[begin:end], store)
             while status == forward.FULL:
                 store = _enlarged(store)
-                status = advance(self._field, self._layout, self._inputs, segment, state, store)
+                status = advance(stops[begin:end], store)
             begin = end
             if status != forward.DONE:
                 break
@@ -356,7 +357,6 @@ class Integration:
         elif solver.diffusion in ("fixed", "fixed-diagonal"):
             known, unit = 1.0, float(span)
         control = Control(
-            stops=self._grid[1:],
             fixed=solver.steps != "auto",
             rtol=settings.rtol,
             atol=settings.atol,

@@ -228,7 +228,7 @@ class CompiledLayout(NamedTuple):
             block=block,
             place=place,
             row=_rows(layout.order + 1, top, place, width),
-            noise_factor=process_noise_factor(layout.order),
+            noise_factor=np.ascontiguousarray(process_noise_factor(layout.order)),
             diagonal=diffusion in ("fixed-diagonal", "dynamic-diagonal"),
             coupled=coupled,
         )

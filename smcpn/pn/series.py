@@ -11,16 +11,18 @@ finds it from the equation. Functions with branches take the branch of the value
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
+from typing import NamedTuple
 
 import casadi as ca
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import allocating, compiled, entry_point
+from smcpn.codegen.routine import Passed, routine
 from smcpn.errors import InputError
 
 Array = NDArray[np.float64]
@@ -39,23 +41,27 @@ kind) is piecewise constant."""
 """Kinds: what a PRIMITIVE is at the start, and what a HELD value is."""
 
 
-def walk(
-    code: Indices,
-    first: Indices,
-    second: Indices,
-    kind: Indices,
-    rates: Indices,
-    n_given: int,
-    series: Array,
-    order: int,
-):
-    """Fill ``series`` (slots, order + 1) coefficient by coefficient, for a `SeriesProgram`."""
-    for k in range(order):
+class Lines(NamedTuple):
+    """Instructions with their operands, slots of the values that are the rates, and given slots."""
+
+    code: Indices
+    first: Indices
+    second: Indices
+    kind: Indices
+    rates: Indices
+    n_given: int
+
+
+def walk(lines: Lines, series: Array):
+    """Fill ``series`` (slots, order + 1) coefficient by coefficient."""
+    code, kind, rates, n_given = lines.code, lines.kind, lines.rates, lines.n_given
+    for k in range(series.shape[1] - 1):
         for line in range(len(code)):
             y = n_given + line
             if code[line] >= 0:
                 series[y, k] = _coefficient(
-                    code[line], kind[line], series[first[line]], series[second[line]],
+                    code[line], kind[line], series[lines.first[line]],
+                    series[lines.second[line]],
                     series, y, k,
                 )  # fmt: skip
         for i in range(len(rates)):
@@ -64,8 +70,7 @@ def walk(
             series[i, k + 1] = value if k == 0 or isfinite(value) else 0.0
 
 
-@allocating
-def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int, k: int):
+def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int, k: int) -> float:
     """Coefficient k of an operation on series ``a`` and ``b``, of which slot ``y`` is the value."""
     value = 0.0
     if code == ADD:
@@ -98,8 +103,7 @@ def _coefficient(code: int, kind: int, a: Array, b: Array, series: Array, y: int
     return value
 
 
-@allocating
-def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int):
+def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int) -> float:
     """Coefficient k > 0 of an elementary function, from the differential equation it fulfils."""
     own, value = series[y], 0.0
     if code == SQRT:
@@ -129,30 +133,26 @@ def _smooth(code: int, a: Array, b: Array, series: Array, y: int, k: int):
     return sign * value / k
 
 
-@allocating
-def _power(a: Array, exponent: float, own: Array, k: int):
-    value = 0.0
-    if a[0] != 0.0:
-        for j in range(1, k + 1):
-            value += (exponent * j - (k - j)) * a[j] * own[k - j]
-        return value / (k * a[0])
-    if exponent != math.floor(exponent) or exponent < 0.0:
+def _power(a: Array, exponent: float, own: Array, k: int) -> float:
+    """A power that is constant; of a series that begins with zeros, if it is a whole one."""
+    zeros = 0
+    while zeros <= k and a[zeros] == 0.0:
+        zeros += 1
+    if zeros > 0 and (exponent != math.floor(exponent) or exponent < 0.0):
         return math.nan
-    # Zero at the start to a whole power: multiply out.
-    product, following = np.zeros(k + 1), np.zeros(k + 1)
-    product[0] = 1.0
-    for _ in range(min(int(exponent), k + 1)):
-        for i in range(k + 1):
-            following[i] = 0.0
-            for j in range(i + 1):
-                following[i] += product[j] * a[i - j]
-        for i in range(k + 1):
-            product[i] = following[i]
-    return product[k]
+    if zeros > k or exponent * zeros > k:
+        return 0.0
+    # a = t^zeros b, and the power is t^first b^exponent.
+    first = int(exponent * zeros)
+    n, value = k - first, 0.0
+    if n == 0:
+        return a[zeros] ** exponent
+    for j in range(1, n + 1):
+        value += (exponent * j - (n - j)) * a[zeros + j] * own[k - j]
+    return value / (n * a[zeros])
 
 
-@compiled
-def _start(code: int, kind: int, a: float, b: float):
+def _start(code: int, kind: int, a: float, b: float) -> float:
     """Value of a function at the first point."""
     if code == SQRT:
         return math.sqrt(a)
@@ -189,8 +189,7 @@ def _start(code: int, kind: int, a: float, b: float):
     return math.erf(a)
 
 
-@compiled
-def _held(kind: int, a: float, b: float):
+def _held(kind: int, a: float, b: float) -> float:
     """Value of a piecewise constant function."""
     truth = False
     if kind == SIGN:
@@ -200,7 +199,7 @@ def _held(kind: int, a: float, b: float):
     if kind == CEIL:
         return np.ceil(a)
     if kind == TRUNCATED:
-        return np.trunc(a)
+        return math.copysign(np.floor(abs(a)), a)
     if kind == ATAN2:
         return math.atan2(a, b)
     if kind == LT:
@@ -220,8 +219,7 @@ def _held(kind: int, a: float, b: float):
     return 1.0 if truth else 0.0
 
 
-@compiled
-def _sign_after(a: Array, k: int):
+def _sign_after(a: Array, k: int) -> float:
     """Sign of a series just after the start: that of its first coefficient that is not zero."""
     for j in range(k + 1):
         if a[j] != 0.0:
@@ -229,8 +227,7 @@ def _sign_after(a: Array, k: int):
     return 1.0
 
 
-@compiled
-def _larger(a: Array, b: Array, k: int):
+def _larger(a: Array, b: Array, k: int) -> bool:
     for j in range(k + 1):
         if a[j] != b[j]:
             return a[j] > b[j]
@@ -244,13 +241,12 @@ class SeriesProgram:
     The first slots are the inputs of the graph: states, inputs, time, parameters.
     """
 
-    code: NDArray[np.int64]
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    kind: NDArray[np.int64]
+    lines: Lines
     constants: Array
-    rates: NDArray[np.int64]
-    n_given: int
+
+    @functools.cached_property
+    def _passed(self) -> Passed:
+        return Passed.of(self.lines)
 
     def __call__(self, x: Array, u: Array, t: float, parameters: Array, order: int) -> Array:
         """Coefficients x^(j) / j! of the solution through ``x`` at ``t``, (n, order + 1).
@@ -271,9 +267,8 @@ class SeriesProgram:
         rows = min(order + 1, len(u))
         series[n : n + m, :rows] = u[:rows].T
         series[n + m, :2] = t, 1.0
-        series[n + m + 1 : self.n_given, 0] = parameters
-        run = entry_point(walk)
-        run(self.code, self.first, self.second, self.kind, self.rates, self.n_given, series, order)
+        series[n + m + 1 : self.lines.n_given, 0] = parameters
+        routine(walk)(self._passed, series)
         return series[:n]
 
 
@@ -314,12 +309,11 @@ class _Translation:
         code, first, second, kind, constants = (
             zip(*self._lines, strict=True) if self._lines else ((), (), (), (), ())
         )
-        zero = np.zeros(self._n_given)
+        heads = [rates[k] for k in range(graph.nnz_out(0))]
+        columns = (np.array(one, dtype=np.int64) for one in (code, first, second, kind, heads))
         return SeriesProgram(
-            *(np.array(column, dtype=np.int64) for column in (code, first, second, kind)),
-            constants=np.concatenate([zero, constants]),
-            rates=np.array([rates[k] for k in range(graph.nnz_out(0))], dtype=np.int64),
-            n_given=self._n_given,
+            Lines(*columns, n_given=self._n_given),
+            constants=np.concatenate([np.zeros(self._n_given), constants]),
         )
 
     def _append(self, code: int, a: int, b: int = 0, kind: int = 0, constant: float = 0.0) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smcpn.arguments import NUMBERS, Count, Numbers, checked
-from smcpn.codegen.cache import entry_point
+from smcpn.codegen.routine import routine
 from smcpn.errors import InputError, shown
 from smcpn.model.ode import ODE
 from smcpn.pn import backward
@@ -189,9 +189,11 @@ class Solution:
         times = self.t if t is None else np.asarray(self._checked(t))
         run = refined(self.layout, self.run, np.setdiff1d(times, self.run.time))
         paths: Array = np.empty((n, *run.mean.shape))
-        draw = entry_point(backward.sample)
+        draw = routine(backward.sample)
         noise = rng.standard_normal(paths.shape)
-        draw(self.layout, run, noise, self.calibration.scale, paths)
+        draw(
+            self.layout, run, noise, self.calibration.scale, paths, backward.workspace(self.layout)
+        )
         index = np.searchsorted(run.time, times, side="right") - 1
         chosen, steps = paths[:, index], run.step[index]
         return np.stack([self._states(path, steps) for path in chosen])
@@ -255,8 +257,8 @@ class Solution:
         if not self.solver.smooth:
             return self.run.mean, self.run.factor
         mean, factor = np.empty_like(self.run.mean), np.empty_like(self.run.factor)
-        smooth = entry_point(backward.smooth)
-        smooth(self.layout, self.run, mean, factor)
+        smooth = routine(backward.smooth)
+        smooth(self.layout, self.run, mean, factor, backward.workspace(self.layout))
         return mean, factor
 
     def _posterior(self, times: Array) -> tuple[Array, Array, Array]:
@@ -267,10 +269,10 @@ class Solution:
         between = np.flatnonzero(self.run.time[left] < times)
         if len(between):
             m, f, h = mean[between], factor[between], step[between]
-            interpolate = entry_point(backward.interpolate)
+            interpolate = routine(backward.interpolate)
             interpolate(
                 self.layout, self.run, times[between], left[between], *self._on_grid,
-                self.solver.smooth, m, f, h,
+                self.solver.smooth, m, f, h, backward.workspace(self.layout),
             )  # fmt: skip
             mean[between], factor[between], step[between] = m, f, h
         return mean, factor, step

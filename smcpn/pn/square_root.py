@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from smcpn.codegen.cache import compiled
-
 Array = NDArray[np.float64]
 
 
-@compiled
 def triangularise(rows: Array, n_pivots: int, n_rows: int, n_columns: int):
     """Make ``rows`` lower triangular in its first ``n_pivots`` rows, leaving rows rows' as it is.
 
@@ -44,7 +42,6 @@ def triangularise(rows: Array, n_pivots: int, n_rows: int, n_columns: int):
         rows[k, k] = norm
 
 
-@compiled
 def clear(rows: Array, n_rows: int, n_columns: int):
     """Set the first rows and columns to zero."""
     for r in range(n_rows):
@@ -52,15 +49,13 @@ def clear(rows: Array, n_rows: int, n_columns: int):
             rows[r, column] = 0.0
 
 
-@compiled
-def copy(source: Array, target: Array):
-    """Copy a matrix; numba takes seconds to compile the assignment of a slice."""
+def copy(source: NDArray[Any], target: NDArray[Any]):
+    """Copy a matrix."""
     for r in range(source.shape[0]):
         for column in range(source.shape[1]):
             target[r, column] = source[r, column]
 
 
-@compiled
 def solve_lower(lower: Array, n: int, vector: Array):
     """Overwrite ``vector`` by the solution of L y = vector; a zero pivot gives zero."""
     for i in range(n):

@@ -9,6 +9,8 @@ import pytest
 
 import smcpn
 from smcpn import EKF0, EKF1, Record
+from smcpn.codegen.routine import Passed
+from smcpn.pn import backward, integration, series, solution
 from tests.reference.solver import Reference
 
 
@@ -84,3 +86,31 @@ def test_against_the_plain_reference(case, solver):
     mean, covariance = smoothing(solution.grid)
     assert relative(mean, reference.smoothed_mean) < 1e-10
     assert relative(covariance, reference.smoothed_covariance) < 1e-9
+
+
+def plain(function):
+    """A compiled function as Python runs it."""
+
+    def run(*arguments):
+        return function(*(one.value if isinstance(one, Passed) else one for one in arguments))
+
+    return run
+
+
+def everything(solution):
+    times = np.linspace(solution.grid[0], solution.grid[-1], 5)
+    mean, covariance = solution(times)
+    paths = solution.sample(np.random.default_rng(0), 2, times)
+    return solution.mean, solution.covariance, mean, covariance, paths
+
+
+@pytest.mark.parametrize("solver", [EKF0(order=2, smooth=True), EKF1(order=3, form="chain")])
+def test_the_compiled_functions_do_what_python_does_with_them(solver, monkeypatch):
+    ode, over, parameters, initial = CASES["held input"]
+    solver = replace(solver, steps=2, diffusion="fixed", smooth=True)
+    compiled = everything(smcpn.solve(ode, over, parameters, initial=initial, solver=solver))
+    for module in (backward, integration, series, solution):
+        monkeypatch.setattr(module, "routine", plain)
+    interpreted = everything(smcpn.solve(ode, over, parameters, initial=initial, solver=solver))
+    for one, expected in zip(compiled, interpreted, strict=True):
+        assert np.abs(one - expected).max() <= 1e-11 * np.abs(expected).max()
