@@ -9,6 +9,8 @@ from scipy import stats
 import smcpn
 from benchmarks.attack.arguments import world
 from smcpn.card import LONGEST, ROWS, Card, WithCard
+from smcpn.results.summary import ParameterRow
+from smcpn.results.tables import ParameterTable
 
 SIZE = 60
 
@@ -25,7 +27,8 @@ def shown():
     records = [smcpn.Record(y=y, dt=0.1, name="a record with a long name " * 9) for _ in range(8)]
     prior = {"k": stats.lognorm(1.0), "c": stats.norm()}
     problem = smcpn.Problem(many, records, observe="x", noise=0.1, prior=prior)
-    return [*world().values(), problem, problem.prior, many]
+    row = ParameterRow("k", "norm(0, 1)", 1.0, 0.5, 0.1, 0.3, 0.7)
+    return [*world().values(), problem, problem.prior, many, ParameterTable([row] * SIZE)]
 
 
 def test_text_is_short_however_large_the_object(shown):
@@ -44,6 +47,10 @@ def test_notebooks_have_a_table_and_a_picture_of_what_can_be_drawn(shown):
         assert 'src="data:image/png;base64,' in html
         assert len(html) < 120_000
     assert "<td" in pictured["Posterior"]
+
+
+def test_a_notebook_shows_a_figure_without_pyplot():
+    assert world()["Posterior"].plot_parameters()._repr_png_().startswith(b"\x89PNG")
 
 
 def test_cells_of_others_are_no_html():

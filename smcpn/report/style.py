@@ -7,6 +7,7 @@ the smallest and largest values of each bin, so that no peak is lost.
 from __future__ import annotations
 
 import functools
+import io
 import re
 import textwrap
 import warnings
@@ -169,10 +170,19 @@ def power_of_ten(exponent: int | str) -> str:
     return f"10{str(exponent).translate(_RAISED)}"
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook shows by itself; others need pyplot to be imported there."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
 def figure(height: float, width: float = WIDTH) -> Figure:
     """Make an empty figure; sizes in inches, the width no more than the column's."""
     width = min(width, NARROW) if is_narrow() else width
-    return Figure(figsize=(width, height), layout="constrained")
+    return NotebookFigure(figsize=(width, height), layout="constrained")
 
 
 def plain(text: str) -> str:

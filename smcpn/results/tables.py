@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from smcpn.arguments import FILE_NAME, FileName
+from smcpn.card import Card, WithCard
+from smcpn.columns import counted
 from smcpn.errors import InputError, one_of, visible
 from smcpn.files import put
 from smcpn.results.summary import ParameterRow
@@ -28,8 +30,14 @@ _ESCAPED = {
 } | {one: f"\\{one}" for one in "&%$#_{}"}  # fmt: skip
 
 
-class ParameterTable(list[ParameterRow]):
+class ParameterTable(WithCard, list[ParameterRow]):
     """The parameter table, one `ParameterRow` a parameter, and its forms for other programs."""
+
+    def card(self) -> Card:
+        """See `WithCard.card`."""
+        head = ["parameter", "prior", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""]
+        rows = [[row.name, row.prior, *row.figures, row.flag] for row in self]
+        return Card(f"Table of {counted(len(self), 'parameter')}", [head, *rows])
 
     def to_dataframe(self, backend: str = "pandas") -> Any:
         """Return the table as a dataframe, one row a parameter; see `Tabulated.to_dataframe`."""
