@@ -9,9 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
+from benchmarks.executors import each, option
 from benchmarks.peers import peers
 from benchmarks.rows import Row, absent, at_least, at_most, between, command, told
 from benchmarks.targets import CurvedModes, LogisticRegression
@@ -48,12 +50,19 @@ def run(
     return sampler, time.perf_counter() - begin
 
 
+def _evidence(target: Target, moves: MoveStrategy | None, seed: int) -> tuple[float, float]:
+    """Log-evidence of one run, and the standard error that it states."""
+    sampler = run(target, seed, moves=moves)[0]
+    return sampler.log_evidence, sampler.log_evidence_se
+
+
 def noise_ladder(quick: bool) -> Iterator[Row]:
     """LinearRegression model of four parameters, exact evidence, 20 seeds at each noise."""
     for noise in (1e-2, 1e-4, 1e-6):
         target = LinearRegression(40, 4, noise)
         exact = target.log_evidence()
-        errors = np.array([run(target, seed)[0].log_evidence - exact for seed in range(20)])
+        found = np.array(list(each(partial(_evidence, target, None), range(20))))
+        errors = found[:, 0] - exact
         standard_error = errors.std(ddof=1) / np.sqrt(20)
         yield between(f"{noise:g}, mean error in se", errors.mean() / standard_error, -3, 3)
         yield at_most(f"{noise:g}, largest error", np.abs(errors).max(), 0.5)
@@ -90,19 +99,27 @@ def curved_modes(quick: bool) -> Iterator[Row]:
     target, figures = CurvedModes(), {}
     gaussian = IndependentMetropolis(proposals=(DefensiveGaussian,))
     for name, moves in (("default", None), ("gaussian_only", gaussian)):
-        samplers = [run(target, seed, moves=moves)[0] for seed in range(40)]
-        last = [sampler.rejuvenations[-1].acceptance for sampler in samplers]
-        modes = [target.mode_weight(s.system.theta, s.system.weights) for s in samplers]
+        found = each(partial(_of_curved_modes, target, moves), range(40))
+        last, modes, evidences = zip(*found, strict=True)
         figures[name] = {
             "acceptance": np.median(last),
             "mode_weight": np.mean(modes),
             "mode_weight_sd": np.std(modes, ddof=1),
-            "log_evidence_sd": np.std([s.log_evidence for s in samplers], ddof=1),
+            "log_evidence_sd": np.std(evidences, ddof=1),
         }
     own = figures.pop("default")
     yield at_least("acceptance", own["acceptance"], 0.6)
     yield at_most("sd of the mode weight", own["mode_weight_sd"], 0.03, "its mean should be 0.3")
     yield from told({"mode weight": own["mode_weight"], **figures})
+
+
+def _of_curved_modes(
+    target: CurvedModes, moves: MoveStrategy | None, seed: int
+) -> tuple[float, float, float]:
+    """Acceptance at the end, weight of a mode, and log-evidence of one run."""
+    sampler = run(target, seed, moves=moves)[0]
+    mode = target.mode_weight(sampler.system.theta, sampler.system.weights)
+    return sampler.rejuvenations[-1].acceptance, mode, sampler.log_evidence
 
 
 def error_bar(quick: bool) -> Iterator[Row]:
@@ -117,9 +134,8 @@ def error_bar(quick: bool) -> Iterator[Row]:
         ("logistic", LogisticRegression(), None, 60),
         ("linear_by_ancestry_alone", linear, RandomWalkMetropolis(), 40),
     ):
-        samplers = [run(target, seed, moves=moves)[0] for seed in range(seeds)]
-        true = np.std([s.log_evidence for s in samplers], ddof=1)
-        stated = np.array([s.log_evidence_se for s in samplers])
+        found = np.array(list(each(partial(_evidence, target, moves), range(seeds))))
+        true, stated = np.std(found[:, 0], ddof=1), found[:, 1]
         note = f"{seeds} seeds; that of the median {np.median(stated) / true:.3g}"
         yield between(f"{name}, stated / true", np.sqrt(np.mean(stated**2)) / true, 0.8, 1.25, note)
 
@@ -196,4 +212,4 @@ STUDIES = {
 }
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, STUDIES))
+    sys.exit(command(__doc__, STUDIES, executor=option()))

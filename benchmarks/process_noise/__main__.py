@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 
+from benchmarks.executors import option
 from benchmarks.rows import Study, command
 
 PARTS: tuple[str, ...] = (
@@ -30,4 +31,4 @@ def studies() -> dict[str, Study]:
 
 
 if __name__ == "__main__":
-    sys.exit(command(__doc__, studies()))
+    sys.exit(command(__doc__, studies(), executor=option()))

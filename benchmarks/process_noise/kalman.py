@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from scipy.linalg import expm
 from scipy.special import logsumexp
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, at_most
 from smcpn import RK4
 from smcpn.likelihood.registry import build_likelihood
@@ -189,22 +191,25 @@ def posteriors(quick: bool) -> Iterator[Row]:
     """Means and evidence of `identify` against quadrature, over seeds of data and sampler."""
     seeds, populations = (12, 4) if quick else (20, 8)
     for name in ("ou", "oscillator"):
-        scores: list[float] = []
-        for seed in range(seeds):
-            case = linear(name, seed)
-            mean, evidence = case.exact()
-            found = smcpn.identify(
-                case.problem, solver=RK4(2), seed=seed, replicates=populations, particles=500,
-                progress=False,
-            )  # fmt: skip
-            each = [found.replicate == r for r in range(populations)]
-            means = [np.average(found.theta[of], axis=0, weights=found.weights[of]) for of in each]
-            errors = np.column_stack([means - mean, found.log_evidences - evidence])
-            # Independent populations: Student's t, brought to a normal.
-            t = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(populations))
-            scores += list(stats.norm.ppf(stats.t.cdf(t, populations - 1)))
+        scores = list(each(partial(_scores, name, populations), range(seeds)))
         rms = float(np.sqrt(np.mean(np.square(scores))))
         yield at_most(f"{name}, z rms of means and evidence", rms, 1.25, f"{seeds} seeds")
+
+
+def _scores(name: str, populations: int, seed: int) -> Array:
+    """Errors of the means and the evidence of one record, in their standard errors."""
+    case = linear(name, seed)
+    mean, evidence = case.exact()
+    found = smcpn.identify(
+        case.problem, solver=RK4(2), seed=seed, replicates=populations, particles=500,
+        progress=False,
+    )  # fmt: skip
+    members = [found.replicate == r for r in range(populations)]
+    means = [np.average(found.theta[of], axis=0, weights=found.weights[of]) for of in members]
+    errors = np.column_stack([means - mean, found.log_evidences - evidence])
+    # Independent populations: Student's t, brought to a normal.
+    t = errors.mean(axis=0) / (errors.std(axis=0, ddof=1) / np.sqrt(populations))
+    return stats.norm.ppf(stats.t.cdf(t, populations - 1))
 
 
 def prior_about(truth: dict[str, float]) -> dict[str, Any]:
@@ -264,15 +269,19 @@ def covered(
     make: Callable[[int], smcpn.Problem], truth: dict[str, float], seeds: int
 ) -> tuple[dict[str, int], float]:
     """Seeds whose 95 % intervals hold the truth, by parameter, and the longest run."""
-    counts, longest = dict.fromkeys(truth, 0), 0.0
-    for seed in range(seeds):
-        begin = time.perf_counter()
-        posterior = smcpn.identify(make(seed), seed=seed, progress=False)
-        longest = max(longest, time.perf_counter() - begin)
-        for name, value in truth.items():
-            low, high = posterior.quantile(name, [0.025, 0.975])
-            counts[name] += bool(low <= value <= high)
-    return counts, longest
+    inside, seconds = zip(*each(partial(_covered, make, truth), range(seeds)), strict=True)
+    return dict(zip(truth, np.sum(inside, axis=0).tolist(), strict=True)), max(seconds)
+
+
+def _covered(
+    make: Callable[[int], smcpn.Problem], truth: dict[str, float], seed: int
+) -> tuple[list[bool], float]:
+    begin = time.perf_counter()
+    posterior = smcpn.identify(make(seed), seed=seed, progress=False)
+    seconds = time.perf_counter() - begin
+    intervals = (posterior.quantile(name, [0.025, 0.975]) for name in truth)
+    pairs = zip(intervals, truth.values(), strict=True)
+    return [bool(low <= value <= high) for (low, high), value in pairs], seconds
 
 
 def fitzhugh(quick: bool) -> Iterator[Row]:

@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy import linalg, stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.killing import digest, killed_runs
 from benchmarks.rows import Row, Study, absent, at_least, at_most
 from smcpn.likelihood.registry import build_estimate, build_likelihood
@@ -200,7 +201,7 @@ def exact(quick: bool) -> Iterator[Row]:
     for case in LINEAR:
         evidence, mean, sd = case.exact
         for way, run in WAYS.items():
-            found = [run(case, seed) for seed in range(seeds)]
+            found = list(each(partial(run, case), range(seeds)))
             errors = np.array([one.log_evidence - evidence for one in found])
             z = errors / [one.error for one in found]
             moments = np.array([(one.mean - mean) / sd * np.sqrt(one.ess) for one in found])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import tracemalloc
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy import stats
 from scipy.linalg import expm
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.process_noise.kalman import simulated
 from benchmarks.rows import Row, Study, at_least, at_most, between
 from smcpn import RK4
@@ -114,10 +116,10 @@ def exact(quick: bool) -> Iterator[Row]:
     found = at_truth(problem, "kalman", 64, 1)
     error = max(np.abs(found.mean - mean).max(), np.abs(found.sd - sd).max())
     yield at_most("smoother against the textbook, largest difference", error, 1e-9)
-    each = [at_truth(problem, "particle", 8, 1, seed=seed).mean for seed in range(filters)]
-    error = np.mean(each, axis=0) - mean
+    means = [at_truth(problem, "particle", 8, 1, seed=seed).mean for seed in range(filters)]
+    error = np.mean(means, axis=0) - mean
     with np.errstate(invalid="ignore"):
-        z = (error / (np.std(each, axis=0, ddof=1) / np.sqrt(filters)))[1:]
+        z = (error / (np.std(means, axis=0, ddof=1) / np.sqrt(filters)))[1:]
     # Neighbours are correlated: some 40 of the samples are independent.
     yield at_most(
         "smoothed means of particle filters, rms of z", float(np.sqrt(np.mean(z**2))), 1.3
@@ -129,25 +131,32 @@ def exact(quick: bool) -> Iterator[Row]:
 def bands(quick: bool) -> Iterator[Row]:
     """Tell how many of the true hidden states lie in the bands of posteriors."""
     T, seeds = (200, 6) if quick else (400, 20)
-    smoothed, filtered, predicted = [], [], []
-    for seed in range(seeds):
-        rng = np.random.default_rng(seed)
-        u = np.repeat(rng.normal(size=T // 10), 10)
-        x = spring_path(u, rng)
-        problem = problem_of(spring, x[:, 0] + SENSOR * rng.standard_normal(T), OF_SPRING, u)
-        posterior = smcpn.identify(
-            problem, solver=RK4(steps=2), particles=300, seed=seed, progress=False
-        )
-        states = posterior.states(seed=seed)
-        smoothed.append(np.abs(x - states.mean) <= 1.96 * states.sd + 1e-12)
-        filtered.append(np.abs(x - states.filtered_mean) <= 1.96 * states.filtered_sd + 1e-12)
-        predicted.append(posterior.predict(problem.records[0]).coverage)
+    found = each(partial(_inside_bands, T), range(seeds))
+    smoothed, filtered, predicted = zip(*found, strict=True)
     note = f"{seeds} hardening springs, {T} samples"
     for name, inside in (("smoothed", smoothed), ("filtered", filtered)):
         for i, state in enumerate(("position", "velocity")):
             share = float(np.mean([one[1:, i] for one in inside]))
             yield between(f"{name} 95 % bands, {state} (hidden truth)", share, *COVERAGE, note)
     yield between("one-step 95 % bands of the output", float(np.mean(predicted)), *COVERAGE, note)
+
+
+def _inside_bands(T: int, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], Array]:
+    """Where the states of one spring are inside the smoothed and the filtered bands, (T, 2) each.
+
+    And the coverage of the one-step bands of the output.
+    """
+    rng = np.random.default_rng(seed)
+    u = np.repeat(rng.normal(size=T // 10), 10)
+    x = spring_path(u, rng)
+    problem = problem_of(spring, x[:, 0] + SENSOR * rng.standard_normal(T), OF_SPRING, u)
+    posterior = smcpn.identify(
+        problem, solver=RK4(steps=2), particles=300, seed=seed, progress=False
+    )
+    states = posterior.states(seed=seed)
+    smoothed = np.abs(x - states.mean) <= 1.96 * states.sd + 1e-12
+    filtered = np.abs(x - states.filtered_mean) <= 1.96 * states.filtered_sd + 1e-12
+    return smoothed, filtered, posterior.predict(problem.records[0]).coverage
 
 
 def spring_path(u: Array, rng: np.random.Generator) -> Array:

@@ -8,12 +8,14 @@ benchmark's own tests.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 import smcpn
+from benchmarks.executors import each
 from benchmarks.rows import Row, Study, at_least, between
 from smcpn.cases import CASES
 from smcpn.cases.silverbox import offset_output
@@ -60,14 +62,9 @@ def tenths(quick: bool) -> Iterator[Row]:
     whole = problem.records[0]
     length = len(whole) // PIECES
     used = QUICK_SAMPLES if quick else length
-    means, plain, robust = [], [], []
-    for k in range(PIECES):
-        piece = problem_of(problem, whole[k * length : k * length + used])
-        found = approximation(piece).to_posterior(QUICK_PARTICLES if quick else PARTICLES)
-        factor = found.sandwich.factor
-        means.append(list(found.mean.values()))
-        plain.append(list(found.sd.values()))
-        robust.append(factor * plain[-1])
+    pieces = [problem_of(problem, whole[k * length : k * length + used]) for k in range(PIECES)]
+    estimate = partial(_estimate, QUICK_PARTICLES if quick else PARTICLES)
+    means, plain, robust = zip(*each(estimate, pieces), strict=True)
     spread = np.std(means, axis=0, ddof=1)
     by_plain, by_robust = (
         spread / np.sqrt(np.mean(np.square(sd), axis=0)) for sd in (plain, robust)
@@ -75,6 +72,13 @@ def tenths(quick: bool) -> Iterator[Row]:
     for j, name in enumerate(NEAR):
         note = f"{used} samples each; over the plain sd {by_plain[j]:.2f}"
         yield between(f"spread of {name} over robust sd", float(by_robust[j]), LOW, HIGH, note)
+
+
+def _estimate(particles: int, piece: Problem) -> tuple[Array, Array, Array]:
+    """Mean, sd and robust sd of the parameters of a piece."""
+    found = approximation(piece).to_posterior(particles)
+    plain = np.array(list(found.sd.values()))
+    return np.array(list(found.mean.values())), plain, found.sandwich.factor * plain
 
 
 def bands(quick: bool) -> Iterator[Row]:

@@ -118,7 +118,7 @@ def coarse_steps(quick: bool) -> Iterator[Row]:
     problem, seeds = duffing_problem(3000), 3 if quick else 10
     mean, sd, _ = fine_answer(problem)
     for solver in COARSE:
-        ends = [identified(problem, solver=solver, particles=300, seed=s) for s in range(seeds)]
+        ends = list(each(partial(_of_seed, problem, solver, 300), range(seeds)))
         shares = sum(bool(_said(end)) for end in ends) / seeds
         off = np.mean([(end.mean["c"] - mean[0]) / sd[0] for end in ends])
         told = np.mean([end.shift.parameters["c"] for end in ends if end.shift is not None])
