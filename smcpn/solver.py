@@ -73,7 +73,7 @@ class Solver:
 
     @property
     def automatic(self) -> bool:
-        """Whether how fine it is remains to be chosen."""
+        """Whether its steps, or its tolerance, are still to be chosen."""
         return self.steps == "auto"
 
     @property
@@ -82,9 +82,9 @@ class Solver:
         return f"steps={self.steps!r}"
 
     def refined(self, factor: int = 2) -> Self | None:
-        """Return the same solver ``factor`` times as fine; None beyond what solvers take.
+        """Return the same solver with ``factor`` times as many steps; None if these are too many.
 
-        Its likelihood needs no other kernel than this one's.
+        Nothing is compiled anew for it.
         """
         steps = whole_number("factor", factor, 1) * int(self.steps)
         return self.with_steps(steps) if steps <= MAX_STEPS else None
@@ -95,7 +95,7 @@ class Solver:
         return replace(cast(Any, self), interval=interval) if known else self
 
     def begun(self) -> Self:
-        """Return the same solver, as coarse as the choice of an adaptive one begins."""
+        """Return the same solver; one that chooses its steps, at the tolerance it begins with."""
         return self
 
     def with_steps(self, steps: int) -> Self:
@@ -103,7 +103,10 @@ class Solver:
         return replace(cast(Any, self), steps=steps)
 
     def unresolved(self) -> Self:
-        """Return the one of the solvers whose kernels are the same that stands for all of them."""
+        """Return a solver that is the same for all that differ in the number of steps only.
+
+        They share one compiled kernel.
+        """
         return self.with_steps(1).divided(None)
 
 
@@ -135,11 +138,12 @@ class ProbabilisticSolver(Solver):
 
 @dataclass(frozen=True, repr=False)
 class EKF0(ProbabilisticSolver):
-    """Probabilistic solver: integrated Wiener process prior, zeroth-order filter.
+    """Probabilistic solver by a Gaussian filter of order zero: explicit, for what is not stiff.
 
-    The mean converges with order nu + 1. The method is explicit: a mode of angular frequency w
-    is stable up to about w h = 0.6, 0.27, 0.1, 0.04 and 0.014 for orders 2 to 6, h being the
-    sampling interval over ``steps``; beyond it a particle diverges and gets weight zero.
+    The solution has an integrated Wiener process as its prior. The mean converges with order nu +
+    1. The method is explicit: a mode of angular frequency w is stable up to about w h = 0.6, 0.27,
+    0.1, 0.04 and 0.014 for orders 2 to 6, h being the sampling interval over ``steps``; beyond it a
+    particle diverges and gets weight zero.
 
     Parameters
     ----------
@@ -168,6 +172,18 @@ class EKF0(ProbabilisticSolver):
     ------
     InputError
         If an argument is out of range.
+
+    References
+    ----------
+    Schober, M., Sarkka, S., Hennig, P. (2019). A probabilistic model for the numerical solution of
+    initial value problems. Statistics and Computing 29.
+    Bosch, N., Hennig, P., Tronarp, F. (2021). Calibrated adaptive probabilistic ODE solvers.
+    AISTATS (the diffusions).
+
+    Examples
+    --------
+    >>> EKF0(order=3, steps=8)
+    EKF0(order=3, steps=8)
     """
 
     likelihood: ClassVar[str] = "marginal"
@@ -175,9 +191,9 @@ class EKF0(ProbabilisticSolver):
 
 @dataclass(frozen=True, repr=False)
 class EKF1(ProbabilisticSolver):
-    """Probabilistic solver: integrated Wiener process prior, first-order filter.
+    """Probabilistic solver by a Gaussian filter of first order: A-stable, for what is stiff too.
 
-    It linearises the vector field, which makes it A-stable, and couples the states.
+    It linearises the vector field, which couples the states. The prior is that of `EKF0`.
 
     Parameters
     ----------
@@ -196,6 +212,16 @@ class EKF1(ProbabilisticSolver):
     InputError
         If an argument is out of range, or a full Jacobian meets ``"fixed-diagonal"``: no
         rescaling of a covariance that couples the states maximises that likelihood.
+
+    References
+    ----------
+    Tronarp, F., Kersting, H., Sarkka, S., Hennig, P. (2019). Probabilistic solutions to ordinary
+    differential equations as nonlinear Bayesian filtering. Statistics and Computing 29.
+
+    Examples
+    --------
+    >>> EKF1(order=4, form="chain", diffusion=10.0)
+    EKF1(order=4, steps='auto', form='chain', diffusion=10.0)
     """
 
     likelihood: ClassVar[str] = "filtering"
@@ -231,6 +257,11 @@ class AdaptiveEKF1(Solver):
     ------
     InputError
         If an argument is out of range.
+
+    Examples
+    --------
+    >>> AdaptiveEKF1(order=5, tolerance=1e-6)
+    AdaptiveEKF1(order=5, tolerance=1e-06, form='chain')
     """
 
     likelihood: ClassVar[str] = "adaptive"
@@ -289,7 +320,7 @@ class AdaptiveEKF1(Solver):
 
 @dataclass(frozen=True, repr=False)
 class RK4(Solver):
-    """Classical fourth-order Runge-Kutta, which claims no numerical error.
+    """Classical Runge-Kutta solver of fourth order, whose error is taken to be zero.
 
     Parameters
     ----------
@@ -297,6 +328,16 @@ class RK4(Solver):
         Solver steps per sampling interval.
     interval : float, optional
         As of `EKF0`.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range.
+
+    Examples
+    --------
+    >>> RK4(steps=4)
+    RK4(steps=4)
     """
 
     likelihood: ClassVar[str] = "classical"

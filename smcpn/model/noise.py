@@ -62,7 +62,7 @@ class Density(Protocol):
 
 @dataclass(frozen=True)
 class Poisson:
-    """Counts; the output is the logarithm of their mean.
+    """Counts; the output of the model is the logarithm of their mean.
 
     Examples
     --------
@@ -83,7 +83,14 @@ class Poisson:
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """Zeros and ones; the output is the log odds of a one."""
+    """Zeros and ones; the output of the model is the log odds of a one.
+
+    Examples
+    --------
+    >>> def log_odds(x, *, b0, b1):
+    ...     return b0 + b1 * x
+    >>> arguments = dict(observe=log_odds, noise=Bernoulli())
+    """
 
     def log_density(self, y: ca.SX, output: ca.SX, symbols: Symbols) -> ca.SX:
         """See `Density.log_density`."""
@@ -98,7 +105,7 @@ class Bernoulli:
 
 @dataclass(frozen=True)
 class StudentT:
-    """Heavy tails: y = output + scale t, for outliers.
+    """Noise with heavy tails, for outliers: y = output + scale t, with t of Student's distribution.
 
     Parameters
     ----------
@@ -136,7 +143,7 @@ class StudentT:
 
 @dataclass(frozen=True)
 class LogNormal:
-    """Positive values with a relative error; the output is their median.
+    """Positive values with a relative error; the output of the model is their median.
 
     Parameters
     ----------

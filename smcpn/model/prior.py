@@ -36,7 +36,7 @@ BLOCK = 2**16
 @checked
 @dataclass(frozen=True, repr=False)
 class Prior(WithCard):
-    """Independent priors on named parameters.
+    """Independent priors on named parameters, and the coordinates that samplers move in.
 
     Parameters
     ----------
@@ -56,6 +56,12 @@ class Prior(WithCard):
     InputError
         If a prior has no ``rvs`` and ``logpdf``, a coordinate does not fit the support, or a scale
         is not positive.
+
+    Examples
+    --------
+    >>> prior = Prior({"k": stats.lognorm(1.0), "x0": stats.norm(0.0, 2.0)})
+    >>> prior.unconstrained(np.array([[1.0, 3.0]])).tolist()
+    [[0.0, 3.0]]
     """
 
     distributions: Mapping[str, Distribution]

@@ -70,6 +70,12 @@ class Record(WithCard):
     ------
     InputError
         For unsorted or repeated times, NaN in ``u``, unequal lengths, an unknown hold.
+
+    Examples
+    --------
+    >>> record = Record(u=[0.0, 1.0, 1.0], y=[0.0, np.nan, 0.4], dt=0.1, y_unit="m")
+    >>> len(record), record.interval
+    (3, 0.1)
     """
 
     u: Any = None

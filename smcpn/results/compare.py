@@ -75,7 +75,7 @@ FIGURES = ("log_evidence", "laplace_log_evidence", "log_likelihood", "aic", "bic
 @checked
 @dataclass(frozen=True, repr=False)
 class ModelComparison(WithCard):
-    """Models of the same data.
+    """Evidences and information criteria of models of the same data, as a table.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class StartResult:
 @checked
 @dataclass(frozen=True, repr=False)
 class Maximum(WithCard, Analysed):
-    """The highest point that searches converged to; where none converged, the highest point.
+    """The mode that searches found: the highest point that one converged to, or else the highest.
 
     Attributes
     ----------

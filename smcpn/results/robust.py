@@ -46,7 +46,7 @@ class Suspicions(NamedTuple):
 @checked
 @dataclass(frozen=True, repr=False)
 class Robust(WithCard):
-    """Standard deviations that count autocorrelated residuals, and a posterior as wide.
+    """Standard deviations that hold for autocorrelated residuals, and a posterior as wide.
 
     Attributes
     ----------

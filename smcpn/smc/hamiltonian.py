@@ -131,7 +131,9 @@ def _recorded(
 
 @dataclass(frozen=True)
 class HamiltonianMonteCarlo(GradientMoves):
-    """Hamiltonian Monte Carlo, which needs some d^(1/4) gradients for an independent draw.
+    """Hamiltonian Monte Carlo: moves along the gradient, for many parameters.
+
+    An independent draw of d parameters takes some d^(1/4) gradients.
 
     Attributes
     ----------

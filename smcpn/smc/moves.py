@@ -225,7 +225,9 @@ class IndependentMetropolis(MoveStrategy):
 @checked
 @dataclass(frozen=True)
 class RandomWalkMetropolis(MoveStrategy):
-    """Random-walk Metropolis, for targets that no independent proposal fits.
+    """Random-walk Metropolis, for posteriors that no independent proposal fits.
+
+    Steps have the covariance of the weighted particles times 2.38^2 / d, of d parameters.
 
     Attributes
     ----------
@@ -264,7 +266,7 @@ class RandomWalkMetropolis(MoveStrategy):
 
 @dataclass(frozen=True)
 class WasteFree(MoveStrategy):
-    """Waste-free moves: resample N / length particles, and keep every state of their chains.
+    """Waste-free moves: N / length particles begin chains, whose states are all kept.
 
     Attributes
     ----------
