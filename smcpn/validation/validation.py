@@ -107,10 +107,10 @@ class Validation(WithCard):
         """See `WithCard.card`."""
         head = ["output", "mean", "variance", "chi^2", "whiteness", "independence of u"]
         rows = [
-            [name, f"{one.mean:+.3f}", f"{one.variance:.4g}",
+            [self.names[number], f"{one.mean:+.3f}", f"{one.variance:.4g}",
              "learned" if learned else _p(one.chi2_p), _p(one.whiteness_p),
              _p(one.independence_p) if one.cross_correlation.size else ""]
-            for name, one, learned in zip(self.names, self.outputs, self.learned, strict=True)
+            for number, (one, learned) in enumerate(zip(self.outputs, self.learned, strict=True))
         ]  # fmt: skip
         return Card(
             f"Validation of '{self.model}': {self.verdict}", [head, *rows],
