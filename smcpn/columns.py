@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from smcpn.errors import visible
 
 
@@ -24,3 +26,8 @@ def align(rows: list[list[str]], left: tuple[int, ...] = ()) -> str:
         ).rstrip()
         for row in rows
     )
+
+
+def warning_lines(sentences: Iterable[str]) -> list[str]:
+    """Lines of a summary, one for each warning."""
+    return [f"warning          {sentence}" for sentence in sentences]

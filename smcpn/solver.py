@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import Field, dataclass, fields, replace
 from typing import Any, ClassVar, Self, cast
 
 from smcpn.errors import InputError, real_number, shown, whole_number
+from smcpn.units import duration
 
 MAX_STEPS = 1024
 LEAST_TOLERANCE = 1e-11
@@ -64,9 +66,26 @@ class Solver:
 
     def __repr__(self) -> str:
         """Order, steps, and what differs from the default."""
+        return self._written(fields(cast(Any, self)))
+
+    def in_words(self, t_unit: str) -> str:
+        """Return the settings for a person; the length of steps, where samples are irregular.
+
+        Parameters
+        ----------
+        t_unit : str
+            Unit of time of the records.
+        """
+        if self.interval is None or self.automatic:
+            return repr(self)
+        own = [one for one in fields(cast(Any, self)) if one.name != "interval"]
+        longest = float(f"{self.interval / int(self.steps):.3g}")
+        return f"{self._written(own)}, each of at most {duration(longest, t_unit)}"
+
+    def _written(self, settings: Iterable[Field[Any]]) -> str:
         shown_fields = [
             f"{f.name}={getattr(self, f.name)!r}"
-            for f in fields(cast(Any, self))
+            for f in settings
             if f.name in ("order", "steps") or getattr(self, f.name) != f.default
         ]
         return f"{type(self).__name__}({', '.join(shown_fields)})"

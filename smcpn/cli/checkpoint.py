@@ -155,6 +155,6 @@ def as_dict(posterior: Posterior) -> dict[str, Any]:
         "log_evidence": posterior.log_evidence,
         "log_evidence_se": posterior.log_evidence_se,
         "rejuvenations": len(posterior.rejuvenations),
-        "warnings": list(posterior.warnings),
+        "warnings": [*posterior.warnings, *posterior.remarks],
         "parameters": parameters(posterior),
     }

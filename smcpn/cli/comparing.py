@@ -13,7 +13,7 @@ import numpy as np
 
 from smcpn.cases import Case
 from smcpn.cli.fitting import Fit, fitted
-from smcpn.columns import align
+from smcpn.columns import align, warning_lines
 from smcpn.errors import listed
 from smcpn.results.compare import ModelComparison, compare
 from smcpn.results.scores import Score, scores_of
@@ -196,11 +196,9 @@ def as_text(found: Compared) -> str:
          *(f"{found.scores[row.name][test].rmse_of_mean:.4g}" for test in found.tests)]
         for row in sorted(found.comparison.rows, key=lambda one: -behind[one.name])
     ]  # fmt: skip
-    doubts = [
-        f"warning          {name}: {warning}"
-        for name, fit in found.fits.items()
-        for warning in fit.laplace.warnings
-    ]
+    doubts = warning_lines(
+        f"{name}: {warning}" for name, fit in found.fits.items() for warning in fit.laplace.warnings
+    )
     seconds = sum(fit.wall_s + fit.compile_s for fit in found.fits.values())
     return "\n".join(
         [align([header, *rows], left=(0,)), "", *found.verdict_lines, *doubts,

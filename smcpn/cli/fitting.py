@@ -11,7 +11,7 @@ from smcpn.cases import Case
 from smcpn.cli.options import settings_of
 from smcpn.cli.outcome import peak_memory_mb, robust_figures
 from smcpn.codegen.clock import CLOCK
-from smcpn.columns import align
+from smcpn.columns import align, warning_lines
 from smcpn.estimate.laplace import laplace
 from smcpn.results.laplace import Laplace
 from smcpn.results.posterior import Posterior
@@ -104,7 +104,7 @@ def as_dict(outcome: Fit) -> dict[str, Any]:
         "log_density": maximum.log_density,
         "log_likelihood": maximum.log_likelihood,
         "log_evidence": found.log_evidence,
-        "warnings": list(found.warnings),
+        "warnings": [*found.warnings, *_remarks(outcome)],
         "parameters": {
             row.name: {"mode": maximum[row.name], "mean": row.mean, "sd": row.sd}
             for row in found.table()
@@ -121,7 +121,7 @@ def as_text(outcome: Fit) -> str:
         f"{case.title}: {outcome.laplace.problem.n_samples} samples ({case.note})",
         "",
         outcome.laplace.summary(),
-        *_remarks(outcome),
+        *warning_lines(_remarks(outcome)),
         *([] if outcome.robust is None else ["", outcome.robust.summary(), ""]),
         f"with scoring     {outcome.wall_s:.2f} s, compilation {outcome.compile_s:.2f} s",
     ]

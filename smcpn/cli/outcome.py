@@ -116,7 +116,7 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "method": None if posterior.method is None else vars(posterior.method),
         "rejuvenations": len(posterior.rejuvenations),
         "acceptance": posterior.acceptance,
-        "warnings": list(posterior.warnings),
+        "warnings": [*posterior.warnings, *posterior.remarks],
         "parameters": parameters(posterior),
         **({} if outcome.robust is None else {"robust": robust_figures(outcome.robust)}),
         "scores": {split: vars(score) for split, score in outcome.scores.items()},

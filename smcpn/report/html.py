@@ -58,7 +58,7 @@ def settings(posterior: WeightedDraws) -> dict[str, str]:
         **({"delay": _text(problem.delay)} if problem.delay else {}),
         "initial state": _text(problem.initial),
         "likelihood": posterior.likelihood_name,
-        "solver": str(posterior.solver),
+        "solver": posterior.solver_in_words,
         **({} if posterior.method is None else {"method": str(posterior.method)}),
         "particles": str(len(posterior.theta)),
         "seed": str(posterior.seed),
@@ -154,7 +154,7 @@ def robust_table(robust: Robust | None) -> Table:
     return Table(columns, [[row[0], *row[2:]] for row in robust.rows()])
 
 
-def likelihood_table(rows: Sequence[Reweighted]) -> Table:
+def likelihood_table(rows: Sequence[Reweighted], t_unit: str = "s") -> Table:
     """Table of the posterior reweighted by other likelihoods."""
     columns = ["likelihood", "solver", "log-likelihood", "particles kept", "largest shift", ""]
     return Table(
@@ -162,7 +162,7 @@ def likelihood_table(rows: Sequence[Reweighted]) -> Table:
         [
             [
                 row.likelihood,
-                str(row.solver),
+                row.solver.in_words(t_unit),
                 *(
                     [row.reason, "", "", ""]
                     if row.reason
@@ -241,7 +241,7 @@ def write_report(
         functions=_function_sections(gallery, posterior),
         scores=Table(columns, score_rows),
         tests=_tests(gallery, simulations),
-        likelihoods=likelihood_table(compared),
+        likelihoods=likelihood_table(compared, posterior.problem.records[0].t_unit),
         robust=robust_table(robust),
         effective="" if robust is None else robust.effective,
         states=_states(gallery, states),

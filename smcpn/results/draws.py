@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Probabilities, Seed, checked
 from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted
+from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.registry import likelihood_name
 from smcpn.likelihood.shift import DiscretisationShift
@@ -172,7 +172,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             f"{counted(len(self.names), 'parameter')}, {self.problem.n_samples} samples",
             [["parameter", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
              *shortened(rows, self.problem.ode)],
-            [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver}",
+            [", ".join(run), f"{self.likelihood_name} likelihood, {self.solver_in_words}",
              *warned(self.warnings), "all of it: print(posterior.summary())"],
         )  # fmt: skip
 
@@ -196,7 +196,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             "",
             *self._run_lines(),
             f"likelihood       {self.likelihood_name}",
-            f"solver           {self.solver}",
+            f"solver           {self.solver_in_words}",
         ]
         if self.shift is not None:
             lines.append(f"discretisation   {self.shift}")
@@ -205,7 +205,12 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
                 f"time             {timing.wall:.2f} s ({timing.kernel:.2f} s in the kernel), "
                 f"compilation {timing.compile:.2f} s, {timing.theta_steps:.3g} particle steps"
             )
-        return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])
+        return "\n".join(lines + warning_lines(self.warnings))
+
+    @property
+    def solver_in_words(self) -> str:
+        """The solver, its steps in the unit of time of the records."""
+        return self.solver.in_words(self.problem.records[0].t_unit)
 
     def _run_lines(self) -> list[str]:
         """Lines of a summary on how the sampler got here."""

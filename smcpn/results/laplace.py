@@ -11,7 +11,7 @@ from scipy import special
 
 from smcpn.arguments import Count, Probability, Seed, checked
 from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted
+from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.model.given_scales import ScaledGaussian
 from smcpn.model.problem import Problem
@@ -354,7 +354,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
             [["parameter", "mode", "mean", "sd", "sd %", "2.5 %", "97.5 %", ""],
              *shortened(rows, self.problem.ode)],
             [f"log-evidence {self.log_evidence:.2f} (Laplace)",
-             f"{self.likelihood} likelihood, {self.solver}",
+             f"{self.likelihood} likelihood, "
+             f"{self.solver.in_words(self.problem.records[0].t_unit)}",
              *warned(self.warnings), "all of it: print(laplace.summary())"],
         )  # fmt: skip
 
@@ -378,7 +379,7 @@ class Laplace(WithCard, Analysed, WithFunctions):
             f"log-evidence     {self.log_evidence:.2f} (Laplace)",
             *self.maximum.figures(),
         ]
-        return "\n".join(lines + [f"warning          {warning}" for warning in self.warnings])
+        return "\n".join(lines + warning_lines(self.warnings))
 
     def compare(self, posterior: Posterior) -> LaplaceComparison:
         """Compare means and standard deviations with those of a posterior.

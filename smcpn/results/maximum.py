@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import checked
 from smcpn.card import Card, WithCard
-from smcpn.columns import align, counted
+from smcpn.columns import align, counted, warning_lines
 from smcpn.errors import InputError, listed
 from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.shift import DiscretisationShift
@@ -214,7 +214,7 @@ class Maximum(WithCard, Analysed):
             *(self.posterior.function_lines() if ode.functions else ()),
             "",
             *self.figures(),
-            *(f"warning          {warning}" for warning in self.warnings),
+            *warning_lines(self.warnings),
         ]
         if len(self.starts) > 1:
             lines += ["", *self._start_lines()]
@@ -241,7 +241,7 @@ class Maximum(WithCard, Analysed):
             f"starts           {len(self.starts)}, of which {self.agreeing} ended as high; "
             f"{self.evaluations} evaluations",
             f"likelihood       {self.function.likelihood}",
-            f"solver           {self.solver}",
+            f"solver           {self.solver.in_words(self.problem.records[0].t_unit)}",
             *([] if self.shift is None else [f"discretisation   {self.shift}"]),
             f"time             {self.seconds:.2f} s",
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from smcpn.arguments import Count, FileName, Index, Seed, checked
+from smcpn.columns import warning_lines
 from smcpn.errors import InputError
 from smcpn.files import file_path
 from smcpn.interop.arviz import to_arviz
@@ -315,19 +316,19 @@ class Posterior(WeightedDraws, HandedOver):
 
     def summary(self) -> str:
         """The parameter table and the figures of the run, and what is to be said of the sd."""
-        if self.learning_rate != 1.0:
-            return super().summary()
-        return "\n".join([super().summary(), *self.remarks])
+        return "\n".join([super().summary(), *warning_lines(self.remarks)])
 
     @property
     def remarks(self) -> list[str]:
-        """Lines of the summary on what the residuals say of the standard deviations."""
+        """Sentences on what the residuals say of the standard deviations; none of a `Robust`."""
+        if self.learning_rate != 1.0:
+            return []
         factors = vars(self).get("sandwich")
         autocorrelated, outlier = self._suspicions
         if factors is not None:
             known = dict(zip(self.names, factors.factor.tolist(), strict=True))
             autocorrelated = remark(known)
-        return [f"warning          {found}" for found in (autocorrelated, outlier) if found]
+        return [found for found in (autocorrelated, outlier) if found]
 
     @cached_property
     def _suspicions(self) -> Suspicions:

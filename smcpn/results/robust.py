@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smcpn.arguments import Count, Index, checked
 from smcpn.card import Card, WithCard
-from smcpn.columns import align
+from smcpn.columns import align, warning_lines
 from smcpn.errors import InputError
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.record import Record
@@ -164,7 +164,7 @@ class Robust(WithCard):
             lines.append(
                 f"not judged       {', '.join(self.not_judged)}: known from too few samples"
             )
-        return "\n".join([*lines, *([f"warning          {self.remark}"] if self.remark else [])])
+        return "\n".join([*lines, *warning_lines([self.remark] if self.remark else [])])
 
 
 def remark(factor: dict[str, float]) -> str:

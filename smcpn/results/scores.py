@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from smcpn.columns import warning_lines
 from smcpn.model.record import Record
 from smcpn.results.draws import WeightedDraws
 from smcpn.simulation.particles import Simulation
@@ -108,7 +109,7 @@ def particles_scored(posterior: WeightedDraws, tests: Iterable[Record]) -> int |
 def score_note(scores: Mapping[str, Score], particles: int) -> list[str]:
     """Say how many of the particles were scored, what is uncertain by that, and other warnings."""
     warned = dict.fromkeys(one for score in scores.values() for one in score.warnings)
-    doubts = [f"warning          {one}" for one in warned]
+    doubts = warning_lines(warned)
     fewest = min((one.particles for one in scores.values()), default=particles)
     errors = [one.rmse_mean_se / one.rmse_mean for one in scores.values() if one.rmse_mean > 0.0]
     if fewest >= particles:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from smcpn.cases import Case
 from smcpn.cli.app import app
 from smcpn.errors import InputError
+from smcpn.results.posterior import Posterior
 from tests.cli.test_cli import SCORE_KEYS, smcpn
 from tests.models import decay_problem
 
@@ -47,7 +48,7 @@ def test_table(small_case):
         assert words in done.output
 
 
-def test_json(small_case):
+def test_json(small_case, monkeypatch):
     done = run("decay", "--likelihood", "classical", "--starts", "3", "--seed", "7", "--json")
     result = json.loads(done.output)
     assert result["success"] is True
@@ -57,8 +58,11 @@ def test_json(small_case):
     rate = result["parameters"]["rate"]
     assert abs(rate["mode"] - 0.8) < 4 * rate["sd"]
     assert set(result["scores"]["again"]) == SCORE_KEYS
+    monkeypatch.setattr(Posterior, "remarks", property(lambda _: ["an outlier"]))
     again = run("decay", "--likelihood", "classical", "--starts", "3", "--seed", "7", "--json")
-    assert json.loads(again.output)["parameters"] == result["parameters"]
+    told = json.loads(again.output)
+    assert told["parameters"] == result["parameters"]
+    assert told["warnings"] == [*result["warnings"], "an outlier"]
 
 
 def test_a_failure_is_printed_as_one(small_case):

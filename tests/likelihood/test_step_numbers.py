@@ -89,3 +89,16 @@ def test_auto_divides_irregular_records_only_where_the_likelihood_can():
         build_likelihood(problem, EKF1(2, 2, interval=1.0))
     with pytest.raises(InputError, match="interval is 0"):
         EKF0(interval=0.0)
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        (EKF0(steps=2, interval=11700.0), "EKF0(order=3, steps=2), each of at most 5850 h"),
+        (RK4(steps=4), "RK4(steps=4)"),
+        (RK4(interval=2.0), "RK4(steps='auto', interval=2.0)"),
+    ],
+    ids=str,
+)
+def test_steps_are_told_by_their_length_where_samples_are_irregular(solver, words):
+    assert solver.in_words("h") == words
