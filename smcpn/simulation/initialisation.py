@@ -43,6 +43,8 @@ def fitted_initial_states(
 ) -> Array:
     """Least-squares initial state of a window for each parameter vector.
 
+    Several outputs count by their noise, see `_scales`.
+
     Parameters
     ----------
     model : Model
@@ -124,11 +126,16 @@ class _Sensitivity:
         self._measured = np.isfinite(window.y).ravel()
         target = window.y[None] if outputs is None else outputs
         self._target = np.nan_to_num(target).reshape(len(target), -1)
+        scales = np.tile(_scales(model, window, values), len(window))[:, self._measured]
+        self._inverse = 1.0 / scales
         self._rows = runge_kutta_rows(window, model, steps)
         self._kernel = LaneKernel(_sensitivity_program(model, window))
 
     def __call__(self, initial: Array) -> tuple[Array, Array]:
-        """Errors (N, M) of the M measured outputs and Jacobians (N, M, n), for states (N, n)."""
+        """Errors (N, M) of the M measured outputs and Jacobians (N, M, n), for states (N, n).
+
+        Both are in units of the noise where there are several outputs.
+        """
         theta = np.ascontiguousarray(np.hstack([self._values, initial]).T)
         state = self._kernel.start(theta, self._rows)
         rows = self._rows
@@ -136,7 +143,27 @@ class _Sensitivity:
         # (T, q (1 + n), N) -> (N, T q, 1 + n)
         parts = emitted.reshape(len(self._measured), 1 + self._n, -1).transpose(2, 0, 1)
         seen = parts[:, self._measured]
-        return self._target[:, self._measured] - seen[..., 0], seen[..., 1:]
+        error = self._target[:, self._measured] - seen[..., 0]
+        return error * self._inverse, seen[..., 1:] * self._inverse[..., None]
+
+
+def _scales(model: Model, window: Record, values: Array) -> Array:
+    """Size of an error of each output, (N, q): what is compared may be amperes and counts.
+
+    It is the standard deviation of the noise, where that is known, else that of the window's
+    samples, and one of a single output.
+    """
+    alone = np.ones((len(values), window.n_outputs))
+    if window.n_outputs == 1:
+        return alone
+    if model.density is None:
+        noise = np.sqrt(model.noise_variances(values).T)
+        if (np.isfinite(noise) & (noise > 0.0)).all():
+            return noise
+    spread = np.array(
+        [np.std(y[np.isfinite(y)]) if np.isfinite(y).any() else 1.0 for y in window.y.T]
+    )
+    return alone * np.where(spread > 0.0, spread, 1.0)
 
 
 def _sensitivity_program(model: Model, window: Record) -> LaneProgram:

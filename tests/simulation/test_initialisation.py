@@ -57,6 +57,27 @@ def test_every_particle_gets_the_least_squares_state_of_its_own():
         assert (squares(found + change) > best).all()
 
 
+def test_outputs_count_by_their_noise_whatever_their_units():
+    noise = np.random.default_rng(2).normal(size=(400, 2))
+    sd = np.array([1e-4, 0.5])
+    prior = PROBLEM.prior.distributions
+
+    def started(unit: float) -> np.ndarray:
+        truth = np.column_stack([RECORD.y[:, 0], np.gradient(RECORD.y[:, 0], RECORD.dt)])
+        y = (truth + sd * noise) * [1.0, unit]
+        record = smcpn.Record(u=RECORD.u, y=y, dt=0.02)
+        problem = smcpn.Problem(
+            PROBLEM.ode, record, observe=["x", lambda v: unit * v], noise=sd * [1.0, unit],
+            prior=prior,
+        )  # fmt: skip
+        return fitted_initial_states(problem.model, record[:20], VALUES, steps=16)[0]
+
+    metres, micrometres = started(1.0), started(1e6)
+    np.testing.assert_allclose(metres, micrometres, rtol=1e-6)
+    # The standard deviation of x(0) is below 1e-4, that of a sample of x; v alone leaves .1.
+    assert abs(metres[0] - START["x"]) < 3e-4
+
+
 def test_a_started_simulation_reproduces_the_record_and_rest_does_not():
     weights = np.ones(1)
     started = simulate_started(PROBLEM, RECORD, VALUES, weights, 20, steps=16)
