@@ -35,6 +35,16 @@ def unit(name: str) -> Any:
 
 
 @cache
+def is_unit(word: str) -> bool:
+    """Return whether a word is the name of a unit."""
+    try:
+        unit(time_unit(word))
+    except InputError:
+        return False
+    return True
+
+
+@cache
 def conversion(name: str, to: str) -> Callable[[Any], Any]:
     """Return the function that converts numbers and arrays, ``"degC"`` to ``"K"`` with its offset.
 

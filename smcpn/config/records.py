@@ -25,7 +25,7 @@ from smcpn.io.parse import StreamFormat
 from smcpn.io.read import chosen, matching
 from smcpn.io.table import TextTable
 from smcpn.model.entries import spanned
-from smcpn.model.measured import converted, stated_unit, time_axis, told_gaps
+from smcpn.model.measured import converted, dates_as_seconds, stated_unit, time_axis, told_gaps
 from smcpn.model.record import HOLDS, Record
 from smcpn.units import time_unit
 
@@ -368,9 +368,12 @@ class Reader:
             every = 1.0 / clock.read("rate", _above_zero) if dt is None else dt
             return {"dt": every, "t_unit": self._of(entry, "t_unit").read("t_unit", text, "s")}
         assert columns.t is not None
-        unit = self._time_unit(entry, time, columns.units.get(time.column, ""))
+        noted = columns.units.get(time.column, "")
+        unit = self._time_unit(entry, time, noted)
+        given = noted or time.unit or self._of(entry, "t_unit").optional("t_unit", text) or ""
+        t = dates_as_seconds(columns.t, given, f"column '{time.column}'")
         with time.section.blame("to" if time.to else "unit" if time.unit else None):
-            return time_axis(columns.t, unit, time.to or None)
+            return time_axis(t, unit, time.to or None)
 
     def _time_unit(self, entry: Section, time: Channel, noted: str) -> str:
         """Unit of a column of times, of which the file notes ``noted``."""

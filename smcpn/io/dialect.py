@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from smcpn.columns import counted
 from smcpn.errors import InputError, listed, shown
 from smcpn.io.fields import MISSING, BadLineError, is_value, split_fields, split_unit
+from smcpn.units import is_unit
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars", " ": "spaces"}
 """Separators of columns that are tried, by the word for them; " " is any white space."""
@@ -133,7 +134,7 @@ class Reading:
                 else []
             )
             below_it = rows[0][1] if rows else []
-            if fits(below_it, names) and _are_units(asked_for or below_it, decimal):
+            if fits(below_it, names) and _are_units(asked_for or below_it, below_it, decimal):
                 given = zip(names, rows.pop(0)[1], strict=False)
                 units |= {name: unit for name, one in given if (unit := _unit(one, decimal))}
         elif asked.header is None:
@@ -212,13 +213,17 @@ def _header_fields(line: TextLine, delimiter: str) -> list[str]:
     return split_line(text, delimiter)
 
 
-def _are_units(fields: Sequence[str], decimal: str) -> bool:
-    """Whether fields below names are units: short words, or words in brackets."""
+def _are_units(fields: Sequence[str], line: Sequence[str], decimal: str) -> bool:
+    """Whether fields below names are units: short words in a line that has a unit or brackets.
+
+    Other words may be the first samples, of which the user is to know that they are no numbers.
+    """
     given = [one for one in fields if one.lower() not in MISSING]
-    return bool(given) and all(
+    words = bool(given) and all(
         not is_value(one, decimal) and (one[:1] in "[(" or len(one) <= LONGEST_UNIT)
         for one in given
     )
+    return words and any(one[:1] in "[(" or is_unit(one) for one in line if one)
 
 
 def _unit(text: str, decimal: str) -> str:

@@ -104,8 +104,8 @@ def read_record(
         files ``"rig.force"`` is in a structure or a group, ``"y[0]"`` the first column of a matrix.
     time : str, optional
         Column of numbers, in seconds or in another unit that the file states, or of dates, as
-        2026-01-31 12:00:00.5, of which the first is at 0 and which are counted in seconds unless
-        ``to`` says another unit. Give either it or ``dt``.
+        2026-01-31 12:00:00.5 or 20260131, of which the first is at 0 and which are counted in
+        seconds unless ``to`` says another unit. Give either it or ``dt``.
     dt, hold
         See `Record`. Times within 0.1 % of an interval of equal spacing count as equally spaced.
     t_unit : str, optional

@@ -23,6 +23,8 @@ UNIFORM = 1e-3
 """Share of the interval within which times count as equally spaced: a file rounds them."""
 NEARLY, MOSTLY = 0.1, 0.9
 """Sampling has gaps, and is not irregular, where most intervals are nearly the median."""
+EARLIEST, LATEST = 1800, 2200_00_00_00_00_00
+"""Year, and number, between which numbers may be dates."""
 GAP = 1.5
 """Usual intervals from which on a row is missing."""
 
@@ -137,9 +139,11 @@ class Wanted:
             axis: dict[str, Any] = {"dt": self.dt, "t_unit": self.t_unit or "s"}
         else:
             assert measured.t is not None
-            unit = stated_unit(self.t_unit, measured.units.get(self.time, ""), source)
+            noted = measured.units.get(self.time, "")
+            unit = stated_unit(self.t_unit, noted, source)
+            t = dates_as_seconds(measured.t, noted or self.t_unit or "", f"column '{self.time}'")
             with naming(source, self.time):
-                axis = time_axis(measured.t, unit, self.to.get(self.time))
+                axis = time_axis(t, unit, self.to.get(self.time))
         u = self._converted(source, self.inputs, measured.u, measured.units)
         y = self._converted(source, self.outputs, measured.y, measured.units)
         noted = {self.to.get(one, measured.units.get(one, "")) for one in self.outputs}
@@ -209,6 +213,45 @@ def stated_unit(given: str | None, noted: str, what: str) -> str:
             argument="t_unit",
         )
     return units_of_time.pop() if units_of_time else "s"
+
+
+def dates_as_seconds(t: Array, noted: str, name: str) -> Array:
+    """Return times, in seconds from the first where the numbers are dates, as 20260131.
+
+    That is told. They are 8 digits, or 12 or 14 with minutes and seconds, and each is a date; and
+    no unit of them is known.
+
+    Parameters
+    ----------
+    t : ndarray, (T,)
+    noted : str
+        Unit that data or user state; "" where none is known.
+    name : str
+        Of the column, for the message.
+    """
+    if noted or not len(t) or not np.isfinite(t).all():
+        return t
+    after = {8: 1_000_000, 12: 100, 14: 1}.get(len(f"{t[0]:.0f}"))
+    if after is None or (t != np.floor(t)).any() or t.min() < 0 or t.max() * after > LATEST:
+        return t
+    rest = t.astype(np.int64) * after
+    parts: list[NDArray[np.int64]] = []
+    for base in (100, 100, 100, 100, 100):
+        rest, part = np.divmod(rest, base)
+        parts.append(part)
+    second, minute, hour, day, month = parts
+    first = ((rest - 1970) * 12 + month - 1).astype("datetime64[M]")
+    dates = first.astype("datetime64[D]") + (day - 1)
+    real = (month >= 1) & (month <= 12) & (dates.astype("datetime64[M]") == first) & (hour < 24)
+    if not (real & (minute < 60) & (second < 60) & (rest >= EARLIEST)).all():
+        return t
+    sentence = (
+        f"{name}: numbers such as {t[0]:.0f} are taken for dates, and counted in seconds from the "
+        "first; state their unit (t_unit) where they are times"
+    )
+    _log.warning("%s", visible(sentence))
+    seconds = dates.astype("datetime64[s]").astype(np.int64) + 3600 * hour + 60 * minute + second
+    return (seconds - seconds[0]).astype(float)
 
 
 def time_axis(t: Array, unit: str, to: str | None) -> dict[str, Any]:

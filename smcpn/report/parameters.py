@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -126,11 +127,14 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
         correlated with another.
     """
     truth = check_truth(posterior, truth)
-    names = _most_correlated(plain_names(posterior), posterior)
+    every = plain_names(posterior)
+    names = _most_correlated(every, posterior)
     d, columns = len(names), [posterior.names.index(name) for name in names]
     side = NARROW if is_narrow() else max(WIDTH, 1.2 * d)
     drawing = figure(side if d > 1 else 3.0, side)
     grid = drawing.subplots(d, d, squeeze=False)
+    if d < len(every):
+        drawing.suptitle(_left_out(d, len(every)), fontsize=8.0, x=0.02, ha="left")
     correlation = posterior_correlation(posterior.theta[:, columns], posterior.weights)
     units = {name: _power_of_ten(posterior[name]) for name in names}
     points = posterior.resample(min(DRAWS, len(posterior.theta)))
@@ -152,6 +156,13 @@ def corner_figure(posterior: WeightedDraws, truth: Mapping[str, Any] | None = No
             labels = [_label(name, units[name], False) for name in (x, y)]
             _label_edges(axes, *labels, bottom=i == d - 1, left=j == 0, diagonal=i == j)
     return drawing
+
+
+def _left_out(shown: int, every: int) -> str:
+    """What a figure of some of the parameters says of the others."""
+    more = f"; up to {MOST_PAIRED} where the page is wide" if is_narrow() else ""
+    text = f"the {shown} of {every} parameters that are most correlated with another{more}"
+    return textwrap.fill(text, 48 if is_narrow() else 120)
 
 
 def _most_correlated(names: list[str], posterior: WeightedDraws) -> list[str]:

@@ -122,6 +122,43 @@ def test_dates_whose_header_names_a_zone_are_seconds(tmp_path):
     assert (record.t_unit, record.dt) == ("s", 3600.0)
 
 
+@pytest.mark.parametrize(
+    ("times", "options", "expected"),
+    [
+        (("20260131", "20260201", "20260203"), {}, [0.0, 86400.0, 259200.0]),
+        (("20260131", "20260201", "20260203"), {"to": {"t": "day"}}, [0.0, 1.0, 3.0]),
+        (("202601312359", "202602010000", "202602010002"), {}, [0.0, 60.0, 180.0]),
+        (("20260131235959", "20260201000000", "20260201000003"), {}, [0.0, 1.0, 4.0]),
+        # The 30th of February, other digits, a unit that is stated: times.
+        (("20260228", "20260229", "20260231"), {}, [20260228.0, 20260229.0, 20260231.0]),
+        (("20260131", "20260201", "120260203"), {}, [20260131.0, 20260201.0, 120260203.0]),
+        (("20260131.5", "20260201", "20260203"), {}, [20260131.5, 20260201.0, 20260203.0]),
+        (("20260131", "20260201", "20260203"), {"t_unit": "s"}, [20260131, 20260201, 20260203]),
+        (("10000101", "10000102", "10000104"), {}, [10000101, 10000102, 10000104]),
+    ],
+)
+def test_numbers_that_are_all_dates_are_dates_and_told(tmp_path, caplog, times, options, expected):
+    path = written(tmp_path, "t,x\n" + "".join(f"{one},1\n" for one in times))
+    record = smcpn.read_record(path, time="t", outputs="x", **options)
+    np.testing.assert_array_equal(record.t, expected)
+    assert ("taken for dates" in caplog.text) == (expected[0] == 0.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "unit"),
+    [("s,mm", "mm"), ("[sec],[ticks]", "ticks"), ("s,ticks", "ticks"), ("hh:mm,°C", "°C")],
+)
+def test_words_below_the_names_are_units_where_one_is(tmp_path, line, unit):
+    record = smcpn.read_record(written(tmp_path, f"t,x\n{line}\n0,1\n1,2\n"), time="t", outputs="x")
+    assert (len(record), record.y_unit) == (2, unit)
+
+
+def test_other_words_below_the_names_are_no_numbers(tmp_path):
+    path = written(tmp_path, "t,x\nstart,idle\n0,1\n1,2\n")
+    with pytest.raises(smcpn.InputError, match="line 2: 'x' is 'idle', no number"):
+        smcpn.read_record(path, time="t", outputs="x")
+
+
 def test_a_table_without_names(tmp_path):
     header = ["t", "u", "x"]
     for text in (PLAIN, GERMAN, "device 7\n\n" + GERMAN, "a,b,c\n" + PLAIN):

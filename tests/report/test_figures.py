@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 
 import matplotlib as mpl
@@ -16,7 +17,15 @@ from matplotlib.figure import Figure
 import smcpn
 from smcpn.report.page import svg_text
 from smcpn.report.sampler import run_caption
-from smcpn.report.style import DARK, LIGHT, MIDDLE, Powers, band_envelope, envelope
+from smcpn.report.style import (
+    DARK,
+    LIGHT,
+    MIDDLE,
+    Powers,
+    band_envelope,
+    envelope,
+    narrow_column,
+)
 from tests import models
 
 
@@ -41,7 +50,7 @@ def test_every_method_returns_a_figure(posterior):
         posterior.plot_frf(record),
         posterior.plot_error_budget(),
     ]
-    assert all(type(one) is Figure for one in figures)
+    assert all(isinstance(one, Figure) for one in figures)
     assert all(svg_text(one).startswith("<?xml") for one in figures)
 
 
@@ -77,6 +86,18 @@ def test_the_corner_has_every_pair_once(posterior):
     expected = np.cov(theta.T, aweights=weights)
     r = expected[0, 1] / np.sqrt(expected[0, 0] * expected[1, 1])
     assert drawing.axes[1].get_title(loc="right") == f"{r:+.2f}"
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_a_corner_of_some_parameters_says_so(posterior, monkeypatch, narrow):
+    assert posterior.plot_corner().get_suptitle() == ""
+    most = "MOST_PAIRED_NARROW" if narrow else "MOST_PAIRED"
+    monkeypatch.setattr(f"smcpn.report.parameters.{most}", 1)
+    with narrow_column() if narrow else nullcontext():
+        drawing = posterior.plot_corner()
+    assert len(drawing.axes) == 1
+    assert "the 1 of 2 parameters" in drawing.get_suptitle()
+    assert ("wide" in drawing.get_suptitle()) == narrow
 
 
 def test_the_run_marks_every_rejuvenation(posterior):
