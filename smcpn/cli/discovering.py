@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from smcpn.cli.outcome import peak_memory_mb
 from smcpn.cli.records import Source, check_measured
 from smcpn.columns import align
 from smcpn.discovery.results.discovery import Discovery
+from smcpn.discovery.results.models import DiscoveredModel
 from smcpn.discovery.results.peers import PeerTable
 from smcpn.errors import InputError, listed, nearest
 from smcpn.io.files import ColumnError
@@ -161,42 +162,38 @@ def as_dict(outcome: Outcome) -> dict[str, Any]:
         "equations": found.equations(),
         "noise": dict(zip(found.outputs, found.noise.tolist(), strict=True)),
         "coefficients": {name: vars(one) for name, one in found.coefficients.items()},
-        "models": [
-            {
-                "probability": model.probability,
-                "log_evidence": model.log_evidence,
-                "log_evidence_se": model.log_evidence_se,
-                "log_prior": model.log_prior,
-                "coefficients": {
-                    name: {"mean": mean, "sd": sd}
-                    for name, mean, sd in zip(
-                        model.names, model.mean.tolist(), model.sd.tolist(), strict=True
-                    )
-                },
-            }
-            for model in found.models
-        ],
+        "models": [_of_model(model) for model in found.models],
         "warnings": list(found.warnings),
-        "tests": {
-            name: {
-                output: {
-                    "rmse": float(one.rmse_of_mean[j]),
-                    "fit": float(one.fit[j]),
-                    "coverage": float(one.coverage[j]),
-                }
-                for j, output in enumerate(found.outputs)
-            }
-            | {"left_out": one.diverged}
-            for name, one in outcome.tests.items()
-        },
-        **(
-            {}
-            if outcome.peers is None
-            else {
-                "pysindy": {
-                    method: dict(zip(outcome.peers.names, values.tolist(), strict=True))
-                    for method, values in outcome.peers.others.items()
-                }
-            }
-        ),
+        "tests": {name: _of_test(one, found.outputs) for name, one in outcome.tests.items()},
+        **({} if outcome.peers is None else {"pysindy": _of_peers(outcome.peers)}),
+    }
+
+
+def _of_model(model: DiscoveredModel) -> dict[str, Any]:
+    moments = zip(model.names, model.mean.tolist(), model.sd.tolist(), strict=True)
+    return {
+        "probability": model.probability,
+        "log_evidence": model.log_evidence,
+        "log_evidence_se": model.log_evidence_se,
+        "log_prior": model.log_prior,
+        "coefficients": {name: {"mean": mean, "sd": sd} for name, mean, sd in moments},
+    }
+
+
+def _of_test(one: Simulation, outputs: Sequence[str]) -> dict[str, Any]:
+    scores: dict[str, Any] = {
+        output: {
+            "rmse": float(one.rmse_of_mean[j]),
+            "fit": float(one.fit[j]),
+            "coverage": float(one.coverage[j]),
+        }
+        for j, output in enumerate(outputs)
+    }
+    return scores | {"left_out": one.diverged}
+
+
+def _of_peers(peers: PeerTable) -> dict[str, Any]:
+    return {
+        method: dict(zip(peers.names, values.tolist(), strict=True))
+        for method, values in peers.others.items()
     }

@@ -432,6 +432,42 @@ class Constants:
         return self.symbols[name]
 
 
+class _Parameters:
+    """Parameters by name as they are first used: symbols of theta, or constants.
+
+    Parameters
+    ----------
+    free : list of str
+        Those that are symbols.
+    fixed : mapping of str to float
+        Those that are constants.
+    lacking : str
+        Message for a parameter that is neither, with a place for its ``{name}``.
+    """
+
+    def __init__(self, free: list[str], fixed: Mapping[str, float], lacking: str) -> None:
+        self.symbols = {name: ca.SX.sym(name) for name in free}
+        self.constants, self.used = Constants(), set[str]()
+        self._fixed, self._lacking = fixed, lacking
+
+    def __call__(self, name: str, default: float | None = None) -> ca.SX:
+        """Symbol of a parameter; of its default where it is neither free nor fixed."""
+        self.used.add(name)
+        if name in self.symbols:
+            return self.symbols[name]
+        if name in self._fixed:
+            return self.constants.symbol(self._fixed[name], name)
+        if default is None:
+            raise InputError(self._lacking.format(name=name), argument=f"prior.{name}")
+        # Two functions may give one name different defaults.
+        return self.constants.symbol(default, f"{name}={default!r}")
+
+    def unused(self, ode: ODE) -> list[str]:
+        """Free or fixed parameters that nothing has used, defaults of the ODE aside."""
+        given = (*self.symbols, *self._fixed)
+        return [name for name in given if name not in self.used and name not in ode.defaults]
+
+
 def _require_positive(named: list[tuple[str, Any]], fixed: Mapping[str, float]) -> None:
     """Refuse a standard deviation or diffusion whose parameter is fixed to no positive number."""
     for what, name in named:
@@ -485,21 +521,8 @@ def make_model(
     unused : list of str
         Free or fixed parameters that nothing depends on, defaults of the ODE aside.
     """
-    symbols = {name: ca.SX.sym(name) for name in free}
-    used: set[str] = set()
-    constants = Constants()
-
-    def parameter(name: str, default: float | None = None) -> ca.SX:
-        used.add(name)
-        if name in symbols:
-            return symbols[name]
-        if name in fixed:
-            return constants.symbol(fixed[name], name)
-        if default is None:
-            raise InputError(lacking.format(name=name), argument=f"prior.{name}")
-        # Two functions may give one name different defaults.
-        return constants.symbol(default, f"{name}={default!r}")
-
+    parameter = _Parameters(free, fixed, lacking)
+    constants = parameter.constants
     x, u, t = _vector("x", len(ode.states)), _vector("u", len(ode.inputs)), ca.SX.sym("t")
     values = ca.vertcat(*[parameter(name) for name in ode.parameters])
     rhs = ode.rhs(x, u, t, values)
@@ -520,7 +543,7 @@ def make_model(
         x=x,
         u=u,
         t=t,
-        theta=ca.vertcat(*symbols.values(), *added.symbols),
+        theta=ca.vertcat(*parameter.symbols.values(), *added.symbols),
         rhs=rhs,
         outputs=outputs,
         noise_variance=graphs.variance,
@@ -539,9 +562,8 @@ def make_model(
             raise InputError(
                 "delay does not go with process noise: leave one of them out", argument="delay"
             )
-        used.update(delay.names)
-    unused = [name for name in (*free, *fixed) if name not in used and name not in ode.defaults]
-    return model, added.distributions, unused
+        parameter.used.update(delay.names)
+    return model, added.distributions, parameter.unused(ode)
 
 
 def _vector(name: str, size: int) -> ca.SX:

@@ -246,10 +246,7 @@ def simulate_particles(
         if not moments.weights.any():
             raise InputError(f"{record.name}: the simulation diverges for every particle")
     centre = moments.weights @ values
-    noise = np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
-    if model.density is not None:
-        # That of a density whose output is not in the unit of y is left out of the band.
-        noise = np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
+    noise = _noise_variance(model, values, moments)
     if isinstance(simulator, _Means):
         noise = np.where(simulator.natural, simulator.slopes(centre[:, None]), noise)
     process = simulator.process_variance(problem, theta, moments.weights)
@@ -281,6 +278,15 @@ def simulate_particles(
         outputs=tuple(map(str, problem.observe if observe is None else observed(problem, observe))),
         warnings=warnings,
     )
+
+
+def _noise_variance(model: Model, values: Array, moments: _Moments) -> Array:
+    """Posterior mean of the noise variance; of a density that at the mean, (q,) or (T, q)."""
+    if model.density is None:
+        return np.nan_to_num(model.noise_variances(values), posinf=0.0) @ moments.weights
+    centre = moments.weights @ values
+    # That of a density whose output is not in the unit of y is left out of the band.
+    return np.nan_to_num(model.density_scatter(centre, moments.mean, moments.mean)[0])
 
 
 class _Means:

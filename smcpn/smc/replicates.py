@@ -1,120 +1,30 @@
-"""Independent populations combined to one weighted sample, and warnings about a run."""
+"""Independent populations combined to one weighted sample."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from smcpn.smc.diagnosis import diagnose, diagnose_particles
 from smcpn.smc.estimation import HIGH_VARIANCE
 from smcpn.smc.evidence import combined_log_evidence, r_hat
-from smcpn.smc.mixing import MUCH_UNMOVED
-from smcpn.smc.particles import ParticleSystem, distinct_sample_size
+from smcpn.smc.particles import distinct_sample_size
 from smcpn.smc.proposals import weighted_moments
 from smcpn.smc.rejuvenation import Rejuvenation
 from smcpn.smc.sampler import Sampler
 from smcpn.smc.trace import Trace
 
-FEW_DISTINCT = 0.5
-"""Share of the effective sample size that is left where copies count once."""
-LOW_ACCEPTANCE = 0.1
-FEW_LINEAGES = 10
-DEEP_BRIDGE = 20
-MUCH_CORRELATED = 0.5
-"""Correlation of the states of chains with their starts, on average."""
-MANY_DIVERGED = 0.5
-"""Share of a rejuvenation's proposals whose solution is NaN or infinite."""
-
-
-class SamplerWarning(UserWarning):
-    """A run finished, but its result may not be reliable."""
-
-
-def diagnose(rejuvenations: Sequence[Rejuvenation]) -> dict[str, str]:
-    """Return a warning, one sentence, for each kind of symptom of an unreliable run.
-
-    Parameters
-    ----------
-    rejuvenations : sequence of Rejuvenation
-        Of one population, in order.
-    """
-    if not rejuvenations:
-        return {}
-    found = {}
-    low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE]
-    if low:
-        worst = min(low, key=lambda r: r.acceptance)
-        found["acceptance"] = (
-            f"acceptance fell below {LOW_ACCEPTANCE} in {len(low)} of {len(rejuvenations)} "
-            f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
-            "use more particles or a narrower prior"
-        )
-    stuck = [r for r in rejuvenations if r.unmoved > MUCH_UNMOVED]
-    if stuck:
-        worst = max(stuck, key=lambda r: r.unmoved)
-        found["unmoved"] = (
-            f"in {len(stuck)} of {len(rejuvenations)} rejuvenations the moves left more than "
-            f"{MUCH_UNMOVED} of the posterior where it was (most {worst.unmoved:.2f} at sample "
-            f"{worst.sample}): the error of the evidence is stated too low and means may be "
-            "biased, use more particles"
-        )
-    fewest = min(r.lineages for r in rejuvenations)
-    if fewest < FEW_LINEAGES:
-        found["lineages"] = (
-            f"only {fewest} particles had descendants when the evidence was last estimated from "
-            "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
-        )
-    slow = [r for r in rejuvenations if r.start_correlation > MUCH_CORRELATED]
-    if slow:
-        worst = max(slow, key=lambda r: r.start_correlation)
-        found["chains"] = (
-            f"in {len(slow)} of {len(rejuvenations)} rejuvenations the chains of moves stayed near "
-            f"their starts (correlation {worst.start_correlation:.2f} on average, step "
-            f"{worst.step:.2g}): "
-            "the error of the evidence may be stated too low, use longer chains, such as "
-            "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles"
-        )
-    # Along gradients, in many dimensions, a path of many parts is the rule.
-    bridges = Counter(r.sample for r in rejuvenations if r.exponent < 1.0 and not r.chains)
-    sample, depth = bridges.most_common(1)[0] if bridges else (0, 0)
-    if depth > DEEP_BRIDGE:
-        found["bridge"] = (
-            f"the bridge across sample {sample} took {depth} parts: the noise is very small for "
-            "the prior, check noise and units or narrow the prior"
-        )
-    diverged = [r for r in rejuvenations if r.diverged > MANY_DIVERGED * r.evaluations]
-    if diverged:
-        found["diverged"] = (
-            f"more than half of the proposals diverged in {len(diverged)} of "
-            f"{len(rejuvenations)} rejuvenations: narrow the prior, or raise steps"
-        )
-    return found
-
-
-def diagnose_particles(system: ParticleSystem) -> dict[str, str]:
-    """Return a warning where many of the final particles are copies."""
-    distinct = distinct_sample_size(system.theta, system.log_weights)
-    if distinct >= FEW_DISTINCT * system.ess:
-        return {}
-    alive = np.isfinite(system.log_weights)
-    different = len(np.unique(system.theta[alive], axis=0))
-    ancestors = len(np.unique(system.ancestor[alive]))
-    return {
-        "distinct": (
-            f"the {system.ess:.0f} effective particles are worth {distinct:.0f} where copies "
-            f"count once ({different} different ones, of {ancestors} ancestors): the posterior "
-            "is coarser than it looks, use more particles"
-        )
-    }
-
-
 Array = NDArray[np.float64]
 
 HIGH_R_HAT = 1.05
 """Vehtari et al. (2021) ask for 1.01 of chains; populations of 1000 draws differ by more."""
+
+
+class SamplerWarning(UserWarning):
+    """A run finished, but its result may not be reliable."""
 
 
 @dataclass(frozen=True)

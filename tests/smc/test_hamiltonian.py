@@ -10,11 +10,11 @@ from scipy import stats
 
 from smcpn.errors import InputError
 from smcpn.model.prior import Prior
+from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.hamiltonian import HamiltonianMonteCarlo, LangevinMetropolis, _of_all_chains
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.metric import Metric
 from smcpn.smc.particles import RecordTarget, RefinementTarget
-from smcpn.smc.replicates import diagnose
 from smcpn.smc.resampling import systematic
 from smcpn.smc.sampler import Settings
 from smcpn.smc.start import MixtureStart, Modes

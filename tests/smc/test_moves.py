@@ -11,6 +11,7 @@ from scipy import stats
 
 from smcpn.errors import InputError, NotStorableError
 from smcpn.model.prior import Prior
+from smcpn.smc.diagnosis import diagnose, diagnose_particles
 from smcpn.smc.ibis import Ibis
 from smcpn.smc.kernels import IndependentKernel
 from smcpn.smc.moves import (
@@ -24,7 +25,6 @@ from smcpn.smc.moves import (
 from smcpn.smc.particles import RecordTarget, Target, distinct_sample_size
 from smcpn.smc.proposals import PROPOSALS, DefensiveGaussian, StudentMixture
 from smcpn.smc.rejuvenation import MoveSettings, Rejuvenation
-from smcpn.smc.replicates import diagnose, diagnose_particles
 from smcpn.smc.resampling import SCHEMES, systematic
 from smcpn.smc.sampler import Settings
 from tests.targets import BOUNDS, QUANTILES, skewed, skewed_draws

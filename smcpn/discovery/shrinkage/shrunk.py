@@ -28,8 +28,9 @@ from smcpn.likelihood.gradient import LogLikelihood
 from smcpn.likelihood.registry import build_likelihood
 from smcpn.model.problem import Problem
 from smcpn.model.record import Record
+from smcpn.smc.diagnosis import diagnose
 from smcpn.smc.particles import normalise
-from smcpn.smc.replicates import combine, diagnose
+from smcpn.smc.replicates import combine
 from smcpn.smc.sampler import Progress, Settings
 from smcpn.smc.tempering import Tempering
 from smcpn.solver import Solver

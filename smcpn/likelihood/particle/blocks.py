@@ -95,8 +95,30 @@ class _Layout:
         self.own = end
 
     def blocks(self) -> Blocks:
+        guide, theta = self.guide, dict[str, Block]()
+        for name, make in self._of_theta().items():
+            theta[f"{name}_shared"], theta[name] = make()
+        particle = self._particle()
+        theta["hoist"] = self._hoist()
+        return Blocks(
+            theta=theta,
+            particle=particle,
+            own=self.own,
+            step=guide.step_row.symbols.numel(),
+            sample=guide.sample_row.symbols.numel(),
+            n=guide.n,
+            noises=guide.noises,
+            n_theta=self.theta.numel(),
+            first=self.at["first"],
+            look=self.at["l"],
+            n_look=self.carried["l"].numel(),
+            slots=self.slot,
+            widths={name: symbols.numel() for name, symbols in self.rows.items()},
+        )
+
+    def _of_theta(self) -> Mapping[str, Callable[[], tuple[Block, Block]]]:
+        """Blocks whose lanes are the parameters, by name: what all share, and the rest."""
         guide, at, step_row = self.guide, self.at, self.guide.step_row.symbols
-        sample_row, n = guide.sample_row.symbols, guide.n
         carried = {name: (symbols, at[name]) for name, symbols in self.carried.items()}
         x, P, ahead = ({name: carried[name]} for name in "mPl")
         on_path = {"m": (guide.x, PATH)}
@@ -110,7 +132,7 @@ class _Layout:
         rolled, _ = guide.particle(ca.SX.zeros(guide.noises, 1))
         none = ca.SX.zeros(self.carried["P"].numel(), 1)
         clear = ca.SX.zeros(self.carried["l"].numel(), 1)
-        lanes: Mapping[str, Callable[[], tuple[Block, Block]]] = {
+        return {
             "start": lambda: self._block([(self._initial(), at["first"])], {}, "f"),
             # The filter and the path begin at the first state.
             "begin": lambda: self._block([(guide.x, at["m"]), (none, at["P"])], first, ""),
@@ -136,26 +158,6 @@ class _Layout:
             "unseen": lambda: self._block([(guide.unseen(), SAMPLE)], {}, ""),
             "unguided": lambda: self._block([(guide.unguided(), STEP)], {}, "rg"),
         }
-        theta: dict[str, Block] = {}
-        for name, make in lanes.items():
-            theta[f"{name}_shared"], theta[name] = make()
-        particle = self._particle()
-        theta["hoist"] = self._hoist()
-        return Blocks(
-            theta=theta,
-            particle=particle,
-            own=self.own,
-            step=step_row.numel(),
-            sample=sample_row.numel(),
-            n=n,
-            noises=guide.noises,
-            n_theta=self.theta.numel(),
-            first=at["first"],
-            look=at["l"],
-            n_look=self.carried["l"].numel(),
-            slots=self.slot,
-            widths={name: symbols.numel() for name, symbols in self.rows.items()},
-        )
 
     def _initial(self) -> ca.SX:
         return self.start.initial(self.guide.model)

@@ -1,0 +1,138 @@
+"""Symptoms of an unreliable run, each a sentence that says what to do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from smcpn.smc.mixing import MUCH_UNMOVED
+from smcpn.smc.particles import ParticleSystem, distinct_sample_size
+from smcpn.smc.rejuvenation import Rejuvenation
+
+FEW_DISTINCT = 0.5
+"""Share of the effective sample size that is left where copies count once."""
+LOW_ACCEPTANCE = 0.1
+FEW_LINEAGES = 10
+DEEP_BRIDGE = 20
+MUCH_CORRELATED = 0.5
+"""Correlation of the states of chains with their starts, on average."""
+MANY_DIVERGED = 0.5
+"""Share of a rejuvenation's proposals whose solution is NaN or infinite."""
+
+Records = Sequence[Rejuvenation]
+"""The rejuvenations of one population, in order."""
+
+
+def diagnose(rejuvenations: Records) -> dict[str, str]:
+    """Return a warning, one sentence, for each kind of symptom of an unreliable run.
+
+    Parameters
+    ----------
+    rejuvenations : sequence of Rejuvenation
+        Of one population, in order.
+    """
+    if not rejuvenations:
+        return {}
+    found = {kind: symptom(rejuvenations) for kind, symptom in SYMPTOMS.items()}
+    return {kind: sentence for kind, sentence in found.items() if sentence}
+
+
+def _of_acceptance(rejuvenations: Records) -> str:
+    low = [r for r in rejuvenations if r.acceptance < LOW_ACCEPTANCE]
+    if not low:
+        return ""
+    worst = min(low, key=lambda r: r.acceptance)
+    return (
+        f"acceptance fell below {LOW_ACCEPTANCE} in {len(low)} of {len(rejuvenations)} "
+        f"rejuvenations (lowest {worst.acceptance:.3f} at sample {worst.sample}): "
+        "use more particles or a narrower prior"
+    )
+
+
+def _of_the_unmoved(rejuvenations: Records) -> str:
+    stuck = [r for r in rejuvenations if r.unmoved > MUCH_UNMOVED]
+    if not stuck:
+        return ""
+    worst = max(stuck, key=lambda r: r.unmoved)
+    return (
+        f"in {len(stuck)} of {len(rejuvenations)} rejuvenations the moves left more than "
+        f"{MUCH_UNMOVED} of the posterior where it was (most {worst.unmoved:.2f} at sample "
+        f"{worst.sample}): the error of the evidence is stated too low and means may be "
+        "biased, use more particles"
+    )
+
+
+def _of_lineages(rejuvenations: Records) -> str:
+    fewest = min(r.lineages for r in rejuvenations)
+    if fewest >= FEW_LINEAGES:
+        return ""
+    return (
+        f"only {fewest} particles had descendants when the evidence was last estimated from "
+        "ancestry: its standard error is not to be trusted, use replicates=4 or more particles"
+    )
+
+
+def _of_chains(rejuvenations: Records) -> str:
+    slow = [r for r in rejuvenations if r.start_correlation > MUCH_CORRELATED]
+    if not slow:
+        return ""
+    worst = max(slow, key=lambda r: r.start_correlation)
+    return (
+        f"in {len(slow)} of {len(rejuvenations)} rejuvenations the chains of moves stayed near "
+        f"their starts (correlation {worst.start_correlation:.2f} on average, step "
+        f"{worst.step:.2g}): "
+        "the error of the evidence may be stated too low, use longer chains, such as "
+        "moves=smcpn.HamiltonianMonteCarlo(length=40), and more particles"
+    )
+
+
+def _of_bridges(rejuvenations: Records) -> str:
+    # Along gradients, in many dimensions, a path of many parts is the rule.
+    bridges = Counter(r.sample for r in rejuvenations if r.exponent < 1.0 and not r.chains)
+    sample, depth = bridges.most_common(1)[0] if bridges else (0, 0)
+    if depth <= DEEP_BRIDGE:
+        return ""
+    return (
+        f"the bridge across sample {sample} took {depth} parts: the noise is very small for "
+        "the prior, check noise and units or narrow the prior"
+    )
+
+
+def _of_the_diverged(rejuvenations: Records) -> str:
+    diverged = [r for r in rejuvenations if r.diverged > MANY_DIVERGED * r.evaluations]
+    if not diverged:
+        return ""
+    return (
+        f"more than half of the proposals diverged in {len(diverged)} of "
+        f"{len(rejuvenations)} rejuvenations: narrow the prior, or raise steps"
+    )
+
+
+SYMPTOMS: dict[str, Callable[[Records], str]] = {
+    "acceptance": _of_acceptance,
+    "unmoved": _of_the_unmoved,
+    "lineages": _of_lineages,
+    "chains": _of_chains,
+    "bridge": _of_bridges,
+    "diverged": _of_the_diverged,
+}
+"""What is told of rejuvenations by kind of symptom; nothing where there is none."""
+
+
+def diagnose_particles(system: ParticleSystem) -> dict[str, str]:
+    """Return a warning where many of the final particles are copies."""
+    distinct = distinct_sample_size(system.theta, system.log_weights)
+    if distinct >= FEW_DISTINCT * system.ess:
+        return {}
+    alive = np.isfinite(system.log_weights)
+    different = len(np.unique(system.theta[alive], axis=0))
+    ancestors = len(np.unique(system.ancestor[alive]))
+    return {
+        "distinct": (
+            f"the {system.ess:.0f} effective particles are worth {distinct:.0f} where copies "
+            f"count once ({different} different ones, of {ancestors} ancestors): the posterior "
+            "is coarser than it looks, use more particles"
+        )
+    }
