@@ -468,7 +468,7 @@ class ChangeDocument(Document):
 
 
 class Position(Document):
-    """Where a stream is."""
+    """Place of a stream: samples seen, its time axis, and the state of the test for changes."""
 
     axis: AxisDocument
     change: ChangeDocument

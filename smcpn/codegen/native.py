@@ -50,7 +50,7 @@ class Target(NamedTuple):
     @classmethod
     @functools.cache
     def host(cls) -> Target:
-        """That of this machine."""
+        """The target that is this machine's own processor, with all its instructions."""
         features = binding.get_host_cpu_features().flatten()
         return cls(binding.get_process_triple(), binding.get_host_cpu_name(), features)
 

@@ -240,7 +240,7 @@ class _Rolling:
             self._found.append(Block(arguments=arguments, loads=loads, stores=stores))
 
     def _arguments(self, statements: Iterable[Statement]) -> tuple[Value, ...]:
-        """Those of the block that statements read."""
+        """Arguments of the block that statements read."""
         read = {operand for statement in statements for operand in statement.operands}
         return tuple(value for value in self.block.arguments if value in read)
 

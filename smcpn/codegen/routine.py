@@ -148,7 +148,7 @@ def _write(module: ir.Module, function: FunctionType, values: tuple[Any, ...]) -
 
 
 def _taken(builder: Any, word: Any, leaf: Any) -> Any:
-    """What a word stands for."""
+    """Return what a word of the arguments stands for: a number, a truth value or an array."""
     if isinstance(leaf, float):
         return builder.bitcast(word, DOUBLE)
     if not isinstance(leaf, np.ndarray):

@@ -74,7 +74,7 @@ class Population:
 
     @property
     def prediction(self) -> Array:
-        """Mean and standard deviation of the outputs that were predicted, (2, q); see above."""
+        """Predicted mean and standard deviation of the outputs, (2, q)."""
         return self._numbers[-2 * self.sizes[1] :].reshape(2, -1)
 
 

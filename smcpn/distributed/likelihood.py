@@ -172,7 +172,7 @@ class Distributed(_Distributed):
 
 
 class DistributedDiffused(Distributed):
-    """The same of a `DiffusedLikelihood`."""
+    """A `DiffusedLikelihood` that is evaluated by workers."""
 
     contract = "diffused"
 

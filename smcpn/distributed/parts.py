@@ -90,7 +90,7 @@ class Store:
 
     @property
     def n_bytes(self) -> int:
-        """Of all parts that are here."""
+        """Bytes that all parts take here."""
         return sum(size for _, size in self._parts.values())
 
     def receive(self, parts: Mapping[str, bytes]) -> None:

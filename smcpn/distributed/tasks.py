@@ -51,7 +51,7 @@ class Batch:
         return len(self.rows[0])
 
     def take(self, some: slice) -> Batch:
-        """The same of some of the particles."""
+        """Return the batch of some of the particles."""
         rows = tuple(array[some] for array in self.rows)
         return Batch(self.method, rows, tuple(a[..., some] for a in self.columns), self.others)
 

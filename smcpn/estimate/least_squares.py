@@ -379,7 +379,7 @@ class Climb:
 
 
 def _found(climb: Climb) -> Found:
-    """What a search found."""
+    """Return the end of a climb as what a search found."""
     density = climb.density
     edge = Region(density.names, density.scale, density.bounds).at_edge(climb.theta)
     return Found(

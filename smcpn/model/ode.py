@@ -367,12 +367,12 @@ class Arguments:
 
     @property
     def positional(self) -> list[ca.SX | SymbolArray]:
-        """What stands for states, inputs and time in the body."""
+        """Arguments before the star: what stands for states, inputs and time in the body."""
         return [self._symbol(name) for name in self.names]
 
     @property
     def keyword(self) -> dict[str, ca.SX | SymbolArray | FunctionCalls]:
-        """What stands for the parameters in the body."""
+        """Arguments after the star: what stands for each parameter in the body."""
         _, keyword = argument_names(self.function)
         return {name: self.calls.get(name) or self._symbol(name) for name in keyword}
 

@@ -412,7 +412,7 @@ class Problem(WithCard):
 
 
 def _words(given: Any) -> str:
-    """What `labelled` returned, in words."""
+    """Write noise, observed outputs or the like, as `labelled` returned them, for a person."""
     if isinstance(given, Mapping):
         return listed(f"{name} = {_words(one)}" for name, one in given.items())
     if isinstance(given, list):

@@ -61,7 +61,7 @@ class MethodRecord:
     guided: float = float("nan")
 
     def __str__(self) -> str:
-        """One line of a summary."""
+        """The line of the summary on how the run went."""
         name = self.asked if self.asked == self.used else f"{self.asked}, {self.used}"
         found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
         said = list(self.remarks)

@@ -145,7 +145,7 @@ class NutsPosterior(Posterior):
         return chains_figure(self.names[j], self.chains[:, :, j], self.statistics.divergent)
 
     def robust(self, *, seed: Seed = 0, threads: Count | None = None) -> Robust:
-        """As `Posterior.robust`; the posterior in it consists of particles, no longer of chains."""
+        """As `Posterior.robust`; the posterior in it consists of particles, not of chains."""
         return self.particles().robust(seed=seed, threads=threads)
 
     def particles(self) -> Posterior:

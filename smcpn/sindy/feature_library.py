@@ -303,7 +303,7 @@ class ConcatLibrary(_Several):
         self.libraries = libraries
 
     def features(self, inputs: Sequence[Input]) -> list[Feature]:
-        """Those of each library."""
+        """Features of each library, one library after the other."""
         return [feature for part in self._parts() for feature in part.features(inputs)]
 
 
@@ -358,7 +358,7 @@ class GeneralizedLibrary(_Several):
         self.inputs_per_library, self.exclude_libraries = inputs_per_library, exclude_libraries
 
     def features(self, inputs: Sequence[Input]) -> list[Feature]:
-        """Those of the libraries, then the products."""
+        """Features of each library, then their products."""
         parts = self._parts()
         chosen = _chosen(self, inputs, len(parts))
         each = [part.features(own) for part, own in zip(parts, chosen, strict=True)]

@@ -217,7 +217,7 @@ class Start(Protocol):
 
 @runtime_checkable
 class DifferentiableStart(Start, Protocol):
-    """One whose logarithm has a gradient."""
+    """A density to begin at whose logarithm has a gradient."""
 
     def gradient(self, theta: Array) -> Array:
         """Gradient of the log density at (n, d), (n, d)."""

@@ -210,7 +210,7 @@ class Discovery(WithCard):
         return result
 
     def with_posterior(self, posterior: SupportPosterior) -> Discovery:
-        """The same with probabilities and models by draws."""
+        """Return the discovery with models and probabilities from a posterior by draws."""
         return replace(
             self,
             models=posterior.models,

@@ -63,7 +63,7 @@ class ModelTable(tuple[DiscoveredModel, ...]):
 
     @property
     def shown(self) -> tuple[DiscoveredModel, ...]:
-        """Those that are printed."""
+        """The models that are printed: the most probable, none of probability .00 beyond a few."""
         probable = sum(as_probability(model.probability) != ".00" for model in self)
         return self[: min(MOST, max(LEAST, probable))]
 

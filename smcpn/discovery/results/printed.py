@@ -129,7 +129,7 @@ def _have(system: CandidateSystem, support: NDArray[np.bool_]) -> Array:
 
 
 def printed_terms(terms: Sequence[WrittenTerm], least: float = 0.5) -> list[WrittenTerm]:
-    """Those that are probable, and a few others."""
+    """Return the probable terms, and a few of those that are less so."""
     probable = [term for term in terms if term.inclusion >= least]
     others = [term for term in terms if LEAST_INCLUSION <= term.inclusion < least]
     return probable + others[:FEW]

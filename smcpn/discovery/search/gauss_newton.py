@@ -108,7 +108,7 @@ class GaussNewton:
         self.share, self.independent = 0.0, 1.0
 
     def restricted(self, columns: NDArray[np.intp]) -> GaussNewton:
-        """The same with some of the coefficients only."""
+        """Return the same search with these coefficients only, by their columns."""
         result = copy(self)
         result.paths = self.paths.restricted(columns)
         result.scale, result._groups = self.scale[columns], self._groups[columns]

@@ -81,7 +81,7 @@ class LibraryRate:
         self._first = first, np.setdiff1d(np.arange(len(row)), first)
 
     def restricted(self, columns: NDArray[np.intp]) -> LibraryRate:
-        """The same with some of the coefficients only."""
+        """Return the same rate with these coefficients only, by their columns."""
         result = copy(self)
         kept = np.isin(self._column, columns)
         result._equation, result._term = self._equation[kept], self._term[kept]

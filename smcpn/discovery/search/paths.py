@@ -56,7 +56,7 @@ class LibraryPaths:
         return self._intervals.steps
 
     def restricted(self, columns: NDArray[np.intp]) -> LibraryPaths:
-        """The same with some of the coefficients only."""
+        """Return the same paths with these coefficients only, by their columns."""
         result = copy(self)
         result.rate = self.rate.restricted(columns)
         result._intervals = Intervals(result.rate, self._records)

@@ -60,7 +60,7 @@ class JointPrior(Prior):
         return theta[:, :count] / self.units, theta[:, count:end], theta[:, end:]
 
     def joined(self, coefficients: Array, others: Array, log_scales: Array) -> Array:
-        """What `split` takes apart, (n, d)."""
+        """Return theta (n, d) of the three parts that `split` makes of it."""
         return np.hstack([coefficients * self.units, others, log_scales])
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:

@@ -84,7 +84,7 @@ class Gaussians:
         return self._known[key]
 
     def with_known(self, known: Mapping[bytes, Gaussian]) -> Gaussians:
-        """The same where some are replaced."""
+        """Return these Gaussians with some replaced, by the bytes of their supports."""
         return Gaussians(self._known | dict(known), self._anchor)
 
 

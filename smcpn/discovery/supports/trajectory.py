@@ -100,16 +100,16 @@ class Trajectories:
 
     @property
     def solver(self) -> Solver:
-        """As it runs."""
+        """The solver, its steps resolved."""
         return self._function.solver
 
     @property
     def likelihood(self) -> str:
-        """Its name."""
+        """Name of the likelihood."""
         return self._function.likelihood
 
     def with_solver(self, solver: Solver) -> Trajectories:
-        """The same by another solver."""
+        """The same density by another solver."""
         return Trajectories(self.problem, self.prior, solver, self.likelihood, *self._where)
 
     def log_likelihood(self, z: Array) -> Array:

@@ -94,7 +94,7 @@ class Searches:
     of_start: NDArray[np.int64]
 
     def at(self, chosen: NDArray[np.intp], of_start: NDArray[np.int64]) -> Searches:
-        """Those of some numbers."""
+        """Return the searches of these numbers, which began at ``of_start``."""
         return Searches(
             self.theta[chosen], self.path[chosen], self.variances[chosen], self.cost[chosen],
             of_start,
