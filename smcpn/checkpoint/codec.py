@@ -94,6 +94,8 @@ class ModesDocument(Document):
     log_evidence: float
     informations: list[list[list[Number]]]
     pulls: list[list[Number]]
+    ends: list[Number] = Field(default_factory=list)
+    doubt: Line = ""
 
     def require(self, d: int) -> None:
         """Refuse modes that are not of so many parameters.

@@ -70,6 +70,7 @@ class MethodDocument(Document):
     remarks: list[Line]
     searches: Whole
     modes: Whole
+    ends: list[Number] = Field(default_factory=list)
     pareto_k: float
     width: Number
     fallback: Line
@@ -232,7 +233,8 @@ def _shift_of(stored: ShiftDocument | None, problem: Problem) -> DiscretisationS
 def _method_of(stored: MethodDocument | None) -> MethodRecord | None:
     if stored is None:
         return None
-    entries: dict[str, Any] = {**stored.model_dump(), "remarks": tuple(stored.remarks)}
+    tuples = {"remarks": tuple(stored.remarks), "ends": tuple(stored.ends)}
+    entries: dict[str, Any] = {**stored.model_dump(), **tuples}
     return MethodRecord(**entries)
 
 

@@ -21,9 +21,14 @@ def compare(
         ),
     ],
     starts: Annotated[
-        int,
-        typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
-    ] = 10,
+        int | None,
+        typer.Option(
+            help="Searches from draws of the prior; by default those of smcpn identify, from the "
+            "likeliest of 64.",
+            min=1,
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     seed: Seed = None,
     report: ReportFile = None,
     as_json: Json = False,

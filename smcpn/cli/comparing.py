@@ -110,7 +110,7 @@ def _alike(one: Simulation, other: Simulation) -> bool:
 def compared(
     systems: Sequence[str],
     cases: Sequence[Case],
-    starts: int,
+    starts: int | None,
     seed: int | None,
 ) -> Compared:
     """Fit every case and compare what is found.
@@ -120,8 +120,8 @@ def compared(
     systems : sequence of str
         What the user called them, for those of the same name.
     cases : sequence of Case
-    starts : int
-        Searches from draws of the prior, of each.
+    starts : int or None
+        Searches from draws of the prior, of each; None for those of `smcpn.maximise`.
     seed : int, optional
 
     Raises

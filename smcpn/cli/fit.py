@@ -34,9 +34,14 @@ def fit(
     model: Model = None,
     split: Split = None,
     starts: Annotated[
-        int,
-        typer.Option(help="Searches from draws of the prior.", min=1, rich_help_panel=RUN),
-    ] = 10,
+        int | None,
+        typer.Option(
+            help="Searches from draws of the prior; by default those of smcpn identify, from the "
+            "likeliest of 64.",
+            min=1,
+            rich_help_panel=RUN,
+        ),
+    ] = None,
     search: Annotated[
         str,
         typer.Option(

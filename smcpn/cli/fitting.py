@@ -46,7 +46,9 @@ class Fit:
         return scores_of(self.simulations, self.case.problem.observe)
 
 
-def fitted(case: Case, options: Mapping[str, Any], starts: int, search: str, robust: bool) -> Fit:
+def fitted(
+    case: Case, options: Mapping[str, Any], starts: int | None, search: str, robust: bool
+) -> Fit:
     """Fit a case, and score what is found on its tests."""
     settings = settings_of(case, **options)
     chosen: int = settings.given["seed"]
@@ -92,6 +94,7 @@ def as_dict(outcome: Fit) -> dict[str, Any]:
         "seed": outcome.seed,
         "starts": len(maximum.starts),
         "agreeing": maximum.agreeing,
+        "ends": list(maximum.ends),
         "evaluations": maximum.evaluations,
         "likelihood": found.likelihood,
         "steps": found.solver.steps,

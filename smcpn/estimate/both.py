@@ -13,7 +13,7 @@ from smcpn.estimate.lifted.measurements import difference_variances
 from smcpn.estimate.lifted.starts import lifted_ends
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.search import AUTOMATIC, LIMIT, Found, Search
-from smcpn.results.maximum import SAME
+from smcpn.results.ends import SAME
 
 Array = NDArray[np.float64]
 
@@ -122,7 +122,6 @@ def _finished(
 def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
     """Whether half of the searches end in the highest mode, and it explains the outputs.
 
-    Only Gaussian white noise tells what is explained: its log density is one of the mean square.
     Where process noise acts the likelihood follows the outputs by itself, and a path that may leave
     the model adds nothing; lifted paths know no delay.
     """
@@ -132,10 +131,19 @@ def undoubted(density: LogDensity, found: Sequence[Found]) -> bool:
     ends = np.array([one.log_density for one in found])
     best = found[int(np.argmax(ends))]
     agreeing = np.mean(ends > best.log_density - SAME)
+    return bool(agreeing >= AGREEING and best.success and explained(density, best.theta))
+
+
+def explained(density: LogDensity, theta: Array) -> bool:
+    """Whether parameters (d,) explain the outputs, up to what is noise of these.
+
+    Only Gaussian white noise tells: its log density is one of the mean square.
+    """
+    problem = density.log_likelihood.problem
     model = problem.model
-    if agreeing < AGREEING or not best.success or model.density is not None or model.coloured:
+    if model.density is not None or model.coloured or model.process_noise is not None:
         return False
-    values = problem.prior.natural(best.theta[None, :])
+    values = problem.prior.natural(theta[None, :])
     variances = model.noise_variances(values)[:, 0]
     counts = np.isfinite(np.concatenate([record.y for record in problem.records])).sum(axis=0)
     noise, spread = difference_variances(problem.records)
@@ -165,4 +173,5 @@ def _better(one: Found, lifted: Found) -> Found:
         evaluations=one.evaluations + lifted.evaluations,
         path=np.concatenate([one.path[:1], lifted.path]),
         path_log_density=np.concatenate([one.path_log_density[:1], lifted.path_log_density]),
+        lifted=True,
     )

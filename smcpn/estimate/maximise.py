@@ -16,7 +16,7 @@ from smcpn.codegen.clock import CLOCK
 from smcpn.distributed.likelihood import evaluated_by
 from smcpn.distributed.workers import Workers, workers_of
 from smcpn.errors import InputError, listed, shown, whole_number
-from smcpn.estimate.both import check_search, searched
+from smcpn.estimate.both import check_search, explained, searched
 from smcpn.estimate.log_density import LogDensity
 from smcpn.estimate.marginal_scales import with_marginal_scales
 from smcpn.estimate.search import AUTOMATIC, INTERRUPTED, Found, check_method, chosen_search
@@ -41,6 +41,8 @@ CANDIDATES = 64
 """Draws from the prior whose most likely are the starts, where none is given."""
 SEARCHES, MOST_SEARCHES = 4, 6
 """Fewest and most of them: one alone ends in a lesser mode now and then."""
+MANY = 20
+"""Searches that are advised where so few leave a doubt."""
 NEIGHBOURS = 8
 """A draw that is more likely than so many around it is taken for a hill of its own."""
 
@@ -280,7 +282,10 @@ def maximise(
         except KeyboardInterrupt:
             maximum = _interrupted(density, climb.name, maximum)
     maximum = replace(maximum, function=maximum.function.evaluated(at_home))
-    maximum = replace(maximum, warnings=(*maximum.warnings, *_uninformed(maximum)))
+    doubt = _doubt(maximum, density)
+    more = (f"{doubt}: take starts={max(MANY, 2 * len(maximum.starts))}",) if doubt else ()
+    found_out = (*maximum.warnings, *_uninformed(maximum), *more)
+    maximum = replace(maximum, doubt=doubt, warnings=found_out)
     compiling = CLOCK.compile_seconds - compiled
     return replace(maximum, seconds=time.perf_counter() - began - compiling)
 
@@ -345,6 +350,18 @@ def _maximum(density: LogDensity, method: str, found: list[Found]) -> Maximum:
     )
 
 
+def _doubt(maximum: Maximum, density: LogDensity) -> str:
+    """Say that the highest of several ends was found once only; nothing where it fits the data."""
+    several = len(maximum.starts) > 1 and maximum.found
+    if not several or maximum.independent > 1 or explained(density, maximum.theta):
+        return ""
+    once = "one alone" if maximum.agreeing == 1 else "only lifted paths, which may all end in one mode,"
+    return (
+        f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
+        "higher mode may be missed"
+    )
+
+
 def _uninformed(maximum: Maximum) -> tuple[str, ...]:
     """Warn of parameters of which the samples say nothing, where that costs a sweep, not more."""
     if not (maximum.found and maximum.function.expands):
@@ -373,4 +390,5 @@ def _start_result(prior: Prior, found: Found) -> StartResult:
         evaluations=found.evaluations,
         path=path,
         path_log_density=found.path_log_density,
+        lifted=found.lifted,
     )

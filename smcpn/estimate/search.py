@@ -74,6 +74,8 @@ class Found:
     path : ndarray, (K + 1, d)
         theta at the start and after each iteration.
     path_log_density : ndarray, (K + 1,)
+    lifted : bool
+        Whether a path that may leave the model led there.
     """
 
     theta: Array
@@ -82,6 +84,7 @@ class Found:
     evaluations: int
     path: Array
     path_log_density: Array
+    lifted: bool = False
 
     @property
     def success(self) -> bool:
@@ -95,6 +98,7 @@ class Found:
             evaluations=self.evaluations + other.evaluations,
             path=np.concatenate([self.path, other.path]),
             path_log_density=np.concatenate([self.path_log_density, other.path_log_density]),
+            lifted=self.lifted or other.lifted,
         )
 
 

@@ -276,6 +276,8 @@ class Laplace(WithCard, Analysed, WithFunctions):
             log_evidence=float(np.logaddexp.reduce([mode.log_evidence for mode in self.modes])),
             informations=np.array([one.information for one in scaled]),
             pulls=np.array([one.pull for one in scaled]),
+            ends=np.array(self.maximum.ends),
+            doubt=self.maximum.doubt,
         )
 
     @property

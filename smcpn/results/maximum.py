@@ -20,6 +20,7 @@ from smcpn.model.problem import Problem
 from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.analysed import Analysed
 from smcpn.results.draws import Timing
+from smcpn.results.ends import SAME, where_ended
 from smcpn.results.posterior import Posterior
 from smcpn.results.summary import shortened, warned
 from smcpn.solver import Solver
@@ -31,8 +32,6 @@ Array = NDArray[np.float64]
 
 POSTERIOR, LIKELIHOOD = TARGETS = ("posterior", "likelihood")
 """Densities that can be maximised."""
-SAME = 0.01
-"""Starts whose ends differ by less in log density are said to have found the same maximum."""
 ROWS = 10
 """Most starts that a summary lists."""
 
@@ -56,6 +55,8 @@ class StartResult:
     path : ndarray, (K + 1, d)
         Parameter values at the start and after each iteration.
     path_log_density : ndarray, (K + 1,)
+    lifted : bool
+        Whether a path that may leave the model led there.
     """
 
     start: Array
@@ -66,6 +67,7 @@ class StartResult:
     evaluations: int
     path: Array
     path_log_density: Array
+    lifted: bool = False
 
 
 @checked
@@ -95,8 +97,11 @@ class Maximum(WithCard, Analysed):
     shift : DiscretisationShift or None
         Shift of the maximum when its solver is made twice as fine, by the Hessian there; None
         where it was not measured.
+    doubt : str
+        Why a higher mode may have been missed; empty where several searches agree, or the mode
+        explains the data.
     warnings : tuple of str
-        Problems found in the search, one sentence each.
+        Problems found in the search, one sentence each, `doubt` among them.
     """
 
     function: LogLikelihood = field(repr=False)
@@ -109,6 +114,7 @@ class Maximum(WithCard, Analysed):
     best: int = 0
     seconds: float = 0.0
     shift: DiscretisationShift | None = None
+    doubt: str = ""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -164,8 +170,29 @@ class Maximum(WithCard, Analysed):
     @property
     def agreeing(self) -> int:
         """Starts that ended as high."""
-        ends = np.array([start.log_density for start in self.starts if start.log_density > -np.inf])
-        return int(np.count_nonzero(np.abs(ends - self.log_density) <= SAME))
+        return len(self._highest)
+
+    @property
+    def _highest(self) -> list[StartResult]:
+        top = self.log_density
+        ends = [one for one in self.starts if one.log_density > -np.inf]
+        return [one for one in ends if abs(one.log_density - top) <= SAME]
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """Log density of the ends that converged, or are as high, the highest first."""
+        top = self.log_density
+        told = [one for one in self.starts if one.success or abs(one.log_density - top) <= SAME]
+        return tuple(sorted((one.log_density for one in told), reverse=True))
+
+    @property
+    def independent(self) -> int:
+        """Starts that ended as high, those that lifted paths led there as one.
+
+        These paths may all lead to one mode, whatever others there are.
+        """
+        lifted = sum(one.lifted for one in self._highest)
+        return self.agreeing - max(lifted - 1, 0)
 
     def __getitem__(self, name: str) -> float | Array:
         """Value of one parameter; of a vector (size,)."""
@@ -238,13 +265,20 @@ class Maximum(WithCard, Analysed):
             f"log-likelihood   {self.log_likelihood:.4f}",
             *self._scales_line(),
             f"search           {stopped} after {iterations} iterations of {self.method}",
-            f"starts           {len(self.starts)}, of which {self.agreeing} ended as high; "
-            f"{self.evaluations} evaluations",
+            f"searches         {len(self.starts)}: {self.ended}; {self.evaluations} evaluations",
             f"likelihood       {self.function.likelihood}",
             f"solver           {self.solver.in_words(self.problem.records[0].t_unit)}",
             *([] if self.shift is None else [f"discretisation   {self.shift}"]),
             f"time             {self.seconds:.2f} s",
         ]
+
+    @property
+    def ended(self) -> str:
+        """Where the searches ended, in words; of the highest ends, how many are lifted paths'."""
+        kind = "log posterior" if self.target == POSTERIOR else "log-likelihood"
+        lifted = sum(one.lifted for one in self._highest)
+        along = f" ({lifted} of the highest along lifted paths)" if lifted else ""
+        return where_ended(len(self.starts), self.ends, kind) + along
 
     def _scales_line(self) -> list[str]:
         """A line on learned scales, whose maximum is that of their marginal density."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from smcpn.results.ends import where_ended
+
 
 @dataclass(frozen=True)
 class MethodRecord:
@@ -17,6 +19,8 @@ class MethodRecord:
         What a result says of unknown functions: of a network, that it is linear in its weights.
     searches, modes : int
         Searches for a start, and the modes that they found.
+    ends : tuple of float
+        Log posterior of the ends of the searches that converged, the highest first.
     pareto_k : float
         Of the importance weights of the draws from these modes; nan from the prior.
     width : float
@@ -59,6 +63,7 @@ class MethodRecord:
     acceptance: float = float("nan")
     estimate_variance: float = float("nan")
     guided: float = float("nan")
+    ends: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         """The line of the summary on how the run went."""
@@ -66,7 +71,8 @@ class MethodRecord:
         found = f"mixture of {self.modes} modes" if self.modes > 1 else f"{self.modes or 'no'} mode"
         said = list(self.remarks)
         searches = f"{self.searches} search{'es' * (self.searches != 1)}"
-        said += [f"{searches}, {found}"] if self.searches else []
+        ended = f" ({where_ended(self.searches, self.ends)})" if self.ends else ""
+        said += [f"{searches}{ended}, {found}"] if self.searches else []
         if self.pareto_k == self.pareto_k:
             said.append(f"Pareto k {self.pareto_k:.2g}")
         if self.width != 1.0:

@@ -8,9 +8,10 @@ from smcpn.distributed.workers import Workers
 from smcpn.errors import InputError, listed, shown
 from smcpn.estimate.laplace import laplace
 from smcpn.estimate.linearise import is_of
-from smcpn.estimate.maximise import SEARCHES
+from smcpn.estimate.maximise import MANY, SEARCHES
 from smcpn.functions.linearised_network import LinearisedNetwork
 from smcpn.model.problem import Problem
+from smcpn.model.scaled_columns import learned_scales
 from smcpn.results.laplace import Laplace
 from smcpn.run.run import Run
 from smcpn.settings import AUTO, Settings
@@ -22,6 +23,8 @@ from smcpn.smc.start import Modes, extreme_spreads
 
 DISAGREEMENT = 2.0
 """Ratio of the spreads of particles and start, along a direction, that is warned of."""
+HIGHER = 1.0
+"""Nats above the highest end of the searches from which a particle is on another hill."""
 LOST = 5.0
 """Nats of log-evidence, beyond the error of a Laplace approximation, that a run may not lack."""
 
@@ -99,7 +102,29 @@ def warnings_of_start(run: Run, populations: Populations) -> tuple[str, ...]:
         f"searches for the modes to start from: {modes.searches}, and what these missed only "
         "draws from the prior can find; make the start of smcpn.laplace(problem, starts=20)",
     )
-    return (few if modes.searches < SEARCHES else ()) + _disagreement(run, populations)
+    doubt = (f"{modes.doubt}: make the start of smcpn.laplace(problem, starts={MANY})",)
+    told = few if modes.searches < SEARCHES else doubt if modes.doubt else ()
+    return told + _surpassed(run, modes, populations) + _disagreement(run, populations)
+
+
+def _surpassed(run: Run, modes: Modes, populations: Populations) -> tuple[str, ...]:
+    """Warn if a particle is higher than all ends of the searches, by the same likelihood.
+
+    Where scales are learned searches climb another density.
+    """
+    assert run.plan is not None
+    same = run.plan.solver == run.solver and run.settings.likelihood == run.exact
+    if not same or not len(modes.ends) or learned_scales(run.problem) is not None:
+        return ()
+    heights = populations.log_likelihood + run.problem.prior.log_density(populations.theta)
+    highest = float(np.max(heights[np.isfinite(heights)], initial=-np.inf))
+    if highest <= modes.ends[0] + HIGHER:
+        return ()
+    return (
+        f"particles reach a log posterior of {highest:.6g}, and the searches ended at "
+        f"{modes.ends[0]:.6g} at most: smcpn.maximise and smcpn fit end in a lesser mode, take "
+        f"starts={MANY}",
+    )
 
 
 def _refused(k: float, particles: int) -> str:

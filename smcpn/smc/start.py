@@ -67,6 +67,10 @@ class Modes:
         `GivenScales`, and ``means`` and ``factors`` are moments over the scales. Else empty.
     pulls : ndarray, (K, m)
         Their vectors b.
+    ends : ndarray, (E,)
+        Log posterior of the ends of the searches that converged, the highest first.
+    doubt : str
+        Why a higher mode may have been missed; empty where nothing says so.
 
     Raises
     ------
@@ -81,9 +85,11 @@ class Modes:
     log_evidence: float
     informations: Array = field(default_factory=lambda: np.empty((0, 0, 0)))
     pulls: Array = field(default_factory=lambda: np.empty((0, 0)))
+    ends: Array = field(default_factory=lambda: np.empty(0))
+    doubt: str = ""
 
     def __post_init__(self) -> None:
-        names = ("shares", "means", "factors", "informations", "pulls")
+        names = ("shares", "means", "factors", "informations", "pulls", "ends")
         arrays = [np.array(getattr(self, name), dtype=float) for name in names]
         for name, value in zip(names, arrays, strict=True):
             object.__setattr__(self, name, value)

@@ -44,7 +44,7 @@ def test_table(small_case):
     assert done.exit_code == 0, done.output
     for words in ("30 samples (simulated)", "mode", "log-evidence", "(Laplace)"):
         assert words in done.output
-    for words in ("converged after", "4, of which 4 ended as high", "RMSE over the particles"):
+    for words in ("converged after", "4: 4 ended at log posterior", "RMSE over the particles"):
         assert words in done.output
 
 

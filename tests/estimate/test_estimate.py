@@ -364,6 +364,6 @@ def test_a_log_likelihood_of_another_problem_is_refused(decay):
 def test_summary_says_how_it_was_found(decay):
     text = smcpn.maximise(decay.problem, decay, starts=12, stages=[("sigma",)]).summary()
     for words in ("mode", "log posterior", "unconstrained coordinates", "log-likelihood",
-                  "converged after", "12, of which 12 ended as high", "classical", "RK4(steps=4)",
+                  "converged after", "12: 12 ended at log", "classical", "RK4(steps=4)",
                   "and 2 more"):  # fmt: skip
         assert words in text

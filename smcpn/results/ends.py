@@ -1,0 +1,43 @@
+"""Where searches for a maximum ended, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+SAME = 0.01
+"""Starts whose ends differ by less in log density are said to have found the same maximum."""
+TOLD = 3
+"""Most heights that are told one by one."""
+
+
+def heights(ends: Sequence[float]) -> list[tuple[float, int]]:
+    """Return the different heights of ends, the highest first, and how many ended at each."""
+    found: list[tuple[float, int]] = []
+    for end in sorted(ends, reverse=True):
+        if found and found[-1][0] - end <= SAME:
+            found[-1] = (found[-1][0], found[-1][1] + 1)
+        else:
+            found.append((end, 1))
+    return found
+
+
+def where_ended(searches: int, ends: Sequence[float], density: str = "log posterior") -> str:
+    """Say how many of the searches ended at which height, and how many did not converge.
+
+    Parameters
+    ----------
+    searches : int
+    ends : sequence of float
+        Heights of those that converged.
+    density : str
+        What they climbed.
+    """
+    told = heights(ends)
+    parts = [f"{count} at {height:.6g}" for height, count in told[:TOLD]]
+    if told:
+        parts[0] = f"{told[0][1]} ended at {density} {told[0][0]:.6g}"
+    if lower := sum(count for _, count in told[TOLD:]):
+        parts.append(f"{lower} lower")
+    if searches > len(ends):
+        parts.append(f"{searches - len(ends)} did not converge")
+    return ", ".join(parts)
