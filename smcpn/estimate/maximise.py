@@ -355,7 +355,8 @@ def _doubt(maximum: Maximum, density: LogDensity) -> str:
     several = len(maximum.starts) > 1 and maximum.found
     if not several or maximum.independent > 1 or explained(density, maximum.theta):
         return ""
-    once = "one alone" if maximum.agreeing == 1 else "only lifted paths, which may all end in one mode,"
+    alone = maximum.agreeing == 1
+    once = "one alone" if alone else "only lifted paths, which may all end in one mode,"
     return (
         f"of {len(maximum.starts)} searches {maximum.ended}: {once} led to the highest end, and a "
         "higher mode may be missed"
