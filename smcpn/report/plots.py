@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from smcpn.discovery.results.discovery import Discovery
 from smcpn.model.record import Record
 from smcpn.report.page import Gallery, Picture
-from smcpn.report.style import apart, units_of, with_unit
+from smcpn.report.style import as_points, units_of, with_unit
 from smcpn.report.trajectories import worst_window
 from smcpn.simulation.particles import TWO_SIDED_95, Simulation
 from smcpn.simulation.states import States
@@ -173,7 +173,7 @@ def simulation_figure(
             caption,
             picture,
         )
-    points = apart(y)
+    points = as_points(y)
     error = Curve("error", "model", ((1, "y"), (-1, "mean")), points)
     part = record.t[worst_window(np.abs(y - mean))]
     panels = [
@@ -271,7 +271,7 @@ def path_plots(found: Discovery) -> list[Plot]:
 def compared_plot(record: Record, output: int, means: Mapping[str, Array], caption: str) -> Plot:
     """One measured output and what each of several models simulates, errors below."""
     arrays = {"y": record.y[:, output]} | {f"m{k}": mean for k, mean in enumerate(means.values())}
-    points = apart(record.y[:, output])
+    points = as_points(record.y[:, output])
     measured = Curve("measured", "data", ((1, "y"),), points)
     models = [Curve(name, f"model{k}", ((1, f"m{k}"),)) for k, name in enumerate(means)]
     errors = [

@@ -34,6 +34,8 @@ from smcpn.units import time_label
 P = ParamSpec("P")
 Array = NDArray[np.float64]
 
+FEW = 30
+"""Samples up to which each is a point."""
 BINS = 700
 """Bins across a figure: about one per pixel of a report's column."""
 
@@ -206,9 +208,11 @@ def units_of(y_unit: str, outputs: int) -> list[str]:
     return units if len(units) == outputs else units[:1] * outputs
 
 
-def apart(values: Array) -> bool:
-    """Whether most of the numbers have NaN on either side, where a line shows nothing."""
+def as_points(values: Array) -> bool:
+    """Whether a line does not show the numbers: few, or most with NaN on either side."""
     seen = np.concatenate([[False], np.isfinite(values), [False]])
+    if seen.sum() <= FEW:
+        return True
     lonely = seen[1:-1] & ~seen[:-2] & ~seen[2:]
     return bool(2 * lonely.sum() > seen.sum())
 

@@ -18,7 +18,7 @@ from smcpn.report.style import (
     LIGHT,
     MIDDLE,
     WIDTH,
-    apart,
+    as_points,
     band_envelope,
     envelope,
     figure,
@@ -183,9 +183,11 @@ def _plot_curves(
         *band_envelope(t, mean - half, mean + half), color=LIGHT, lw=0, label="95 % band"
     )
     if y is not None:
-        marks: dict[str, Any] = (
-            {"marker": "o", "ms": 2.5, "mew": 0} if len(t) <= ZOOM or apart(y) else {}
-        )
+        marks: dict[str, Any] = {}
+        if as_points(y):
+            marks = {"marker": "o", "ms": 4.5, "mew": 0, "ls": ""}
+        elif len(t) <= ZOOM:
+            marks = {"marker": "o", "ms": 2.5, "mew": 0}
         axes.plot(*envelope(t, y), color=MIDDLE, lw=2.0, label="measured", **marks)
     axes.plot(*envelope(t, mean), color=DARK, lw=0.9, label="simulated")
     axes.set_xlim(float(t[0]), float(t[-1]))
@@ -194,7 +196,7 @@ def _plot_curves(
 
 def _plot_error(axes: Axes, t: Array, error: Array, half: Array, unit: str) -> None:
     axes.fill_between(*band_envelope(t, -half, half), color=LIGHT, lw=0)
-    marker = "." if apart(error) else None
+    marker = "." if as_points(error) else None
     axes.plot(*envelope(t, error), color=DARK, lw=0.6, marker=marker, ms=4, mew=0)
     axes.axhline(0.0, color="k", lw=0.5)
     axes.set_ylabel(with_unit("error", unit))

@@ -219,7 +219,7 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             last = self.rejuvenations[-1].acceptance
             moved = f", acceptance {self.acceptance:.2f} (last {last:.2f})"
         return [
-            f"log-evidence     {self.log_evidence:.2f} +- {self.log_evidence_se:.2g}",
+            *self._evidence(),
             *self._power(),
             *([] if self.method is None else [f"method           {self.method}"]),
             f"rejuvenations    {len(self.rejuvenations)}{moved}",
@@ -235,6 +235,14 @@ class WeightedDraws(WithCard, Tabulated, Populations, WithFunctions):
             ("rejuvenations", f"{len(self.rejuvenations)}"),
             *([("proposals accepted", accepted)] if self.rejuvenations else []),
         ]
+
+    def _evidence(self) -> list[str]:
+        """Line of a summary on the evidence, with its error where it has one."""
+        if np.isnan(self.log_evidence):
+            return []
+        error = self.log_evidence_se
+        stated = "" if np.isnan(error) else f" +- {error:.2g}"
+        return [f"log-evidence     {self.log_evidence:.2f}{stated}"]
 
     def _power(self) -> list[str]:
         """Line of a summary on a likelihood that is weighed."""

@@ -620,7 +620,7 @@ class Sampler(ABC):
             when = "for every particle" if self.rejuvenations else f"at every draw from the {begin}"
             raise InputError(
                 f"the model's solution is NaN or infinite {when} at sample {self.sample}: "
-                "check the model and units, that of time as well (dates are read as seconds), "
+                "check the model and units, that of time as well (t_unit of the record), "
                 "narrow the prior, raise steps, or, where the model is stiff, take solver='auto' "
                 "or smcpn.AdaptiveEKF1()"
             )

@@ -268,3 +268,5 @@ def test_an_output_has_its_name_and_unit_and_shows_samples_that_stand_apart(post
     assert "m, V" not in output.get_title()
     assert error.get_lines()[0].get_marker() == "."
     assert simulated.plot(0).axes[1].get_lines()[0].get_marker() == "None"
+    few = posterior.simulate(record[:20], observe=["x", "v"]).plot(0).axes[0].get_lines()[0]
+    assert (few.get_marker(), few.get_linestyle()) == ("o", "None")

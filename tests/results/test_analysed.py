@@ -35,6 +35,10 @@ def test_residuals_of_a_maximum_are_tested(maximum):
     assert validation is maximum.validate()
 
 
+def test_a_summary_has_no_number_that_is_none(maximum):
+    assert "nan" not in smcpn.laplace(maximum).to_posterior(50).summary()
+
+
 def test_scores_are_those_of_its_one_particle(maximum):
     record = maximum.problem.records[0]
     score = Score.of(maximum.simulate(record))
