@@ -183,7 +183,8 @@ class Reader:
         inputs = self._renamed(entry, self.channels.inputs)
         outputs = self._renamed(entry, self.channels.outputs)
         layout = self._layout(entry, time, inputs, outputs)
-        columns: dict[Slot, Column] = {}
+        unit = self._of(entry, "t_unit").read("t_unit", text, "s")
+        columns: dict[Slot, Column] = {("t", 0): Column(to=time_unit(unit))}
         if time is not None:
             unit = self._time_unit(entry, time, self.noted.get(time.column, ""))
             columns["t", 0] = Column(time.column, time.unit, time_unit(time.to or unit), unit)

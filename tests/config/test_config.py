@@ -91,6 +91,16 @@ def test_a_model_counts_time_in_hours_and_a_file_is_read_once(folder, caplog):
     assert len([one for one in caplog.messages if "semicolons" in one]) == 1
 
 
+def test_an_interval_has_a_unit_and_a_stream_is_converted_to_it(folder):
+    changed(folder, 'time = "t"', 'dt = 0.05\nt_unit = "days"')
+    system = load_system("config.toml")
+    assert (system.problem.records[0].dt, system.problem.records[0].t_unit) == (0.05, "day")
+    assert system.stream().channels.column(("t", 0)).to == "day"
+    changed(folder, "dt = 0.05", 'time = {column = "t", unit = "min"}')
+    with pytest.raises(smcpn.InputError, match=r"data.t_unit: t_unit is 'days', but .* says 'min'"):
+        load_system("config.toml")
+
+
 # Positions
 
 
