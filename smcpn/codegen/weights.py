@@ -225,18 +225,7 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     increments, moments = (
         builder.inttoptr(frame[name], _NUMBERS) for name in ("increments", "moments")
     )
-    values = {
-        **frame, "state": made["before"], "following": made["after"], "first": sample,
-        "last": made.sum(sample, number(1)), "emitted": number(0),
-        "moments": moments, "totals": increments,
-        "first_block": number(0), "last_block": frame["blocks"],
-    }  # fmt: skip
-
-    def argument(name: str, kind: Any) -> Any:
-        value = values[name]
-        return builder.inttoptr(value, kind) if kind.is_pointer and value.type == INTEGER else value
-
-    builder.call(advance, [argument(name, kind) for name, kind in ARGUMENTS.items()])
+    _advance_over(made, advance, frame | {"moments": moments, "totals": increments})
     measured = made.at(
         builder.inttoptr(frame["measured"], _NUMBERS), made.times(sample, frame["measured_width"])
     )
@@ -257,6 +246,22 @@ def write_update(module: ir.Module, plan: Plan, advance: ir.Function) -> None:
     reduced(made, count, add, [], _sum)
     builder.call(weigh, [row("after", weight_row), count, row("after", weight_row + 2), summary])
     made.finish()
+
+
+def _advance_over(made: Function, advance: ir.Function, frame: dict[str, Any]) -> None:
+    """Advance the population before a sample over it, all blocks of lanes, to that after it."""
+    builder, sample = made.builder, made["sample"]
+    values = {
+        **frame, "state": made["before"], "following": made["after"], "first": sample,
+        "last": made.sum(sample, number(1)), "emitted": number(0),
+        "first_block": number(0), "last_block": frame["blocks"],
+    }  # fmt: skip
+
+    def argument(name: str, kind: Any) -> Any:
+        value = values[name]
+        return builder.inttoptr(value, kind) if kind.is_pointer and value.type == INTEGER else value
+
+    builder.call(advance, [argument(name, kind) for name, kind in ARGUMENTS.items()])
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -178,15 +179,7 @@ def validate(
             remarks = ("the parameters: this record and those learned from have none in common",)
     draw = values[_drawn(tested)]
     parts = innovations(problem, solver, draw, record, likelihood)
-    diverged = next((p for p in parts if not np.isfinite(p.variance).all()), None)
-    if diverged is not None:
-        raise InputError(
-            f"{diverged.record.name}: the solution at a draw from the posterior diverges: "
-            "raise steps, or check the model on this record"
-        )
-    for part in parts:
-        if not np.isfinite(part.normalised).any():
-            raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
+    _check_innovations(parts)
     shares = np.concatenate([part.solver_share for part in parts])
     process = np.concatenate([part.process_share for part in parts])
     disturbed = problem.model.process_noise is not None
@@ -320,3 +313,16 @@ def _budget_lines(validation: Validation) -> list[str]:
 
 def _p(value: float) -> str:
     return "p < 1e-6" if value < 1e-6 else f"p = {value:.2g}"
+
+
+def _check_innovations(parts: Sequence[Innovations]) -> None:
+    """Refuse innovations of a solution that diverges, and of a record without outputs."""
+    for part in parts:
+        if not np.isfinite(part.variance).all():
+            raise InputError(
+                f"{part.record.name}: the solution at a draw from the posterior diverges: "
+                "raise steps, or check the model on this record"
+            )
+    for part in parts:
+        if not np.isfinite(part.normalised).any():
+            raise InputError(f"{part.record.name}: every y is NaN: there is nothing to validate on")
