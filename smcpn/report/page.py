@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import datetime
+import gc
 import hashlib
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -72,15 +74,16 @@ class Gallery:
     ) -> Picture:
         """Draw a figure, and once more as wide as a phone where it is to reflow."""
         tell(f"report: {name}")
-        figure = draw()
-        self._count += 1
-        if self._folder is not None:
-            self._write(figure, self._folder / f"{self._count:02d}-{name}")
-        narrow = ""
-        if reflow:
-            with narrow_column():
-                narrow = _data_uri(draw())
-        return Picture(_data_uri(figure), caption, narrow)
+        with _uncollected():
+            figure = draw()
+            self._count += 1
+            if self._folder is not None:
+                self._write(figure, self._folder / f"{self._count:02d}-{name}")
+            narrow = ""
+            if reflow:
+                with narrow_column():
+                    narrow = _data_uri(draw())
+            return Picture(_data_uri(figure), caption, narrow)
 
     @staticmethod
     def _write(figure: Figure, path: Path) -> None:
@@ -91,6 +94,18 @@ class Gallery:
             raise InputError(
                 f"figures '{path.parent}' cannot be written ({error.strerror}): name another folder"
             ) from error
+
+
+@contextmanager
+def _uncollected() -> Generator[None]:
+    """Leave garbage for later: to look for it among the parts of a figure takes a tenth."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def svg_text(figure: Figure) -> str:

@@ -20,10 +20,13 @@ from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import LogFormatterSciNotation, ScalarFormatter
+from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
 from smcpn.errors import InputError
@@ -112,6 +115,8 @@ def styled(function: Callable[P, Figure]) -> Callable[P, Figure]:
             if is_narrow():
                 _reflow(drawing)
             for axes in drawing.axes:
+                if not any(axes.get_title(loc=place) for place in ("left", "center", "right")):
+                    axes.set_title("", y=1.0)  # else its place is searched for, as that of labels
                 for axis in (axes.xaxis, axes.yaxis):
                     _write_plainly(axis)
                     if not axis.get_label_text():
@@ -184,7 +189,40 @@ class NotebookFigure(Figure):
 def figure(height: float, width: float = WIDTH) -> Figure:
     """Make an empty figure; sizes in inches, the width no more than the column's."""
     width = min(width, NARROW) if is_narrow() else width
-    return NotebookFigure(figsize=(width, height), layout="constrained")
+    return NotebookFigure(figsize=(width, height), layout=Constrained())
+
+
+class Constrained(ConstrainedLayoutEngine):
+    """Constrained layout that measures what stands about each axes once, not twice.
+
+    The second time it would find the same but for ticks that come or go with the last millimetres.
+    """
+
+    def execute(self, fig: Figure) -> None:
+        """Place the axes."""
+        every: list[Any] = fig.axes
+        for axes in every:
+            axes.get_tightbbox = _Around(axes)
+        try:
+            super().execute(fig)
+        finally:
+            for axes in every:
+                del axes.get_tightbbox
+
+
+class _Around:
+    """The box of an axes with all that belongs to it, where the axes is now."""
+
+    def __init__(self, axes: Axes) -> None:
+        self._axes, self._measure = axes, axes.get_tightbbox
+        self._margins: Array | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Bbox:
+        inner = np.array(self._axes.bbox.extents)
+        if self._margins is None:
+            whole = self._measure(*args, **kwargs)
+            self._margins = 0.0 * inner if whole is None else np.array(whole.extents) - inner
+        return Bbox.from_extents(*(inner + self._margins))
 
 
 def plain(text: str) -> str:

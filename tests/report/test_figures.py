@@ -13,6 +13,7 @@ import pytest
 from matplotlib.collections import FillBetweenPolyCollection, LineCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 import smcpn
 from smcpn.report.page import svg_text
@@ -270,3 +271,16 @@ def test_an_output_has_its_name_and_unit_and_shows_samples_that_stand_apart(post
     assert simulated.plot(0).axes[1].get_lines()[0].get_marker() == "None"
     few = posterior.simulate(record[:20], observe=["x", "v"]).plot(0).axes[0].get_lines()[0]
     assert (few.get_marker(), few.get_linestyle()) == ("o", "None")
+
+
+def test_figures_are_laid_out_in_one_pass_as_in_two(posterior):
+    def boxes(engine):
+        drawing = posterior.plot_corner(models.OSCILLATOR_TRUTH)
+        drawing.set_layout_engine(engine or drawing.get_layout_engine())
+        drawing.draw_without_rendering()
+        whole = [axes.get_tightbbox() for axes in drawing.axes]
+        assert all(box.min[0] >= 0 <= box.min[1] for box in whole)
+        assert all((box.max <= drawing.bbox.max).all() for box in whole)
+        return np.array([axes.bbox.extents for axes in drawing.axes])
+
+    np.testing.assert_allclose(boxes(None), boxes(ConstrainedLayoutEngine()), atol=1.5)
