@@ -67,6 +67,11 @@ class ParameterRow:
         return self.low > self.prior_high or self.high < self.prior_low
 
     @property
+    def torn(self) -> bool:
+        """Whether the mean is outside the 95 %, as of a second mode of little weight far off."""
+        return self.mean < self.low or self.mean > self.high
+
+    @property
     def on_ridge(self) -> bool:
         """Whether it is hardly narrowed and known only together with its neighbour.
 
@@ -96,6 +101,8 @@ class ParameterRow:
             return "prior-dominated"
         if self.surprising:
             return "far from its prior"
+        if self.torn:
+            return "mean outside interval"
         return f"ridge with {self.neighbour}" if self.on_ridge else ""
 
 

@@ -127,6 +127,12 @@ def test_a_search_is_not_saved(laplace, tmp_path):
             result.save(tmp_path / "a.h5")
 
 
+def test_a_mean_outside_its_interval_is_flagged():
+    row = ParameterRow("tau", "norm(0, 100)", 100.0, mean=15.2, sd=9.0, low=14.7, high=15.1)
+    assert row.flag == "mean outside interval"
+    assert ParameterRow("tau", "norm(0, 100)", 100.0, 15.0, 0.1, 14.7, 15.1).flag == ""
+
+
 def test_a_parameter_where_the_prior_never_draws_is_flagged():
     prior = oscillator_problem(oscillator_record()).prior
     below, inside = {"c": 1e-6, "k": 4.0}, {"c": 2e-6, "k": 5.0}
