@@ -198,7 +198,7 @@ def test_one_step_innovations_are_white_where_free_residuals_are_not(problem):
     assert 0.1 < found.process_share < 0.9
     assert found.solver_share == 0.0
     assert not found.responses
-    assert "one-step innovations" in str(found)
+    assert "one-step normalised innovations" in str(found)
 
 
 @pytest.mark.slow
