@@ -52,11 +52,13 @@ class ModelSource:
     used : tuple of int
         Places of these parameters in ``model.theta``.
     interval : float
-        Sampling interval of the record, s; of irregular times the longest.
+        Sampling interval of the record; of irregular times the longest.
     steps : int
         Runge-Kutta steps in it.
     linear_input : bool
         Whether the input is linear between samples and not held.
+    t_unit : str
+        Unit of time.
     """
 
     title: str
@@ -70,6 +72,7 @@ class ModelSource:
     interval: float
     steps: int
     linear_input: bool
+    t_unit: str
 
     @classmethod
     def of(cls, problem: Problem, values: Array, steps: int | str) -> ModelSource:
@@ -104,6 +107,7 @@ class ModelSource:
             interval=record.interval if record.uniform else float(np.diff(record.t).max()),
             steps=int(simulator.steps),
             linear_input=record.hold != "zoh",
+            t_unit=record.t_unit,
         )
 
     @property
@@ -128,7 +132,9 @@ class ModelSource:
 
     def rendered(self, template: str, **more: Any) -> str:
         """Text of a template of ``interop/sources`` about this model."""
-        fields = {name: getattr(self, name) for name in ("states", "inputs", "outputs", "title")}
+        fields = {
+            name: getattr(self, name) for name in ("states", "inputs", "outputs", "title", "t_unit")
+        }
         return (
             _templates()
             .get_template(template)

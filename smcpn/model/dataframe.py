@@ -127,9 +127,11 @@ class Columns:
     def _numbers(self, name: str, argument: str) -> Array:
         column = self._column(name, argument)
         if not (column.dtype.is_numeric() or type(column.dtype).__name__ == "Boolean"):
+            cure = "convert it first"
+            if argument == "time":
+                cure += ", dates in texts by pandas.to_datetime or str.to_datetime of polars"
             raise InputError(
-                f"{argument}: column {shown(name)} holds {column.dtype}, not "
-                "numbers: convert it first",
+                f"{argument}: column {shown(name)} holds {column.dtype}, not numbers: {cure}",
                 argument=argument,
             )
         values = column.to_numpy()

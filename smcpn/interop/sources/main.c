@@ -3,7 +3,7 @@
        cc -std=c99 -O2 -o {{ name }} {{ name }}.c {{ name }}_main.c -lm
        ./{{ name }} input.csv > output.csv
 
-   A line has the time in seconds and the inputs{% for one in inputs %}{{ ", " if not loop.first else " " }}{{ one | c_comment }}{% endfor %}; the first one may be their names. The
+   A line has the time{{ " in " ~ t_unit | c_comment if t_unit }} and the inputs{% for one in inputs %}{{ ", " if not loop.first else " " }}{{ one | c_comment }}{% endfor %}; the first one may be their names. The
    input is {{ "linear" if linear_input else "held" }} between the lines. */
 #include "{{ name }}.h"
 

@@ -11,7 +11,7 @@ extern "C" {
 #define {{ NAME }}_OUTPUTS {{ outputs | length }}
 #define {{ NAME }}_PARAMETERS {{ parameters | length }}
 
-/* Sampling interval in seconds, of irregular times the longest, Runge-Kutta steps in it, and whether
+/* Sampling interval{{ " in " ~ t_unit | c_comment if t_unit }}, of irregular times the longest, Runge-Kutta steps in it, and whether
    the input is linear (1) or held (0) between samples, where the model was identified. */
 #define {{ NAME }}_INTERVAL {{ interval }}
 #define {{ NAME }}_STEPS {{ steps }}
