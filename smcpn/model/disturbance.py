@@ -18,7 +18,7 @@ from smcpn.model.process_noise import ProcessNoise
 
 ARGUMENT = "process_noise"
 _DEVIATION = (
-    "give a positive number, in the state's unit per square root of a second, or a parameter's name"
+    "give a positive number, in the state's unit per square root of time, or a parameter's name"
 )
 _CORRELATION = "give a number between -1 and 1, or a parameter's name"
 LEAST_EIGENVALUE = 1e-12

@@ -96,13 +96,13 @@ class Problem(WithCard):
     process_noise : mapping, optional
         Disturbances of the state between samples, dx = f dt + G dW: state to the standard deviation
         of the Wiener process that acts on it, a number or the name of a parameter, in the state's
-        unit per square root of a second; a vector has one for all entries or a list.
+        unit per square root of time; a vector has one for all entries or a list.
         ``("x1", "x2")`` maps to the correlation of two of them.
         Where it depends on the state, write the model with `smcpn.sde`.
     delay : mapping of str to float or str, optional
         Dead times, ``{"u": "tau"}``: the equation's u(t) is the record's u(t - tau), exact for its
         hold, ``"zoh"`` or ``"foh"``, whatever part of a sampling interval tau is. An input maps to
-        seconds, or to the name of a parameter whose prior has bounds. Before the first sample the
+        a time, or to the name of a parameter whose prior has bounds. Before the first sample the
         input is the first one; of a record that was cut from a longer one it is what came before,
         up to 64 samples, beyond which the first of these is held and a dead time that is surely
         longer is refused; of a periodic one it is the period before.
@@ -348,7 +348,7 @@ class Problem(WithCard):
 
     @property
     def delay(self) -> dict[str, float | str]:
-        """Dead times by input: seconds, or the name of a parameter; empty where there are none."""
+        """Dead times by input: a time, or the name of a parameter; empty where there are none."""
         delay = self.model.delay
         return {} if delay is None else delay.labelled(self.ode.inputs, self.names)
 
